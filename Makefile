@@ -67,12 +67,13 @@ CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig
 PARALLEL ?= 3
 PACKAGES ?= ./test/e2e ./test/e2e/baremetal ./test/api ./test/e2e/capi ./test/e2e/... ./test/demo ./...
 
-# `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages. All of it is one
-# stream, for one summary.
-OTHER_TEST_MODULES = $(if $(filter file,$(origin PACKAGES)),test/gitops test/observability)
+# `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages: the one that only
+# computes beside the others, the one with a control plane after them. All of it is one stream, for one summary.
+ALL_MODULES = $(filter file,$(origin PACKAGES))
 EACH_TEST_MODULE = failed=0; \
+	$(if $(ALL_MODULES),$(GO) -C test/observability test -json "$$@" ./... > .rig/observability.json & beside=$$!;) \
 	$(GO) test -json "$$@" $(PACKAGES) || failed=1; \
-	for module in $(OTHER_TEST_MODULES); do $(GO) -C $$module test -json "$$@" ./... || failed=1; done; \
+	$(if $(ALL_MODULES),wait $$beside || failed=1; cat .rig/observability.json; $(GO) -C test/gitops test -json "$$@" ./... || failed=1;) \
 	exit $$failed
 
 # Memory is there, processor time is not: everything that a test run starts, API servers and linkers as well, collects garbage less often.
@@ -169,7 +170,7 @@ test-fuzz: ## Try random input, half a minute for each function named Fuzz... (F
 # Of a package in which nothing has changed that its tests have read, go test knows the result: these tests ask nothing but files and the clock. `make test` runs all.
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, of what has changed, in a minute (TEST_ARGS="-run Name", TEST_ARGS=-count=1 for all)
-	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(UNIT_FLAGS) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
+	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(UNIT_FLAGS) -p $(PARALLEL) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
 # gremlins and the program that compares what it finds with hack/mutate/survivors.txt have a module of their own, besides hack/tools: gremlins
 # needs another version of viper than golangci-lint has.
@@ -280,10 +281,13 @@ verify-generate: $(CONTROLLER_GEN) ## Check that `make generate` changes nothing
 		echo "$$stale" >&2; exit 1; \
 	fi
 
-# One cache serves all modules. Vet is one of the linters, and so are the formatters. The small modules are checked beside the large one.
+# One cache serves all modules, which hack/lint/go makes possible; the project comes first and fills it. Vet is one of the linters, and so are the
+# formatters.
 .PHONY: verify-lint
+verify-lint: export PATH := $(CURDIR)/hack/lint:$(PATH)
 verify-lint: $(GOLANGCI_LINT) ## Check with golangci-lint, which also vets, and checks the formatting and the order of imports
-	@printf '%s\n' $(CODE_MODULES) | xargs -P 2 -I{} bash -c 'cd {} && golangci-lint run ./...' || \
+	@failed=; golangci-lint run ./... || failed=1; \
+	printf '%s\n' $(filter-out .,$(CODE_MODULES)) | xargs -P 2 -I{} bash -c 'cd {} && golangci-lint run ./...' || failed=1; test -z "$$failed" || \
 	{ echo "lint: see above; fix by hand, the formatting with: make format, some with: .tools/bin/golangci-lint run --fix" >&2; exit 1; }
 
 .PHONY: verify-workflows

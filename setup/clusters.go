@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -24,7 +25,8 @@ import (
 
 // RBAC for ClusterCache. Of Secrets it needs kubeconfigs alone, but rules know neither a label nor a part of a name. See docs/rights.md.
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
+// Which workload cluster a Cluster is, is kept on it.
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch
 
 // connect sets up the connections to workload clusters.
 func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Options) (*workload.Gates, *workload.Clusters, error) {
@@ -64,6 +66,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Opt
 	}
 	clusters := workload.NewClusters(gates)
 	clusters.Kubeconfigs, clusters.Gates, clusters.MostNodes = kubeconfigs, gates, transports.MostNodes()
+	clusters.Management = client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
 	return gates, clusters, err
 }

@@ -38,7 +38,7 @@ func hostRemediationServices(
 	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *Options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
-	nodes := fence.NewNodes(cc, left.Send)
+	nodes := fence.NewNodes(workload.Verified{ClusterCache: cc, Clusters: clusters}, left.Send)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		nodes.Close()

@@ -85,6 +85,10 @@ const (
 // mark, and tells it from one that a person made.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
+// WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as that was
+// read first, or a person has confirmed it. With the UID of another Cluster it does not count.
+const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
+
 const (
 	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks, as soon as each is
 	// made. No other value is defined.
@@ -108,6 +112,9 @@ const (
 
 	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
 	ResetAnnotation = "kubemend.io/reset"
+
+	// ConfirmedAnnotation on a Cluster says the same of the last `kubectl mend confirm`.
+	ConfirmedAnnotation = "kubemend.io/confirmed"
 )
 
 // RecordOpenLabel is on a RemediationRecord until it has ended; its value is "true". The manager watches records with it, and no others.
@@ -167,6 +174,7 @@ const (
 	ReachableAgainReason    = "ReachableAgain"              // back after an outage; start-up timeouts begin anew
 	UnreachableReason       = "Unreachable"                 // the connection was tried and is down
 	KubeconfigRefusedReason = "KubeconfigRefused"           // the kubeconfig names a file, a program or a proxy
+	ChangedReason           = "WorkloadClusterChanged"      // another workload cluster answers than the one that the Cluster keeps
 	NotInitializedReason    = "NotInitialized"              // the control plane never was up
 	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
 	OverlapReason           = "Overlap"                     // at least one machine is selected twice
@@ -203,6 +211,8 @@ const (
 	EventUnreachable            = "WorkloadClusterUnreachable"
 	EventReachable              = "WorkloadClusterReachable"
 	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
+	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // on the check: another workload cluster answers
+	EventConfirmed              = "WorkloadClusterConfirmed"   // on the Cluster: a person confirmed the workload cluster that answers
 	EventCheckClaimed           = "CheckClaimed"               // on the check: a label asks for it
 	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, or no label asks for its claim; core acts on it again
 	EventCheckNotClaimed        = "CheckNotClaimed"            // on the check: a label asks for it, but it is paused for all controllers

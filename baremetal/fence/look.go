@@ -45,7 +45,7 @@ type Seen struct {
 	Ready      corev1.ConditionStatus
 	ReadySince time.Time
 	// Sign is the last sign of life of its kubelet, by the clock of the node: when it has renewed its lease, posted its condition Ready, or
-	// become Ready. Zero if there is none. The lease of a node that is Drained is not asked for.
+	// become Ready. Zero if there is none.
 	Sign time.Time
 
 	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
@@ -155,8 +155,8 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 			seen.Pods = append([]types.UID{}, pods.uids...)
 		}
 	}
-	if seen.Presence == Absent || seen.Drained {
-		return seen, nil // nothing is there any more that may live
+	if seen.Presence == Absent {
+		return seen, nil
 	}
 	seen.Sign, err = lastSign(ctx, live, seen)
 	return seen, err

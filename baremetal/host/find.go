@@ -91,10 +91,8 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
 	key := client.ObjectKeyFromObject(between)
 	name, id := annotatedHost(between), strings.Split(strings.TrimPrefix(m.Spec.ProviderID, providerIDPrefix), "/")
-	named := len(id) == 3 && strings.HasPrefix(m.Spec.ProviderID, providerIDPrefix) // the parts are namespace, host and Metal3Machine
-	if name == "" && named {
-		name = id[1]
-	}
+	named := ProvidedBy(m.Spec.ProviderID) != ""
+	name = cmp.Or(name, ProvidedBy(m.Spec.ProviderID))
 	if name == "" {
 		return gone(Problem{Reason: NoHostNamed, Object: key.String()}), nil
 	}
@@ -126,6 +124,15 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 
 // providerIDPrefix is what CAPM3's provider IDs begin with. An older form, metal3://uid, names no host by its name.
 const providerIDPrefix = "metal3://"
+
+// ProvidedBy is the name of the host in a provider ID, whose parts are namespace, host and Metal3Machine; empty if it names none.
+func ProvidedBy(providerID string) string {
+	rest, ofMetal3 := strings.CutPrefix(providerID, providerIDPrefix)
+	if id := strings.Split(rest, "/"); ofMetal3 && len(id) == 3 {
+		return id[1]
+	}
+	return ""
+}
 
 // annotatedHost is the name of the host that a Metal3Machine names; empty if it names none.
 func annotatedHost(m *metav1.PartialObjectMetadata) string {

@@ -87,6 +87,9 @@ func saysNothingNew(f *Facts) {
 func renewedAgain(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(11*time.Second), ago(10*time.Second)
 }
+func lived(f *Facts) {
+	f.Lived, f.Sign, f.Memory.Sign, f.SignSeen = true, ago(11*time.Second), ago(11*time.Second), ago(10*time.Second)
+}
 func clockAhead(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(10*time.Second)
 }
@@ -100,6 +103,7 @@ func outOfReach(f *Facts)  { f.OutOfReach = true }
 func upAgain(f *Facts)     { f.Up = true }
 func cannotBeOff(f *Facts) { f.NoPowerOff = true }
 func heldOff(f *Facts)     { f.KeptOff, f.HasPowerAnnotations = true, true }
+func wasHeld(f *Facts)     { f.Held = true }
 func released(f *Facts)    { f.KeptOff, f.HasPowerAnnotations = false, false }
 func notAsked(f *Facts)    { f.Asked = time.Time{} }
 func bootNotSeen(f *Facts) { f.BootUnread = true }
@@ -119,7 +123,7 @@ func mayBeFenced(f *Facts)    { f.Fencing = true }
 func fencedByOthers(f *Facts) { f.Fenced = true }
 func empty(f *Facts)          { f.Drained = true }
 func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
-func clusterGone(f *Facts)    { f.ClusterGone = true }
+func discarded(f *Facts)      { f.Discarded = true }
 func free(f *Facts)           { f.Finalizer = false }
 func second(f *Facts)         { f.Attempt = 2 }
 

@@ -1,6 +1,33 @@
 package powercycle
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
+
+func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
+	sign := Step{Do: Unfence, From: PoweringOn, Next: PoweringOn, Reason: SignOfLifeReason}
+	seen := After(in(PoweringOn, fenced, renewedAgain), sign, noon)
+	if !seen.Lived || !seen.Sign.Equal(ago(time.Second)) || !seen.SignSeen.Equal(noon) {
+		t.Errorf("after a sign: %+v", seen)
+	}
+	for _, tc := range []struct {
+		name  string
+		given Facts
+		step  Step
+		lived bool
+		kept  bool
+	}{
+		{"until the host boots", in(PoweringOn, lived), Step{Do: Advance, Next: Booting}, true, true},
+		{"not under a new boot", in(Booting, lived, anotherBoot), Step{Do: Wait, Next: Booting}, false, true},
+		{"nor after the attempt", in(Booting, lived), Step{Do: BeginAttempt, Next: Preparing}, false, false},
+		{"nor if the host is proven off anew", in(PoweringOff, lived), Step{Do: Advance, Next: MovingWorkload}, false, false},
+	} {
+		if m := After(tc.given, tc.step, noon); m.Lived != tc.lived || m.SignSeen.IsZero() == tc.kept {
+			t.Errorf("%s: %+v", tc.name, m)
+		}
+	}
+}
 
 func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 	for _, tc := range []struct {
@@ -20,7 +47,15 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"nor if it is remembered that it was, and no more",
-			in(PoweringOff, off, wasOff, receiptNoted, released), Advance, PoweringOn, "HoldRemoved",
+			in(PoweringOff, off, wasOff, receiptNoted, wasHeld, released), Advance, PoweringOn, "HoldRemoved",
+		},
+		{
+			"nor if it was seen to go off, and that is not remembered",
+			in(PoweringOff, off, wasHeld, released), Advance, PoweringOn, "HoldRemoved",
+		},
+		{
+			"it is if it never was held, and went off by itself",
+			in(PoweringOff, off, released), KeepOff, PoweringOff, "PowerOffRequested",
 		},
 		{
 			"it is before that",
@@ -59,8 +94,8 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(MovingWorkload, deleting, blind, fencedBefore, controlPlane), Advance, Ended, "Cancelled",
 		},
 		{
-			"nor if the cluster is deleted",
-			in(MovingWorkload, fenced, machineGoing, clusterGone), Advance, Ended, "MachineDeleting",
+			"nor if the cluster is deleted, or somebody deletes the node",
+			in(MovingWorkload, fenced, machineGoing, discarded), Advance, Ended, "MachineDeleting",
 		},
 		{
 			"nor if the node is",
@@ -89,6 +124,38 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		{
 			"a node that lives on after it was fenced ends all attempts",
 			in(MovingWorkload, fencedBefore, renewedAgain), Advance, Failed, "SignOfLife",
+		},
+		{
+			"also if nothing had to move",
+			in(MovingWorkload, fencedBefore, empty, renewedAgain), Advance, Failed, "SignOfLife",
+		},
+		{
+			"it is unfenced at once while its host powers on",
+			in(PoweringOn, fenced, renewedAgain), Unfence, PoweringOn, "SignOfLife",
+		},
+		{
+			"when that is said to be on",
+			in(Booting, fenced, renewedAgain), Unfence, Booting, "SignOfLife",
+		},
+		{
+			"and when it came on again",
+			in(PoweringOff, fenced, renewedAgain), Unfence, PoweringOff, "SignOfLife",
+		},
+		{
+			"which ends all attempts once it goes on to report",
+			in(PoweringOn, lived, renewedAgain), Advance, Failed, "SignOfLife",
+		},
+		{
+			"in each of these states",
+			in(Booting, lived, renewedAgain, stateOver), Advance, Failed, "SignOfLife",
+		},
+		{
+			"before its host is held off once more",
+			in(PoweringOff, lived, renewedAgain, released), Advance, Failed, "SignOfLife",
+		},
+		{
+			"but not by one report, with which a kubelet begins that has yet to say that it has booted",
+			in(Booting, lived), Wait, Booting, "Booting",
 		},
 		{
 			"but not one that has booted, which says nothing of before",

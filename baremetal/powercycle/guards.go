@@ -72,7 +72,7 @@ func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
 func (s situation) awaitsReceipt() bool { return s.needsReceipt() && s.ReceiptAsked && !s.ReceiptGiven }
 
 // holding says that the host is held off by what was asked of this very object.
-func (s situation) holding() bool { return s.KeptOff && !s.HostAnew }
+func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 
 // stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
 // restored from a backup shows the power of that day. Both are by the operator's own clock.
@@ -86,8 +86,6 @@ func (s situation) livedOn() bool {
 		return false
 	case s.NewBoot:
 		return true
-	case s.Drained:
-		return false // nothing is there any more that may live, and its lease was not read
 	}
 	return s.Facts.Sign.After(s.Memory.Sign)
 }
@@ -99,7 +97,7 @@ func (s situation) over() bool {
 
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
-	off := s.moving() && !s.Drained && !s.ClusterGone && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
+	off := s.moving() && !s.Drained && !s.Discarded && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
 	switch s.Node {
 	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
@@ -109,9 +107,10 @@ func (s situation) finishes() bool {
 	return off
 }
 
-// provenOff says that a receipt proves that the host is off, which it is asked for together with the hold. That it went off without
-// one does not say whether it ever was held.
-func (s situation) provenOff() bool { return s.needsReceipt() && !s.stale() && !s.Receipt.IsZero() }
+// provenOff says that the host is off, and was held off for it.
+func (s situation) provenOff() bool {
+	return s.Held && !s.PoweredOn && !s.stale() && (!s.WasOff || !s.Receipt.IsZero())
+}
 
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
@@ -234,9 +233,9 @@ var (
 		func(s situation) bool { return s.Serviced })
 
 	alive       = is("node shows life", situation.livedOn)
-	aliveFenced = is("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
+	aliveFenced = impatient("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
 	refuted     = is("node shows life after it was fenced", func(s situation) bool {
-		return s.livedOn() && !s.NewBoot && !s.FencedAt.IsZero()
+		return s.livedOn() && !s.NewBoot && (s.Lived || !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
 	mayLive      = guard{

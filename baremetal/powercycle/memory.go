@@ -1,6 +1,9 @@
 package powercycle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // After returns what to remember once step was carried out.
 func After(f Facts, step Step, now time.Time) Memory {
@@ -114,6 +117,9 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	case m.Missing.IsZero():
 		m.Missing = now
 	}
+	if f.State == PoweringOff && step.Next != Preparing {
+		m.Held = f.holding() || m.Held && !f.HostAnew
+	}
 	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.PowerFails && step.Next == f.State {
 		m.Faulted = true
 	}
@@ -123,13 +129,17 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	return m.withSign(f, step, now)
 }
 
-// withSign is m with the last sign of life that the node had given when that was first looked at. A node with nothing left on it is not watched.
+// withSign is m with the last sign of life that the node had given when that was first looked at, once its host was proven off. It is
+// kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
-	switch {
-	case step.Next != MovingWorkload:
-		m.Sign, m.SignSeen = time.Time{}, time.Time{}
-	case m.SignSeen.IsZero() && f.Looked && f.Node == NodePresent && !f.Drained:
-		m.Sign, m.SignSeen = f.Sign, now
+	proven := f.State == PoweringOff && step.Next == MovingWorkload
+	switch lived := step.Do == Unfence && step.Reason == SignOfLifeReason; {
+	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
+		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
+	case f.NewBoot:
+		m.Lived = false
+	case lived, m.SignSeen.IsZero() && step.Next == MovingWorkload && f.Looked && f.Node == NodePresent:
+		m.Sign, m.SignSeen, m.Lived = f.Sign, now, lived
 	}
 	return m
 }
@@ -137,7 +147,7 @@ func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 // stands says that a pause keeps the remediation where it is. It does not while a workload moves, nor does it keep anybody from
 // noticing that a reboot was carried out: that would else be asked for once more.
 func (f Facts) stands() bool {
-	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending
+	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending && f.Host != HostGone
 	return f.Paused && !f.moving() && !noticing
 }
 
@@ -180,7 +190,7 @@ func (m Memory) awake(paused bool, now time.Time) Memory {
 func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next == Preparing && (f.State != Preparing || step.Do == BeginAttempt) {
 		m.Asked, m.Acted, m.Said, m.Receipt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
-		m.WasOff, m.Faulted, m.Moved = false, false, ""
+		m.Held, m.WasOff, m.Faulted, m.Moved = false, false, false, ""
 		if f.Paused {
 			m.Began = now // it starts over, with all of its time
 		}

@@ -187,11 +187,16 @@ type Memory struct {
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
+	// Held says that the host was seen to be held off for this attempt: that it is not any more means that it was let go.
+	Held bool `json:"held,omitempty"`
 	// Receipt is when the receipt was seen that was asked for after that; zero if it was not.
 	Receipt time.Time `json:"receipt,omitzero"`
 	// Sign is the last sign of life that the node had given when its host was proven off, SignSeen when that was looked at.
 	Sign     time.Time `json:"sign,omitzero"`
 	SignSeen time.Time `json:"signSeen,omitzero"`
+	// Lived says that Sign is one that it gave under the boot of before while it was fenced. A kubelet that starts may renew its lease
+	// before it says under which boot: only one more proves the proof wrong.
+	Lived bool `json:"lived,omitempty"`
 	// Faulted says that the power of the host was reported to fail in this attempt. Reports come and go while it is tried again.
 	Faulted bool `json:"faulted,omitempty"`
 	// Missing is since when the host cannot be found; zero if it can.
@@ -298,8 +303,9 @@ type Facts struct {
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.
 	Idle bool
-	// ClusterGone says that the workload cluster is gone or being deleted: there is nowhere for the workload to move to.
-	ClusterGone bool
+	// Discarded says that the workload cluster is gone or being deleted, or that somebody else deletes the node: nobody waits for its
+	// workload.
+	Discarded bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
@@ -370,7 +376,7 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	if f.Host == HostGone && f.Missing.IsZero() {
 		f.Missing = now
 	}
-	if f.Looked && f.SignSeen.IsZero() && !f.Drained {
+	if f.Looked && f.SignSeen.IsZero() {
 		f.Memory.Sign, f.SignSeen = f.Sign, now
 	}
 	s := situation{f, p, now}

@@ -5,7 +5,8 @@ import "encoding/json"
 // Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions.md explains each.
 type Reason string
 
-// The reasons of steps. NoOwnerReason is that of a remediation that names no machine: nothing is decided on it.
+// The reasons of steps. NoOwnerReason is that of a remediation that names no machine, NoStrategyReason that of one that asks for
+// nothing: nothing is decided on these.
 const (
 	AttemptBeganReason       Reason = "AttemptBegan"
 	AwaitingReceiptReason    Reason = "AwaitingReceipt"
@@ -33,6 +34,7 @@ const (
 	ManagerRunsHereReason    Reason = "ManagerRunsHere"
 	NoLongerNeededReason     Reason = "NoLongerNeeded"
 	NoOwnerReason            Reason = "NoOwner"
+	NoStrategyReason         Reason = "NoStrategy"
 	NodeGoneReason           Reason = "NodeGone"
 	NodeMismatchReason       Reason = "NodeMismatch"
 	NodeStillUnhealthyReason Reason = "NodeStillUnhealthy"

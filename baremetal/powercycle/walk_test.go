@@ -75,7 +75,8 @@ func (s scene) key() [21]byte {
 		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Teardown, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
-		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "",
+		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
+		f.Lived, f.Sign.After(f.Memory.Sign),
 	} {
 		if b {
 			bits |= 1 << i
@@ -175,6 +176,11 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.PowerFails = !n.f.PowerFails && (n.f.acts() || n.f.State == PoweringOn) },
 		func(n *scene) { n.f.Serviced = !n.f.Serviced },
 		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
+		func(n *scene) { // under the boot of before
+			if n.f.acts() || n.f.State == PoweringOn || n.f.State == Booting {
+				n.f.Sign = n.f.Memory.Sign.Add(time.Second)
+			}
+		},
 		func(n *scene) { n.f.OutOfReach = !n.f.OutOfReach && n.f.State == Booting },
 		func(n *scene) { n.f.Sound = !n.f.Sound || !n.f.WasOff },
 		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
@@ -208,7 +214,7 @@ func wrong(s scene, step Step) string {
 		return "1: fences the node of a host that is not proven off by us"
 	case step.Do == Fence && f.WasOff && (f.Receipt.IsZero() || !f.ReceiptGiven || !f.Provable):
 		return "1: fences the node of a host that was off when asked, and of which nothing was said since"
-	case step.Do == Fence && f.NewBoot && f.Looked:
+	case step.Do == Fence && (f.NewBoot || f.Sign.After(f.Memory.Sign) && !f.SignSeen.IsZero()) && f.Looked:
 		return "1: fences a node that shows life"
 	case step.Next == RequestingOwner && f.State != RequestingOwner && f.State != Booting && f.Host == HostOurs && !f.faulted() && step.Reason != "QueueTimedOut":
 		return "12: condemns a host for which nothing says that it is at fault"
@@ -239,6 +245,9 @@ func wrong(s scene, step Step) string {
 		return "5: acts on what was not counted"
 	case step.Next == RequestingOwner && f.State != RequestingOwner && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
 		return "condemns a host that somebody keeps off"
+	case (step.Do == KeepOff || step.Do == BeginAttempt) && f.Lived && !f.NewBoot && f.Sign.After(f.Memory.Sign) &&
+		f.Node == NodePresent && f.Looked && !f.FencedByUs:
+		return "4: power-cycles once more by a proof that was wrong"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:

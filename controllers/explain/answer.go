@@ -290,15 +290,19 @@ func firstToExpire(findings []Finding) *Finding {
 
 // unless is what keeps f from counting, as a clause.
 func (f *Finding) unless() string {
+	text := "it recovers"
 	switch {
 	case f.Reason == health.NodeStartup:
-		return "its node appears"
+		text = "its node appears"
 	case f.Signal.Type == "Ready":
-		return "Ready"
+		text = "Ready"
 	case f.Signal.Type != "":
-		return f.Signal.Type + " changes"
+		text = f.Signal.Type + " changes"
 	}
-	return "it recovers"
+	if f.Signal.Undated { // the manager may have seen it before
+		text += ", or earlier"
+	}
+	return text
 }
 
 // remediator is what remediates t: its owner, or a request, which may not be of the check.

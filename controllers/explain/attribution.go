@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -69,6 +70,22 @@ func RequestedByHand(a Attribution) string {
 
 // ResetByHand is that a person removed the marks of an object.
 func ResetByHand(a Attribution) string { return withReason("reset by "+a.By, a.Reason) }
+
+// Confirm is whether a person has to confirm the workload cluster with UID found, and why.
+func Confirm(kept, found types.UID) (changes bool, text string) {
+	switch kept {
+	case "":
+		return false, fmt.Sprintf("no workload cluster is kept yet, and kubemend keeps the one that answers, %s", found)
+	case found:
+		return false, fmt.Sprintf("the workload cluster that answers is the one that is kept, %s", found)
+	}
+	return true, fmt.Sprintf("the workload cluster that answers, %s, is kept in place of %s, and its nodes count", found, kept)
+}
+
+// ConfirmedByHand is that a person confirmed the workload cluster that answers.
+func ConfirmedByHand(a Attribution) string {
+	return withReason("the workload cluster was confirmed by "+a.By, a.Reason)
+}
 
 func withReason(text, reason string) string {
 	if reason == "" {

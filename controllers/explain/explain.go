@@ -292,6 +292,8 @@ func SinceReason(d health.Doubt) string {
 		return health.Settling.String() + " after a pause in which the condition was not renewed"
 	case health.NotSinceOutage:
 		return health.Settling.String() + " after an outage in which the node was out of reach"
+	case health.NotSinceStamp:
+		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
 	case health.NodeDiffers:
 	}
 	return ""

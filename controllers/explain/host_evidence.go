@@ -28,7 +28,7 @@ func (p *PowerCycle) Evidence() []string {
 	var e evidence
 	e.ofRemediation(p)
 	e.ofMachine(p)
-	if !p.Ownerless {
+	if p.Idle == "" {
 		e.ofHost(p)
 		e.ofPower(p)
 		e.ofNode(p)

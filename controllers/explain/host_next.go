@@ -18,7 +18,8 @@ const (
 
 // persons are what a person has to do, by the reason of a step, or of what a remediation ended for. docs/conditions.md says the same.
 var persons = map[powercycle.Reason]string{
-	powercycle.NoOwnerReason: "add the owner reference",
+	powercycle.NoOwnerReason:    "add the owner reference",
+	powercycle.NoStrategyReason: "set spec.strategy.type, also of the template",
 	powercycle.QueueTimedOutReason: "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
 		"or delete what is ahead of it",
 	powercycle.ManagerRunsHereReason: "run two replicas, on two nodes, with --leader-elect",
@@ -79,7 +80,7 @@ var reliefs = map[powercycle.Reason]func(*powercycle.Facts){
 
 // Blockers are all that keeps the remediation from going on, in the order in which it would be met.
 func (p *PowerCycle) Blockers(step powercycle.Step) []Blocker {
-	if step.Reason == powercycle.NoOwnerReason {
+	if p.Idle != "" {
 		return []Blocker{{Reason: string(step.Reason), Text: HostStep(step), Fix: persons[step.Reason]}}
 	}
 	if at, _ := powercycle.Foresee(p.Facts, p.Policy, p.Now); step.Next.Final() && !at.IsZero() {
@@ -177,7 +178,7 @@ func (p *PowerCycle) Next(step powercycle.Step, blockers []Blocker) Step {
 	if step.Do != powercycle.Wait {
 		return Step{At: p.Now, Reason: string(step.Reason), Text: p.follows(step)}
 	}
-	if step.Reason != powercycle.NoOwnerReason {
+	if p.Idle == "" {
 		if at, then := powercycle.Foresee(p.Facts, p.Policy, p.Now); !at.IsZero() {
 			return Step{At: at, Reason: string(then.Reason), Text: unlessDone(then) + p.follows(then)}
 		}

@@ -41,6 +41,7 @@ const (
 // wordings are the sentences of the steps of a power cycle, by their reason. Of several the first that fits is said.
 var wordings = map[powercycle.Reason][]wording{
 	powercycle.NoOwnerReason:      always("Nothing is done: metadata.ownerReferences names no Machine of " + clusterv1.GroupVersion.Group),
+	powercycle.NoStrategyReason:   always("Nothing is done: spec.strategy.type is not Reboot"),
 	powercycle.StateUnknownReason: always("The stored state is not known; beginning anew"),
 	powercycle.MachineHealthyReason: {
 		{in(powercycle.RequestingOwner), "The machine is healthy after all, and its owner is not asked to replace it"},
@@ -71,7 +72,7 @@ var wordings = map[powercycle.Reason][]wording{
 	powercycle.SignOfLifeReason: {
 		{told(powercycle.ProofWrong), "The node went on to live after it was fenced, although its host showed off: the reported power of " +
 			"the host is wrong, and it is not power-cycled again"},
-		{nil, "The node shows life although its host shows off: the host is not proven off"},
+		{nil, "The node shows life although its host showed off: the host is not proven off"},
 	},
 	powercycle.HoldRemovedReason: always("The host is not kept powered off any more after it was proven off; it is powered on, and not " +
 		"off again in this attempt"),

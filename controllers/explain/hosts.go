@@ -25,8 +25,8 @@ type PowerCycle struct {
 	// After is what the remediation remembers after the step that is explained.
 	After powercycle.Memory
 
-	// Ownerless says that it names no machine, and that nothing was done for it.
-	Ownerless bool
+	// Idle is why nothing is done for it and nothing was: it names no machine, or asks for nothing; empty if something is.
+	Idle powercycle.Reason
 	// Asked says that the remediation asks for something, Deleted that it is being deleted. Finalizer is its finalizer.
 	Asked, Deleted bool
 	Finalizer      string
@@ -99,8 +99,8 @@ type NodeDetails struct {
 
 // Decide returns the step that follows from the facts.
 func (p *PowerCycle) Decide() powercycle.Step {
-	if p.Ownerless {
-		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: powercycle.NoOwnerReason}
+	if p.Idle != "" {
+		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: p.Idle}
 	}
 	return powercycle.Next(p.Facts, p.Policy, p.Now)
 }

@@ -254,12 +254,16 @@ func failureContradicted(f *machines.Facts, d *machines.Decision, b machines.Blo
 	return Blocker{
 		Reason: string(b.Reason), Detail: "Node " + d.Target.Health.NodeName + " is Ready",
 		EndsWhen: "the capacity of " + cmp.Or(f.Capacity.Target, "the machine before") + " is back",
-		Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
-			"of such machines one is remediated at a time, the next when the capacity of the one before is back",
-		Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, mark it with " +
-			"the annotation " + clusterv1.RemediateMachineAnnotation,
+		Text:     contradicted, Fix: whyContradicted,
 	}
 }
+
+const (
+	contradicted = "Its node is Ready, which contradicts the failure that its provider once wrote: " +
+		"of such machines one is remediated at a time, the next when the capacity of the one before is back"
+	whyContradicted = "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, " +
+		"mark it with the annotation " + clusterv1.RemediateMachineAnnotation
+)
 
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
 func notHealthy(wanted int, p budget.Population) string {

@@ -18,6 +18,11 @@ func MarkedUnhealthy(f *machines.Facts, machine string, due []health.Finding) st
 	return marked(f, machine) + "unhealthy by " + f.About.Namespace + "/" + f.About.Name + ": " + strings.Join(details(due), "; ")
 }
 
+// MarkedContradicted says so of one whose failure is contradicted, so that a person has to see why.
+func MarkedContradicted(f *machines.Facts, machine string, due []health.Finding) string {
+	return MarkedUnhealthy(f, machine, due) + ". " + contradicted + ". " + whyContradicted
+}
+
 // MarkedHealthy says that the check marked the Machine healthy, which was unhealthy.
 func MarkedHealthy(f *machines.Facts, machine string) string {
 	return marked(f, machine) + "healthy again by " + f.About.Namespace + "/" + f.About.Name

@@ -76,6 +76,9 @@ func reachable(f *machines.Facts, c machines.Condition) string {
 	}
 	message := fmt.Sprintf("The workload cluster has been out of reach since %s; machines cannot be judged as far as their nodes are concerned, "+
 		"and nothing is started or ended because of them", c.Since.UTC().Format(time.RFC3339))
+	if f.Outage.Changed != "" {
+		message = fmt.Sprintf("Cluster %s: %s. %s", f.About.Cluster, f.Outage.Changed, message)
+	}
 	if f.Outage.Silent {
 		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
 			"so it is asked one at a time, after pauses. " + message

@@ -23,7 +23,8 @@ func (c *Check) PartOf(b *Blocker) Part {
 	switch {
 	case b.Reason == NoManager, b.Reason == NotServed, b.Reason == NotActing:
 		return SameAsMode
-	case b.Cause == NodesUnread, b.Reason == mendv1.UnreachableReason, b.Reason == mendv1.KubeconfigRefusedReason, b.Reason == mendv1.NotInitializedReason:
+	case b.Cause == NodesUnread, b.Reason == mendv1.UnreachableReason, b.Reason == mendv1.KubeconfigRefusedReason,
+		b.Reason == mendv1.NotInitializedReason, b.Reason == mendv1.ChangedReason:
 		return SameAsNodesUnknown
 	case b.Reason == c.Blocked():
 		return SameAsLimit

@@ -26,7 +26,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 			return false, err
 		}
 	}
-	if w.ownerless {
+	if w.idle != "" {
 		return false, r.writeStatus(ctx, w, step, nil)
 	}
 	done, err := r.take(ctx, w, step)
@@ -259,7 +259,7 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 		return err
 	}
 	marks, power := w.marks(), host.PowerOf(w.found.Host)
-	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || marks.KeptOff != w.facts.KeptOff {
+	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || power.Said.Before(w.power.Said) || marks.KeptOff != w.facts.KeptOff {
 		return errChanged
 	}
 	return nil

@@ -23,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
@@ -129,9 +128,6 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// noOwner is the wait of a remediation that names no machine. Its creator may add the owner reference later.
-var noOwner = (&explain.PowerCycle{Ownerless: true}).Decide()
-
 // Reconcile takes all steps of the remediation called req that are only remembered, and the one after them, which acts on host, node or machine, or waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
@@ -151,7 +147,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
 	case err != nil:
 		return ctrl.Result{}, err
-	case w == nil || w.ownerless:
+	case w == nil || w.idle != "":
 		return ctrl.Result{}, nil
 	}
 	if step.Reason == powercycle.ManagerRunsHereReason {
@@ -167,8 +163,11 @@ func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey) (*observed,
 	now, claimed := r.Clock.Now(), ""
 	for {
 		w, err := r.observe(ctx, key, now, claimed)
-		if err != nil || w == nil || w.ownerless {
-			return w, noOwner, err
+		if err != nil || w == nil {
+			return w, powercycle.Step{}, err
+		}
+		if w.idle != "" { // its creator may add what is missing later
+			return w, w.about().Decide(), nil
 		}
 		step, err := r.decide(ctx, w)
 		if err != nil {

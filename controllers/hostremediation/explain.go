@@ -91,7 +91,7 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 // messageOf is the message of step once it is taken.
 func (w *observed) messageOf(step powercycle.Step) string {
 	after := *w
-	if !w.ownerless {
+	if w.idle == "" {
 		after.remember(step)
 	}
 	return after.about().Message("", step)
@@ -101,7 +101,7 @@ func (w *observed) messageOf(step powercycle.Step) string {
 func (r *Reconciler) progress(w *observed, step powercycle.Step) *explain.Remediation {
 	before := *w
 	state := cmp.Or(w.facts.State, powercycle.Pending)
-	if !w.ownerless {
+	if w.idle == "" {
 		before.record.Memory = powercycle.After(w.facts, powercycle.Step{Do: powercycle.Wait, Next: state}, w.now)
 	}
 	m := before.record.Memory
@@ -211,7 +211,7 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 // about is what was observed, as package explain renders it.
 func (w *observed) about() *explain.PowerCycle {
 	p := &explain.PowerCycle{
-		Namespace: w.rem.GetNamespace(), Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Ownerless: w.ownerless,
+		Namespace: w.rem.GetNamespace(), Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Idle: w.idle,
 		Asked: asked(w.rem), Deleted: !w.rem.GetDeletionTimestamp().IsZero(), Finalizer: w.kind.Finalizer, Pause: w.pause(),
 		Host: w.aboutHost(), Node: w.aboutNode(), Ahead: w.ahead, Unasked: len(w.unasked) > 0,
 	}

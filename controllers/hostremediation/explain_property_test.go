@@ -158,8 +158,8 @@ func (k *fixture) firstStep() (*taken, error) {
 	if err != nil || w == nil {
 		return nil, err
 	}
-	if w.ownerless {
-		return nil, k.r.writeStatus(ctx, w, noOwner, nil)
+	if w.idle != "" {
+		return nil, k.r.writeStatus(ctx, w, w.about().Decide(), nil)
 	}
 	step, err := k.r.decide(ctx, w)
 	if err == nil {

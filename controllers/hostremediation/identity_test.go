@@ -1,11 +1,15 @@
 package hostremediation
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -44,5 +48,35 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
 			}
 		})
+	}
+}
+
+// indexing makes a client list by the indexes of a manager's cache.
+type indexing struct{ *fake.ClientBuilder }
+
+func (i indexing) IndexField(_ context.Context, obj client.Object, field string, of client.IndexerFunc) error {
+	i.WithIndex(obj, field, of)
+	return nil
+}
+
+func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
+	k := fixtureOf(t, remembers(`{"state":"Booting","host":"h","node":"node"}`))
+	builder := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithObjects(k.remediation())
+	if err := k.r.addIndexes(t.Context(), indexing{builder}); err != nil {
+		t.Fatal(err)
+	}
+	k.r.Client = builder.Build()
+	for _, row := range []struct {
+		name, id string
+		heard    int
+	}{{"node", "", 1}, {"renamed", "metal3://ns/h/m3m", 1}, {"renamed", "metal3://ns/another/m3m", 0}, {"renamed", "metal3://h", 0}} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: row.name}, Spec: corev1.NodeSpec{ProviderID: row.id}}
+		if got := k.r.ofNodeOrHost(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, node); len(got) != row.heard {
+			t.Errorf("%+v: %v", row, got)
+		}
+		later := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: &corev1.Node{ObjectMeta: node.ObjectMeta}, ObjectNew: node}
+		if got := nodeChanges().Update(later); got != (row.id != "") {
+			t.Errorf("%+v: that its provider ID is known passes: %t", row, got)
+		}
 	}
 }

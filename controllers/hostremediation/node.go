@@ -33,7 +33,7 @@ const (
 // control plane is the very case in which that is needed.
 func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	name := w.nodeName()
-	w.facts.ClusterGone = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
+	w.facts.Discarded = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
 	if name == "" {
 		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
 		return
@@ -66,8 +66,8 @@ func (w *observed) answering(ctx context.Context) (context.Context, context.Canc
 // being read past the cache. A node that a backup has to be restored to is not.
 func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	switch w.facts.State {
-	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn:
-		return false
+	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn, powercycle.Booting:
+		return false // whether it has lived since is read as well
 	}
 	if w.node == nil || !w.backup().Empty() {
 		return false
@@ -115,12 +115,13 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
 	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
 	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
+	w.facts.Discarded = w.facts.Discarded || seen.Deleting && w.record.Deleted.IsZero()
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
 	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
 		w.facts.NewBoot = seen.Node.Status.NodeInfo.BootID != w.record.BootID
 	}
-	if drains && !seen.Drained {
+	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
 		w.recheckAfter(drainRecheck)
 	}
 }
@@ -186,7 +187,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = explain.Unreachable(link.Silent)
+		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), explain.Unreachable(link.Silent))
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
 			w.recheckAfter(max(link.Recheck, retry))
 		}
@@ -214,8 +215,7 @@ func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
-// workload moves, and where the node may be fenced by this remediation. (PoweringOn leaves that to Booting, unless it is paused,
-// or the node has booted.)
+// workload moves, and where the node may be fenced by this remediation, or was and has lived since.
 func needsNode(w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload:
@@ -223,12 +223,11 @@ func needsNode(w *observed) bool {
 	case "", powercycle.Pending:
 		return false
 	case powercycle.PoweringOn:
-		booted := w.node != nil && w.record.BootID != "" && w.node.Status.NodeInfo.BootID != w.record.BootID
-		if !w.facts.Paused && !booted {
-			return false
+		if w.facts.HasPowerAnnotations {
+			return false // to release the host waits for nobody
 		}
 	}
-	return w.record.Fencing || !w.backup().Empty()
+	return w.record.Fencing || w.record.Lived || !w.backup().Empty()
 }
 
 // nodeName is the name of the machine's node, or the one in the record; empty if there never was a node.

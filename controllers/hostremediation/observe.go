@@ -65,8 +65,8 @@ type observed struct {
 	facts  powercycle.Facts
 	policy powercycle.Policy
 
-	// ownerless says that no machine owns the remediation, and that nothing was done for it.
-	ownerless bool
+	// idle is why nothing is done for the remediation and nothing was; empty if something is.
+	idle powercycle.Reason
 	observation
 }
 
@@ -150,8 +150,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	if !r.actsOn(w) {
 		return false, nil
 	}
-	if remediation.OwnerOf(w.rem) == nil && r.untouched(w) {
-		w.ownerless = true
+	if w.idle = r.idleFor(w); w.idle != "" {
 		return true, nil
 	}
 	if err := r.observeHost(ctx, w); err != nil {
@@ -166,6 +165,9 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 // checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
 func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
 	w.record.Memory = w.record.NotAfter(w.now)
+	if w.record.Deleted.After(w.now) { // else no node that comes back would count as one that was made since
+		w.record.Deleted = w.now
+	}
 	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
 		return nil
 	}
@@ -191,14 +193,26 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// actsOn reports whether kubemend acts on the remediation: it passes the watch filter, and asks for something.
-//
-// Without a strategy nothing is done, as in CAPM3. If the strategy is removed from a remediation under way, that ends.
+// idleFor is why nothing is done for the remediation; empty if something is or was. Without a strategy nothing is done, as in CAPM3. If the
+// strategy is removed from a remediation under way, that ends.
+func (r *Reconciler) idleFor(w *observed) powercycle.Reason {
+	switch {
+	case !r.untouched(w):
+		return ""
+	case !asked(w.rem):
+		return powercycle.NoStrategyReason
+	case remediation.OwnerOf(w.rem) == nil:
+		return powercycle.NoOwnerReason
+	}
+	return ""
+}
+
+// actsOn reports whether kubemend acts on the remediation: it passes the watch filter.
 func (r *Reconciler) actsOn(w *observed) bool {
 	filtered := !shard.Covers(r.WatchFilterValue, w.rem, w.cluster)
 	began := !r.untouched(w)
 	ours := began && w.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
-	return (!filtered || ours) && (began || asked(w.rem) && !r.Teardown)
+	return (!filtered || ours) && (began || !r.Teardown)
 }
 
 // untouched reports whether the remediation has not begun.

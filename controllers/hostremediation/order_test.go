@@ -138,20 +138,28 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	}
 }
 
-func TestARemediationWithoutAnOwnerWaitsForOne(t *testing.T) {
-	k := fixtureOf(t)
-	var owners []metav1.OwnerReference
-	k.edit(func(rem *mendv1.HostRemediation) { owners, rem.OwnerReferences = rem.OwnerReferences, nil })
-	if status := k.pass(); status.Message != explain.HostStep(noOwner) || len(k.remediation().Annotations) != 0 {
-		t.Errorf("it says %q", status.Message)
-	}
-	if got, want := stands(k.remediation()), [3]string{"False", "False", "NoOwner"}; got != want {
-		t.Errorf("it stands at %v, want %v: who waits for it may try something else", got, want)
-	}
-	k.expects(powersOff)
-	k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences = owners })
-	if status := k.pass(); status.Step != string(powercycle.PoweringOff) || stands(k.remediation())[0] != "True" {
-		t.Errorf("in %s, want PoweringOff", status.Step)
+func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
+	for reason, change := range map[string]func(*mendv1.HostRemediation){
+		"NoOwner":    func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
+		"NoStrategy": func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			k := fixtureOf(t)
+			spec, owners := k.remediation().Spec, k.remediation().OwnerReferences
+			k.edit(change)
+			says := explain.HostStep(powercycle.Step{Do: powercycle.Wait, Reason: powercycle.Reason(reason)})
+			if status := k.pass(); status.Message != says || says == "" || len(k.remediation().Annotations) != 0 {
+				t.Errorf("it says %q", status.Message)
+			}
+			if got, want := stands(k.remediation()), [3]string{"False", "False", reason}; got != want {
+				t.Errorf("it stands at %v, want %v: who waits for it may try something else", got, want)
+			}
+			k.expects(powersOff)
+			k.edit(func(rem *mendv1.HostRemediation) { rem.OwnerReferences, rem.Spec = owners, spec })
+			if status := k.pass(); status.Step != string(powercycle.PoweringOff) || stands(k.remediation())[0] != "True" {
+				t.Errorf("in %s, want PoweringOff", status.Step)
+			}
+		})
 	}
 }
 

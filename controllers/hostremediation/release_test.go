@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
@@ -49,13 +50,72 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	}
 }
 
-func TestTheNodeIsAskedWhenItHasBootedBeforeItsHostIsSaidToBeOn(t *testing.T) {
-	for boot, want := range map[string]bool{"before": false, "after": true} {
-		w := &observed{}
-		w.facts.State, w.record.BootID, w.record.Fencing, w.node = powercycle.PoweringOn, "before", true, &corev1.Node{}
-		w.node.Status.NodeInfo.BootID = boot // it need not be Ready
-		if got := needsNode(w); got != want {
-			t.Errorf("%s: %t", boot, got)
+func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
+	for _, tc := range []struct {
+		state                powercycle.State
+		fencing, lived, held bool
+		want                 bool
+	}{
+		{powercycle.PoweringOn, true, false, false, true},
+		{powercycle.PoweringOn, false, true, false, true},
+		{powercycle.PoweringOn, true, false, true, false}, // to release its host waits for nobody
+		{powercycle.Booting, false, true, false, true},
+		{powercycle.Booting, false, false, false, false},
+	} {
+		w := &observed{rem: remediation.Own.New()}
+		w.facts.State, w.facts.HasPowerAnnotations, w.record.Fencing, w.record.Lived = tc.state, tc.held, tc.fencing, tc.lived
+		if got := needsNode(w); got != tc.want {
+			t.Errorf("%+v: %t", tc, got)
+		}
+	}
+}
+
+func TestNobodyWaitsForTheWorkloadOfANodeThatSomebodyDeletes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		deleted time.Time // by us, to fence it
+		want    powercycle.State
+	}{"by somebody": {time.Time{}, powercycle.Stopped}, "to fence it": {noon, powercycle.MovingWorkload}} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(powercycle.MovingWorkload)
+			k.edit(func(rem *mendv1.HostRemediation) {
+				rec := remediation.Remembered(rem)
+				rec.Deleted = tc.deleted
+				rem.Annotations[mendv1.PowerCycleAnnotation], _ = rec.Encode()
+				rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" // its check wants it no more
+			})
+			k.seen.Deleting = true
+			if got := k.pass(); got.Step != string(tc.want) {
+				t.Errorf("in %s: %s", got.Step, got.Message)
+			}
+		})
+	}
+}
+
+// A manager whose clock was ahead has deleted the node: one that registers now would never be given back its labels.
+func TestWhenTheNodeWasDeletedIsNotInTheFuture(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	k.reaches(powercycle.MovingWorkload)
+	k.edit(func(rem *mendv1.HostRemediation) {
+		rec := remediation.Remembered(rem)
+		rec.Deleted = noon.Add(2 * time.Hour)
+		rem.Annotations[mendv1.PowerCycleAnnotation], _ = rec.Encode()
+	})
+	k.wait(time.Second)
+	if got := remediation.Remembered(k.remediation()).Deleted; got.After(k.clock.Now()) {
+		t.Errorf("it remembers %s at %s", got, k.clock.Now())
+	}
+}
+
+func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
+	k := fixtureOf(t)
+	for before, want := range map[time.Duration]error{0: nil, time.Second: errChanged} {
+		w := &observed{rem: mustWrap(k.remediation()), found: k.finds(), power: host.PowerOf(k.host)}
+		w.power.Said = w.power.Said.Add(before)
+		if err := k.r.unchanged(t.Context(), w); !errors.Is(err, want) {
+			t.Errorf("by %s: %v, want %v", before, err, want)
 		}
 	}
 }

@@ -214,10 +214,20 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		ID:         r.Kind.ControllerName() + "-nodes",
 		Controller: *r.controller.Load(),
 		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-			return r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
+			return r.ofNodeOrHost(ctx, cluster, node)
 		}),
 		Predicate: nodeChanges(),
 	}
+}
+
+// ofNodeOrHost maps a node to those of its name, and to those of the host that its provider ID names: it may have registered under
+// another name.
+func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
+	requests := r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
+	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {
+		requests = append(requests, r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{hostIndex: name})...)
+	}
+	return requests
 }
 
 // ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one more member that is
@@ -266,8 +276,8 @@ func hostChanges() predicate.Predicate {
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		was, is := e.ObjectOld, e.ObjectNew
-		return was.UID != is.UID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID || !maps.Equal(statuses(was), statuses(is)) ||
-			!maps.Equal(taints(was), taints(is))
+		return was.UID != is.UID || was.Spec.ProviderID != is.Spec.ProviderID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID ||
+			!maps.Equal(statuses(was), statuses(is)) || !maps.Equal(taints(was), taints(is))
 	}}
 }
 

@@ -54,6 +54,9 @@ type Reconciler struct {
 	Records *records.Records
 	Metal   records.Metal
 
+	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
+	Verify func(ctx context.Context, cluster client.ObjectKey) error
+
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all. (package shard)
@@ -113,6 +116,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: consistency.Wait(w.before.stale)}, nil
 	}
 	p := r.decide(ctx, w)
+	if r.changed(ctx, w, p) { // the next view of it is of a cluster that is Down
+		r.memory.keep(w.before, w)
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
+	}
 	done := r.apply(ctx, w, p)
 	return r.tell(ctx, w, p, done), nil
 }

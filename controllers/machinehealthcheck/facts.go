@@ -83,6 +83,9 @@ func (w *observed) outage() machines.Outage {
 	if w.link.Refused != nil {
 		is.Refused = w.link.Refused.Error()
 	}
+	if w.link.Changed != nil {
+		is.Changed = w.link.Changed.Error()
+	}
 	return is
 }
 
@@ -113,6 +116,7 @@ func (w *observed) factsAboutAll() []*machines.Target {
 // plainFacts are those about t as far as they are a matter of its machine, its node and the other checks.
 func (w *observed) plainFacts(t *target) *machines.Target {
 	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
+	is.Health.Signals = w.look(t, is.Health.Signals)
 	is.Older, is.OlderCheck, is.Health.Other = t.older != "", t.older, otherOf(t)
 	if t.known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.

@@ -169,13 +169,18 @@ func (r *Reconciler) observe(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache. Nothing is decided by that.
+// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before
+// these are known, by what the check says.
 func (r *Reconciler) observeCapacity(ctx context.Context, w *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(w.check))
 	if err != nil {
 		w.trouble = append(w.trouble, err)
 	}
-	w.capacity = machines.Capacity{Known: known, Reported: conditionOf(w.check, mendv1.CapacityBack) != nil, Missing: len(missing)}
+	said := conditionOf(w.check, mendv1.CapacityBack)
+	w.capacity = machines.Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
+	if !known && said != nil && said.Status == metav1.ConditionFalse {
+		w.capacity.Missing = 1
+	}
 	if len(missing) > 0 {
 		oldest := &missing[0]
 		w.capacity.Target, w.capacity.Reason, w.capacity.Message = oldest.Target.Kind+" "+oldest.Target.Name, oldest.Reason, oldest.Message
@@ -192,6 +197,13 @@ func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
 	w.link = link
 	w.lookAgainIn(link.Recheck)
 	return err
+}
+
+// changed reports whether another workload cluster answers than the one that is kept, which is asked before p acts because of nodes.
+func (r *Reconciler) changed(ctx context.Context, w *observed, p plan) bool {
+	acts := func(i int) bool { return p.Decisions[i].Acts() }
+	return r.Verify != nil && w.mode == machines.Active && w.link.Link == workload.Up && slices.ContainsFunc(p.Open, acts) &&
+		r.Verify(ctx, client.ObjectKeyFromObject(w.cluster)) != nil
 }
 
 // observeMachines reads the machines that the check selects.

@@ -46,6 +46,9 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) sh
 		return recorded
 	}
 	would := r.decideAlone(ctx, w, fresh)
+	fresh = slices.DeleteFunc(fresh, func(s shadow) bool { // what blocks it is known later
+		return would.Decisions[s.place].Blocked(machines.PowerCyclesUnread)
+	})
 	for _, i := range would.Open {
 		if d := would.Decisions[i]; d.Starts() && !slices.ContainsFunc(others, func(s shadow) bool { return s.place == i }) {
 			fresh = append(fresh, w.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(w.targets[i].machine)}}, recorded)...)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +118,7 @@ func TestAnObservedCheckRecordsWhatWouldBegin(t *testing.T) {
 		"a request of others":                       {aCheck(a("m", health.Unhealthy, byHand, others)).external(), []string{"m Request ;MarkedByHand"}},
 		"not a request that has a record":           {aCheck(a("m", health.Unhealthy, byHand, recorded)).external(), nil},
 		"not what an older check observes":          {aCheck(a("m", health.Unhealthy, byHand, askedOwner, olderCheck("older"))), nil},
+		"nothing while it is not known what blocks": {aCheck(a("m", health.Unhealthy, byHand, askedOwner, onMetal)).listingCycles(), nil},
 		"nothing while requests are being listed":   {aCheck(a("m", health.Unhealthy, byHand, askedOwner)).listing(), nil},
 		"what others began beside what would begin": {aCheck(a("m", health.Unhealthy, byHand, askedOwner), a("n", health.Unhealthy, byHand)), []string{"m Owner ;MarkedByHand", "n Owner ;MarkedByHand"}},
 	} {
@@ -144,6 +146,12 @@ func TestAnObservedCheckRecordsWhatWouldBegin(t *testing.T) {
 // atOnce limits the remediations in flight.
 func (w *observed) atOnce(limit string) *observed {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: limit}
+	return w
+}
+
+// listingCycles has power cycles that are not known yet.
+func (w *observed) listingCycles() *observed {
+	w.unread, w.remediation.cyclesUnread = map[schema.GroupKind]*unread{}, w.now.Add(machines.CyclesUnreadFor)
 	return w
 }
 

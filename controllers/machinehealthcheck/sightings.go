@@ -25,6 +25,8 @@ type target struct {
 	node    *corev1.Node       // as the cache has it, shared too; nil if it has none, or cannot be asked
 	other   *corev1.Node       // in the way of knowing it; nil if nothing is
 	known   health.Node        // what is known of it
+	// ofMachine and ofNode are the conditions that rules are about, as seen last: those of a node that cannot be seen now, too.
+	ofMachine, ofNode health.Seen
 	// others are the places of the other checks that select the machine too, older is the name of one of them that acts on it.
 	others []int
 	older  string
@@ -66,6 +68,7 @@ type sighting struct {
 	others []otherCheck
 	until  position  // the events before it were about what was read
 	full   time.Time // when all machines were read
+	at     time.Time // when it was made
 
 	targets, skipped []*target // sorted by name; skipped are those that the user wants left alone
 	names            []string  // of targets
@@ -101,7 +104,7 @@ func (s *sighting) target(name string) *target {
 // missed is relied on until the next resync.
 func (r *Reconciler) sight(ctx context.Context, w *observed) error {
 	key := client.ObjectKeyFromObject(w.cluster)
-	is := &sighting{others: w.others, full: w.now, basis: sightingBasis{
+	is := &sighting{others: w.others, full: w.now, at: w.now, basis: sightingBasis{
 		check: w.check.UID, generation: w.check.Generation, cluster: key, initialized: w.initialized, nodes: w.link.Origin(),
 	}}
 	if w.sighting = is; r.machines == nil {
@@ -185,6 +188,30 @@ func (w *observed) targetOf(name string, m *clusterv1.Machine) *target {
 	return t
 }
 
+// look says of signals, which are those of t as they are written, since when they count, given what this process saw of t before.
+func (w *observed) look(t *target, signals []health.Signal) []health.Signal {
+	if last, was := w.before.sighting, w.before.sighting.target(t.name); was != nil {
+		at := last.at
+		if last.basis.generation != w.check.Generation { // there were other rules
+			at = time.Time{}
+		}
+		if t.ofMachine, t.ofNode, t.ofMachine.At = was.ofMachine, was.ofNode, at; was.node != nil {
+			t.ofNode.At = at
+		}
+	}
+	nodes := slices.IndexFunc(signals, func(s health.Signal) bool { return s.Source == health.OnNode })
+	if nodes < 0 {
+		nodes = len(signals)
+	}
+	t.ofMachine = t.ofMachine.Next(health.Seen{Object: string(t.machine.UID), At: w.now, Signals: signals[:nodes]}, time.Time{}, false)
+	if t.node == nil {
+		return t.ofMachine.Signals
+	}
+	now := health.Seen{Object: string(t.node.UID), At: w.now, Signals: signals[nodes:]}
+	t.ofNode = t.ofNode.Next(now, t.node.CreationTimestamp.Time, false)
+	return slices.Concat(t.ofMachine.Signals, t.ofNode.Signals)
+}
+
 // share counts n more targets, which are as t, among those that others select too.
 func (s *sighting) share(t *target, n int) {
 	if t == nil {
@@ -204,7 +231,7 @@ func (w *observed) complete(gone map[string]bool) {
 		was := w.last.target(t.name)
 		if was != nil && was.facts != nil && was.machine == t.machine && was.node == t.node &&
 			was.other == t.other && was.known == t.known {
-			t.facts = was.facts
+			t.facts, t.ofMachine, t.ofNode = was.facts, was.ofMachine, was.ofNode
 		} else {
 			t.facts = w.plainFacts(t)
 		}
@@ -232,7 +259,8 @@ func (s *sighting) release(wrote []string) {
 	for _, name := range wrote {
 		for _, those := range [][]*target{s.targets, s.skipped} {
 			if place, found := placeOf(those, name); found {
-				those[place] = &target{name: name, others: those[place].others}
+				was := those[place]
+				those[place] = &target{name: name, others: was.others, node: was.node, ofMachine: was.ofMachine, ofNode: was.ofNode}
 			}
 		}
 	}

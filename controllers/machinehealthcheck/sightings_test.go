@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,9 +72,15 @@ func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 	f.events = append(f.events, name)
 }
 
-// ready stores another version of the node of a machine.
+// ready stores another version of the node of a machine. Its condition has turned at since if its status is another one.
 func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Time) {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID(since.String())}}
+	if was, exists, _ := f.nodes.GetByKey(n.Name); exists {
+		n = was.(*corev1.Node).DeepCopy()
+		if c := n.Status.Conditions[0]; c.Status == status {
+			since = c.LastTransitionTime.Time
+		}
+	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
 	_ = f.nodes.Update(n)
 	f.events = append(f.events, name)
@@ -108,7 +115,8 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	all := map[string]found{}
 	for i := range w.targets {
 		all[w.targets[i].machine.Name] = found{*p.Decisions[i].Target, p.Decisions[i].Verdict}
-		if diff := cmp.Diff(w.plainFacts(w.targets[i]), p.Decisions[i].Target); diff != "" || w.sighting.names[i] != w.targets[i].machine.Name {
+		read := *w.targets[i]
+		if diff := cmp.Diff(w.plainFacts(&read), p.Decisions[i].Target); diff != "" || w.sighting.names[i] != w.targets[i].machine.Name {
 			t.Fatal("the facts about " + w.targets[i].machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
 	}
@@ -274,6 +282,90 @@ func TestAMachineIsReducedToWhatIsAskedOfItIfNoOtherReconcileReadsIt(t *testing.
 		}
 		if kept := len(w.targets[0].machine.Labels) > 0; kept != shared {
 			t.Errorf("%s: all of it is kept: %t", name, kept)
+		}
+	}
+}
+
+// A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing.
+func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
+	const h = time.Hour
+	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
+	turns := func(status corev1.ConditionStatus, since time.Time) func() {
+		return func() { f.ready("a", status, since) }
+	}
+	reports := func() {
+		f.change("a", func(m *clusterv1.Machine) { m.Status.Conditions = []metav1.Condition{{Type: "GPU", Status: "False"}} })
+	}
+	wrote := func() {
+		before := r.memory.checks[check]
+		before.wrote = []string{"a"}
+		before.sighting.release(before.wrote)
+		r.memory.checks[check] = before
+	}
+	remade := func() {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "again", CreationTimestamp: metav1.NewTime(noon.Add(17 * h / 2))}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: metav1.NewTime(noon.Add(8 * h))}}
+		_ = f.nodes.Update(n)
+	}
+	ofGPU := func(w *observed) {
+		w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+			{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](300)},
+		}
+	}
+	unsure := func(w *observed) { w.link = workload.View{Link: workload.Unsure} }
+	edited := func(w *observed) {
+		w.check.Generation++
+		w.check.Spec.Checks.UnhealthyMachineConditions[0].Type = "Disk"
+	}
+	diskFull := func() {
+		f.change("a", func(m *clusterv1.Machine) {
+			disk := metav1.Condition{Type: "Disk", Status: "False", LastTransitionTime: metav1.NewTime(noon)}
+			m.Status.Conditions = append(m.Status.Conditions, disk)
+		})
+	}
+	f.change("a", func(*clusterv1.Machine) {})
+	f.ready("a", corev1.ConditionTrue, ago(time.Hour))
+	for _, is := range []struct {
+		name   string
+		at     time.Duration // after noon
+		given  func()
+		change func(*observed)
+		want   string // since when the conditions count, after noon; in brackets if their stamps cannot be true
+	}{
+		{"a stamp at the first look", 0, nil, nil, "Ready -1h0m0s"},
+		{"a clock that is behind", h, turns(corev1.ConditionUnknown, ago(h/4)), nil, "Ready (1h0m0s)"},
+		{"no stamp", 2 * h, reports, nil, "GPU (2h0m0s) Ready (1h0m0s)"},
+		{"the machine was written", 3 * h, wrote, nil, "GPU (2h0m0s) Ready (1h0m0s)"},
+		{"the node cannot be seen", 4 * h, nil, unsure, "GPU (2h0m0s)"},
+		{"it can again", 5 * h, nil, nil, "GPU (2h0m0s) Ready (1h0m0s)"},
+		{"nor can it now", 6 * h, nil, unsure, "GPU (2h0m0s)"},
+		{"it recovered meanwhile", 7 * h, turns(corev1.ConditionTrue, noon.Add(11*h/2)), nil, "GPU (2h0m0s) Ready 5h30m0s"},
+		{"nothing changes", 15 * h / 2, nil, nil, "GPU (2h0m0s) Ready 5h30m0s"},
+		{"the machine was written, and the clock is behind", 8 * h, func() {
+			wrote()
+			f.ready("a", corev1.ConditionUnknown, noon.Add(29*h/4))
+		}, nil, "GPU (2h0m0s) Ready (8h0m0s)"},
+		{"another node of the name is older than its stamp", 9 * h, remade, nil, "GPU (2h0m0s) Ready (9h0m0s)"},
+		{"a rule that was not there", 10 * h, diskFull, edited, "Disk 0s Ready (9h0m0s)"},
+	} {
+		f.events = []string{"a"}
+		if is.given != nil {
+			is.given()
+		}
+		f.handle(r)
+		if is.change == nil {
+			is.change = func(*observed) {}
+		}
+		var got []string
+		for _, s := range f.seen(t.Context(), t, r, noon.Add(is.at), ofGPU, is.change)["a"].Facts.Health.Signals {
+			since := s.Since.Sub(noon).String()
+			if s.Undated {
+				since = "(" + since + ")"
+			}
+			got = append(got, s.Type+" "+since)
+		}
+		if got := strings.Join(got, " "); got != is.want {
+			t.Errorf("%s: %s, want %s", is.name, got, is.want)
 		}
 	}
 }

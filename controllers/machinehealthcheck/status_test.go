@@ -254,6 +254,7 @@ func TestTheConditionsOfACheckAreThoseOfTheAPI(t *testing.T) {
 		string(machines.NotInitialized): mendv1.NotInitializedReason, string(machines.Reachable): mendv1.ReachableReason,
 		string(machines.ReachableAgain): mendv1.ReachableAgainReason, string(machines.Unreachable): mendv1.UnreachableReason,
 		string(machines.KubeconfigRefused): mendv1.KubeconfigRefusedReason, string(machines.InvalidLimit): mendv1.InvalidLimitReason,
+		string(machines.Changed):    mendv1.ChangedReason,
 		string(machines.NoneAtOnce): mendv1.NoneAtOnceReason, string(machines.CoolingDown): mendv1.CoolingDownReason,
 		string(machines.TooManyUnhealthy): clusterv1.MachineHealthCheckTooManyUnhealthyReason, string(machines.TemplateRefused): mendv1.TemplateRefusedReason,
 		"Exclusive": mendv1.ExclusiveReason, "Overlap": mendv1.OverlapReason, "TemplateFound": mendv1.TemplateFoundReason,

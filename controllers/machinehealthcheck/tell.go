@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -59,6 +60,9 @@ func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
 			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		switch {
+		case o.newlyUnhealthy() && o.Blocked(machines.FailureContradicted):
+			text := explain.MarkedContradicted(&p.facts, about.Name, o.Verdict.Due(w.now))
+			add(corev1.EventTypeWarning, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.newlyUnhealthy():
 			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedUnhealthy(&p.facts, about.Name, o.Verdict.Due(w.now)))
 		case o.recovered():
@@ -133,11 +137,14 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
 	}
-	if c, turned := turned(w.check, next, mendv1.WorkloadClusterReachable); turned {
-		switch c.Status {
-		case metav1.ConditionFalse:
+	if c, turned := turned(w.check, next, mendv1.WorkloadClusterReachable); c != nil {
+		switch changed := c.Reason == mendv1.ChangedReason; {
+		case changed && conditions.GetReason(w.check, c.Type) != c.Reason:
+			add(corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, "Observe", c.Message)
+		case changed || !turned:
+		case c.Status == metav1.ConditionFalse:
 			add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", c.Message)
-		case metav1.ConditionTrue:
+		default:
 			add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", explain.ReachableAgain)
 		}
 	}

@@ -3,9 +3,11 @@ package machinehealthcheck
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -31,5 +33,49 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, related); diff != "" {
 		t.Errorf("what the events are about (-want +got):\n%s", diff)
+	}
+}
+
+// failedAndReady is a machine that its provider has failed, and whose node is Ready.
+func failedAndReady(t *target) {
+	message := "authentication failed"
+	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
+	t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
+	t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
+	t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+}
+
+// A manager that starts has not read the records yet.
+func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
+	for said, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 0, metav1.ConditionTrue: 1} {
+		w := aCheck(a("m", health.Unhealthy, failedAndReady))
+		conditions.Set(w.check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
+		(&Reconciler{}).observeCapacity(t.Context(), w)
+		if got := w.decide().starts(); got != want {
+			t.Errorf("CapacityBack=%s: %d start, want %d", said, got, want)
+		}
+	}
+}
+
+// A provider with a wrong credential fails all its machines: users read of it where they look first.
+func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
+	of := func(name string) target { return a(name, health.Unhealthy, failedAndReady) }
+	w := aCheck(of("first"), of("second"), of("third"))
+	p := w.decide()
+	got := map[string]string{}
+	for i, d := range p.Decisions {
+		saved := w.targets[i].machine.DeepCopy()
+		conditions.Set(saved, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine",
+		})
+		for range 2 {
+			for _, note := range machineNotes(w, p, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
+				got[note.About.GetName()] += note.Kind
+			}
+			w.targets[i].machine = saved // the cache shows it
+		}
+	}
+	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

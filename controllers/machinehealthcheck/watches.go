@@ -257,12 +257,13 @@ func sameCondition(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// clusterChanges passes the pause, the label that says which manager looks after the Cluster, and the two conditions that open or close the gates.
+// clusterChanges passes the pause, the label that says which manager looks after the Cluster, the workload cluster that it keeps, and the
+// two conditions that open or close the gates.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
 		if ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || was.UID != is.UID ||
-			was.Labels[clusterv1.WatchLabel] != is.Labels[clusterv1.WatchLabel] {
+			was.Labels[clusterv1.WatchLabel] != is.Labels[clusterv1.WatchLabel] || workload.Kept(was) != workload.Kept(is) {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {

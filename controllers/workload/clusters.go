@@ -55,11 +55,14 @@ type Clusters struct {
 	Gates *Gates
 	// MostNodes is how many nodes a cluster may have; 0 for any number.
 	MostNodes int64
+	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
+	Management client.Client
 
-	mu     sync.Mutex
-	fenced func(cluster client.ObjectKey) // see OnFenced
-	nodes  map[client.ObjectKey]toolscache.SharedIndexInformer
-	doubts map[client.ObjectKey]*doubt
+	mu         sync.Mutex
+	fenced     func(cluster client.ObjectKey) // see OnFenced
+	nodes      map[client.ObjectKey]toolscache.SharedIndexInformer
+	doubts     map[client.ObjectKey]*doubt
+	identities map[client.ObjectKey]identity
 }
 
 // RBAC in the workload clusters. ClusterCache's probe asks for the path /.
@@ -72,6 +75,7 @@ type Clusters struct {
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
 	return &Clusters{
 		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, doubts: map[client.ObjectKey]*doubt{},
+		identities: map[client.ObjectKey]identity{},
 	}
 }
 
@@ -84,6 +88,8 @@ type View struct {
 	Refused *RefusedError
 	// Silent says that the cluster answers probes, and leaves other requests unanswered, or answers them without end: it is Down for that.
 	Silent bool
+	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
+	Changed error
 	// Reported says that the cluster was not read: it is Down because the manager reports it.
 	Reported bool
 
@@ -125,6 +131,15 @@ func (v View) Origin() Origin { return Origin{link: v.Link, nodes: v.nodes} }
 // View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
 // an outage, whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
+	v, err := c.view(ctx, cluster, now, watches)
+	if err != nil || c.Management == nil {
+		return v, err
+	}
+	return c.identified(ctx, cluster, v), nil
+}
+
+// view is the View of whatever cluster answers.
+func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.Time, watches []clustercache.Watcher) (View, error) {
 	health := c.cache.GetHealthCheckingState(ctx, cluster)
 	connected, err := c.watch(ctx, cluster, append(watches, nodeStore{clusters: c, cluster: cluster}))
 	if err != nil {

@@ -52,6 +52,7 @@ func (c *Clusters) forget(obj any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.doubts, client.ObjectKeyFromObject(cluster))
+	delete(c.identities, client.ObjectKeyFromObject(cluster))
 	c.dropStopped()
 }
 

@@ -121,7 +121,8 @@ func Interned[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			return e.ObjectOld.UID != e.ObjectNew.UID || !sameConditions(e.ObjectOld.Status.Conditions, e.ObjectNew.Status.Conditions)
+			was, is := e.ObjectOld, e.ObjectNew
+			return was.UID != is.UID || was.Spec.ProviderID != is.Spec.ProviderID || !sameConditions(was.Status.Conditions, is.Status.Conditions)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

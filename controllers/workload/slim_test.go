@@ -126,7 +126,8 @@ func TestNodeChanges(t *testing.T) {
 		"one more condition is one": {func(n *corev1.Node) {
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "X"})
 		}, true},
-		"another node of the name": {func(n *corev1.Node) { n.UID = "v" }, true},
+		"whose it is, once the cloud has said so": {func(n *corev1.Node) { n.Spec.ProviderID = "p://other" }, true},
+		"another node of the name":                {func(n *corev1.Node) { n.UID = "v" }, true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

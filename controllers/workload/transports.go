@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -101,6 +102,9 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
 	path := r.URL.Path
+	if path == "/" && to.reconnects.Swap(false) {
+		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}
 	if to.pauses.rests(path, t.Clock.Now()) {
 		return unsent(r, errRests)
 	}
@@ -120,6 +124,15 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body = &noting{ReadCloser: to.pages.counted(r, answer.Body, t.Limit), note: noted}
 	return answer, nil
+}
+
+// reconnect makes ClusterCache connect to a cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
+func (t *Transports) reconnect(cluster client.ObjectKey) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if to := t.of[hostOf(cluster)]; to != nil {
+		to.reconnects.Store(true)
+	}
 }
 
 // rests reports whether the nodes of a cluster are not asked for at now, because the last list of them, or watch, was cut off.
@@ -171,6 +184,7 @@ type route struct {
 	config     *rest.Config
 	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
 	pages      *pages  // so are these
+	reconnects atomic.Bool
 
 	mu        sync.Mutex
 	server    *url.URL

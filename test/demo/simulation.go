@@ -27,7 +27,7 @@ func (s *environment) startSimulation(background context.Context) error {
 	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.Hurried()); err != nil {
 		return err
 	}
-	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), s.hosts, 0); err != nil {
+	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), s.hosts); err != nil {
 		return err
 	}
 	scheduler, err := simulator.NewScheduler(s.plane.Config())

@@ -57,7 +57,7 @@ func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 		r.leave(c)
 		return nil, fmt.Errorf("prepare control plane %s: %w", name, err)
 	}
-	return c, noteStart(name)
+	return c, nil
 }
 
 // noteStart appends a line to the file from which make test counts the control planes of a run, if there is one.
@@ -111,13 +111,12 @@ func (c *ControlPlane) path(name string) string { return filepath.Join(c.folder,
 // boot starts etcd and kube-apiserver together: the API server waits for its etcd, and saves the time that it would
 // take to wait for it here.
 func (c *ControlPlane) boot(ctx context.Context) error {
+	if err := noteStart(c.name); err != nil {
+		return err
+	}
 	since := time.Now()
 	err := c.retryPorts(ctx, func(ctx context.Context) error {
-		var err error
-		if c.etcdPort, err = c.reservePort(); err != nil {
-			return err
-		}
-		if c.apiPort, err = c.reservePort(); err != nil {
+		if err := c.reservePorts(); err != nil {
 			return err
 		}
 		if err := c.writeKubeconfig(); err != nil {
@@ -148,6 +147,14 @@ func (c *ControlPlane) retryPorts(ctx context.Context, start func(context.Contex
 			c.end(p)
 		}
 	}
+}
+
+func (c *ControlPlane) reservePorts() (err error) {
+	if c.etcdPort, err = c.reservePort(); err != nil {
+		return err
+	}
+	c.apiPort, err = c.reservePort()
+	return err
 }
 
 func (c *ControlPlane) reservePort() (*port, error) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// LogsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
-const LogsEnv = "KUBEMEND_RIG_LOGS"
+// logsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
+const logsEnv = "KUBEMEND_RIG_LOGS"
 
 // Options are the options of a rig; the zero value is a good one.
 type Options struct {
@@ -71,7 +71,7 @@ func (r *Rig) makeFolders() error {
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the rig: %w", err)
 	}
-	r.logs = cmp.Or(os.Getenv(LogsEnv), filepath.Join(r.folder, "logs"))
+	r.logs = cmp.Or(os.Getenv(logsEnv), filepath.Join(r.folder, "logs"))
 	if err := os.MkdirAll(r.logs, 0o700); err != nil {
 		return fmt.Errorf("make the folder for logs: %w", err)
 	}

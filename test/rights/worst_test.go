@@ -15,8 +15,9 @@ var worst = map[string]struct {
 	"kubemend-manager-role": {"every manager", map[string]string{
 		"authentication.k8s.io/tokenreviews":                 "whether a token is good",
 		"authorization.k8s.io/subjectaccessreviews":          "what each user may do",
-		"cluster.x-k8s.io/machinehealthchecks":               "rewrite every MachineHealthCheck",
-		"cluster.x-k8s.io/machinehealthchecks/status":        "rewrite every MachineHealthCheck",
+		"cluster.x-k8s.io/clusters":                          "rewrite every Cluster",
+		"cluster.x-k8s.io/machinehealthchecks":               "rewrite every Cluster and MachineHealthCheck",
+		"cluster.x-k8s.io/machinehealthchecks/status":        "rewrite every Cluster and MachineHealthCheck",
 		"cluster.x-k8s.io/machines/status":                   "mark every Machine",
 		"events.k8s.io/events":                               "write events",
 		"infrastructure.cluster.x-k8s.io/metal3remediations": "make, change and delete remediation requests",

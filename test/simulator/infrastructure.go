@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
-	"time"
 
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -22,7 +21,6 @@ const KubernetesVersion = "v1.36.3"
 type Infrastructure struct {
 	manager ctrl.Manager
 	client  client.Client
-	every   time.Duration
 	pool    *pool
 
 	mu      sync.Mutex
@@ -42,8 +40,8 @@ type tenancy struct {
 	host    *Host // which carries the kubelet
 }
 
-// NewInfrastructure makes a provider for the management cluster, whose kubelets renew their leases at that interval; Start starts it.
-func NewInfrastructure(management *rest.Config, hosts *Hosts, every time.Duration) (*Infrastructure, error) {
+// NewInfrastructure makes a provider for the management cluster; Start starts it.
+func NewInfrastructure(management *rest.Config, hosts *Hosts) (*Infrastructure, error) {
 	manager, err := newManager(management)
 	if err != nil {
 		return nil, err
@@ -51,7 +49,6 @@ func NewInfrastructure(management *rest.Config, hosts *Hosts, every time.Duratio
 	i := &Infrastructure{
 		manager: manager,
 		client:  manager.GetClient(),
-		every:   every,
 		pool:    &pool{client: manager.GetClient(), hosts: hosts},
 		sites:   map[client.ObjectKey]*site{},
 		tenants: map[client.ObjectKey]tenancy{},

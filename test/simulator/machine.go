@@ -168,7 +168,7 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 		return ctrl.Result{}, err
 	}
 	labels, taints := role(machine)
-	p.moveIn(key, home.host, KubeletOptions{Node: key.Name, ProviderID: providerID, Every: p.every, Labels: labels, Taints: taints}, site)
+	p.moveIn(key, home.host, KubeletOptions{Node: key.Name, ProviderID: providerID, Labels: labels, Taints: taints}, site)
 	return ctrl.Result{}, nil
 }
 

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
@@ -21,6 +20,9 @@ func Rig(ctx context.Context) *rig.Rig {
 	r, err := rig.Start(ctx, rig.Options{Log: ginkgo.GinkgoWriter})
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	ginkgo.DeferCleanup(func() {
+		_, exposed, err := r.Listening()
+		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		gomega.Expect(exposed).To(gomega.BeEmpty(), "other machines reach nothing")
 		gomega.Expect(r.Stop()).To(gomega.Succeed(), "nothing is left of all programs and their files")
 	})
 	return r
@@ -57,7 +59,7 @@ func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastruct
 	ginkgo.GinkgoHelper()
 	hosts, err := simulator.NewHosts(management, simulator.Hurried())
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	provider, err := simulator.NewInfrastructure(management, hosts, 200*time.Millisecond)
+	provider, err := simulator.NewInfrastructure(management, hosts)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	Beside(hosts.Start)
 	Beside(provider.Start)

@@ -28,7 +28,7 @@ import (
 // longestReason is how many bytes a reason may have: it stands in an annotation and in an event, whose text may have 1024.
 const longestReason = 256
 
-// byHand is one call of a command by which a person changes something: remediate, or reset.
+// byHand is one call of a command by which a person changes something: remediate, reset, or confirm.
 type byHand struct {
 	genericiooptions.IOStreams
 
@@ -36,6 +36,9 @@ type byHand struct {
 	client client.Client
 	now    time.Time
 	reason string
+
+	// answering reads the UID of the workload cluster of a Cluster.
+	answering func(ctx context.Context, cluster client.ObjectKey) (types.UID, error)
 
 	yes, dryRun bool
 	// asks says that there is somebody to be asked.
@@ -59,6 +62,26 @@ func (b *byHand) begin(ctx context.Context, o *Options) error {
 	}
 	b.now, b.asks = o.timeAt(ctx, b.client), text.IsTerminal(o.In)
 	return nil
+}
+
+// changes is a command that changes the one object that it names, of one of these kinds, by do.
+func (b *byHand) changes(
+	o *Options, do func(ctx context.Context, named subject, namespace string) error, kinds ...kind,
+) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		named, err := parseOne(args, kinds...)
+		if err != nil {
+			return err
+		}
+		namespace, err := o.namespace()
+		if err != nil {
+			return err
+		}
+		if err := b.begin(c.Context(), o); err != nil {
+			return err
+		}
+		return do(c.Context(), named, namespace)
+	}
 }
 
 // change is one write, of one object.

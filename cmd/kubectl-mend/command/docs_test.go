@@ -143,7 +143,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	server := httptest.NewServer(&warden{objects: everything(""), granted: granted(t), asked: map[right]bool{}})
 	t.Cleanup(server.Close)
 	for line, want := range map[string]string{
-		"":                            "claim completion explain help history record release remediate report reset simulate status wait",
+		"":                            "claim completion confirm explain help history record release remediate report reset simulate status wait",
 		"re":                          "record release remediate report reset",
 		"report sh":                   "shadow",
 		"report --by ":                "cluster check cause host-model failure-domain",

@@ -35,20 +35,7 @@ func (o *Options) reset() *cobra.Command {
 			"  %[1]s reset machine/workers-x7k2p --yes", o.Name),
 		Args:              oneOf(hostKind, machineKind),
 		ValidArgsFunction: o.completeNames(hostKind, machineKind),
-		RunE: func(c *cobra.Command, args []string) error {
-			named, err := parseOne(args, hostKind, machineKind)
-			if err != nil {
-				return err
-			}
-			namespace, err := o.namespace()
-			if err != nil {
-				return err
-			}
-			if err := b.begin(c.Context(), o); err != nil {
-				return err
-			}
-			return b.resetNamed(c.Context(), named, namespace)
-		},
+		RunE:              b.changes(o, b.resetNamed, hostKind, machineKind),
 	}
 	b.addFlags(c)
 	return c
@@ -95,9 +82,9 @@ func (b *byHand) resetNamed(ctx context.Context, named subject, namespace string
 	})
 }
 
-// resetNeeds are the rights that a reset takes.
+// resetNeeds are the rights that a reset takes, or a confirmation.
 func resetNeeds(k kind, o metav1.Object) []authorizationv1.ResourceAttributes {
-	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts"}[k]
+	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts", clusterKind: "clusters"}[k]
 	return []authorizationv1.ResourceAttributes{{Verb: "patch", Group: groups[k].Group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}}
 }
 

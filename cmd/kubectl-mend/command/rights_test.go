@@ -242,9 +242,9 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	}))
 	t.Cleanup(workload.Close)
 	w := &warden{objects: everything(workload.URL), granted: rights, asked: map[right]bool{}}
-	server := w.serve(t)
+	server, discovered := w.serve(t), t.TempDir()
 	return w, func(args ...string) (int, string) {
-		code, out, problems := mended(t, append(args, "--server="+server, "--cache-dir="+t.TempDir())...)
+		code, out, problems := mended(t, append(args, "--server="+server, "--cache-dir="+discovered)...)
 		return code, out + problems
 	}
 }

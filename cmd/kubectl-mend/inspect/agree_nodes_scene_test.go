@@ -161,8 +161,12 @@ func (s *nodeScene) randomNode(t *rapid.T, name string) {
 	if odds(t, "confirmed", 6) {
 		n.Annotations[nhcv1.ConfirmedHealthyAnnotation] = ""
 	}
-	if status := pick(t, "ready", corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionUnknown, ""); status != "" {
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Kubelet", LastTransitionTime: ago(t, "ready")}}
+	// Not without: a reader does not know since when Ready is missing, nor since when a condition counts whose stamp is older than the Node.
+	status := pick(t, "ready", corev1.ConditionTrue, corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionUnknown)
+	at := ago(t, "ready")
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Kubelet", LastTransitionTime: at}}
+	if at.Before(&n.CreationTimestamp) {
+		n.CreationTimestamp = at
 	}
 	if odds(t, "of a machine", 3) {
 		s.randomMachineOf(t, n)

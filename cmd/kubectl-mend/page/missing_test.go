@@ -217,6 +217,7 @@ func evidence() map[string]story {
 		"a machine of a cluster that is paused and of what was said before": {aScene(judgedBy("InfrastructureReady"), hostDead, func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
 		"a machine whose first node is waited for since before a pause":     {aScene(awaiting("w1"), pausedFor("True", time.Minute)), machine("w1")},
 		"a machine whose node was silent before an outage":                  {aScene(silent(6*time.Minute, "w1"), reachedAgain(2*time.Minute)), machine("w1")},
+		"a machine whose node has a clock that is ahead":                    {aScene(silent(-6*time.Hour, "w1")), machine("w1")},
 		"a machine that is updated in place":                                {aScene(silent(6*time.Minute, "w1"), condition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "InPlaceUpdating", time.Minute)), machine("w1")},
 		"a machine that has failed for good":                                {aScene(failedForGood), machine("w1")},
 	}

@@ -53,7 +53,7 @@ func (r *reading) machineOfNode(ctx context.Context) {
 		return
 	}
 	key := client.ObjectKeyFromObject(clusters[0])
-	reader, err := r.workloadReader(ctx, key)
+	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
 	if err != nil {
 		return // the cluster is read later, and says why it cannot be
 	}

@@ -119,7 +119,7 @@ func lostSince(cluster *clusterv1.Cluster) time.Time {
 
 // nodes reads the nodes of a workload cluster.
 func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1.Node, error) {
-	reader, err := r.workloadReader(ctx, cluster)
+	reader, err := r.snapshot.WorkloadReader(ctx, r.client, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +139,9 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	return nodes, nil
 }
 
-// workloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
-func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-	data, err := kubeconfig.FromSecret(ctx, r.client, cluster)
+// WorkloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
+func (w *Snapshot) WorkloadReader(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
+	data, err := kubeconfig.FromSecret(ctx, management, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("read its kubeconfig: %w", err)
 	}
@@ -151,9 +151,9 @@ func (r *reading) workloadReader(ctx context.Context, cluster client.ObjectKey) 
 	}
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
-	config.Wrap(workload.Bounded(longestAnswer, r.snapshot.Clock.Now))
-	known := empty(r.snapshot.scheme, inWorkloads).RESTMapper() // so that no cluster has to be asked which kinds it serves
-	reader, err := client.New(config, client.Options{Scheme: r.snapshot.scheme, Mapper: known})
+	config.Wrap(workload.Bounded(longestAnswer, w.Clock.Now))
+	known := empty(w.scheme, inWorkloads).RESTMapper() // so that no cluster has to be asked which kinds it serves
+	reader, err := client.New(config, client.Options{Scheme: w.scheme, Mapper: known})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
 	}

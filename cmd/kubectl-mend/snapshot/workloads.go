@@ -28,6 +28,7 @@ type workloadCluster struct {
 
 // inWorkloads are the kinds of a workload cluster that anybody looks at.
 var inWorkloads = []installed{
+	{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false},
 	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
 	{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true},
 	{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", true},

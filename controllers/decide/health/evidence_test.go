@@ -7,12 +7,10 @@ import (
 
 // machineSays is a condition of the Machine.
 func machineSays(kind, status, reason string, since time.Time) Signal {
-	return Signal{OnMachine, kind, status, reason, since}
+	return Signal{Source: OnMachine, Type: kind, Status: status, Reason: reason, Since: since}
 }
 
-func readySince(since time.Time) Signal {
-	return Signal{OnNode, "Ready", "True", "KubeletReady", since}
-}
+func readySince(since time.Time) Signal { return onNode("Ready", "True", since) }
 
 func (t Target) paused() Target {
 	t.Paused = true
@@ -62,8 +60,8 @@ func TestWhatClusterAPISawOfANodeCountsOnlyIfTheNodeSaysSo(t *testing.T) {
 		"a node that cannot be read says nothing":                            {with(NodeUnseen, notReadyMirror), unknown()},
 		"a node that is not there yet says nothing":                          {awaited(ago(m), notReadyMirror), pending(Starting, 9*m, NodeStartup)},
 		"a full disk is not healthy":                                         {with(NodePresent, notHealthy, readySince(ago(2*h)), diskFull(ago(2*h))), unhealthy(MachineCondition)},
-		"a full disk that is empty again is not the reason":                  {with(NodePresent, notHealthy, readySince(ago(2*h)), Signal{OnNode, "DiskPressure", "False", "", ago(m)}), well()},
-		"of two reasons the older one counts":                                {with(NodePresent, notHealthy, diskFull(ago(m)), Signal{OnNode, "PIDPressure", "True", "", ago(2 * m)}), pending(Pending, 3*m, MachineCondition)},
+		"a full disk that is empty again is not the reason":                  {with(NodePresent, notHealthy, readySince(ago(2*h)), onNode("DiskPressure", "False", ago(m))), well()},
+		"of two reasons the older one counts":                                {with(NodePresent, notHealthy, diskFull(ago(m)), onNode("PIDPressure", "True", ago(2*m))), pending(Pending, 3*m, MachineCondition)},
 	}.run(t, evidence)
 
 	v := Judge(with(NodePresent, notReadyMirror, readySince(ago(h))), evidence, noon)

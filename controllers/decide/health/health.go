@@ -57,8 +57,9 @@ type Signal struct {
 	Type   string
 	Status string
 	Reason string
-	// Since is the condition's last transition.
-	Since time.Time
+	// Since is the condition's last transition or, if Undated says that its stamp cannot be true, when this process first saw the status.
+	Since   time.Time
+	Undated bool
 }
 
 // Rule calls a machine unhealthy once a matching signal has lasted For.
@@ -210,6 +211,8 @@ const (
 	NotSincePause Doubt = "NotSincePause"
 	// NotSinceOutage is the doubt about what was seen in the workload cluster, or of it, before that was out of reach.
 	NotSinceOutage Doubt = "NotSinceOutage"
+	// NotSinceStamp is the doubt about the stamp of a condition, which is missing or contradicts what this process saw.
+	NotSinceStamp Doubt = "NotSinceStamp"
 	// NodeDiffers is the doubt about a condition that repeats what Cluster API saw of a node, which is otherwise now.
 	NodeDiffers Doubt = "NodeDiffers"
 )

@@ -145,7 +145,9 @@ func repeatsNode(s Signal) bool {
 // of an outage may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. What Cluster API
 // has seen of a node counts from when it is true of the node.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
-	from = s.Since
+	if from = s.Since; s.Undated {
+		late = NotSinceStamp
+	}
 	if repeatsNode(s) {
 		_, own := nodeSays(s.Type, t)
 		from = later(from, own)

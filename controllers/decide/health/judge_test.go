@@ -21,16 +21,17 @@ var policy = Policy{
 	},
 }
 
-func silent(since time.Time) Signal {
-	return Signal{OnNode, "Ready", "Unknown", "NodeStatusUnknown", since}
+// onNode is a condition of the Node.
+func onNode(kind, status string, since time.Time) Signal {
+	return Signal{Source: OnNode, Type: kind, Status: status, Since: since}
 }
-func notReady(since time.Time) Signal {
-	return Signal{OnNode, "Ready", "False", "KubeletNotReady", since}
-}
-func diskFull(since time.Time) Signal { return Signal{OnNode, "DiskPressure", "True", "Full", since} }
+
+func silent(since time.Time) Signal   { return onNode("Ready", "Unknown", since) }
+func notReady(since time.Time) Signal { return onNode("Ready", "False", since) }
+func diskFull(since time.Time) Signal { return onNode("DiskPressure", "True", since) }
 
 func hostLost(since time.Time) Signal {
-	return Signal{OnMachine, "HostHealthy", "Unknown", "NoAnswer", since}
+	return machineSays("HostHealthy", "Unknown", "NoAnswer", since)
 }
 
 // unreadable is hostLost as somebody says it who could not read it.
@@ -41,7 +42,7 @@ func unreadable(since time.Time) Signal {
 }
 
 func hostDead(since time.Time) Signal {
-	return Signal{OnMachine, "InfrastructureReady", "False", "HostDead", since}
+	return machineSays("InfrastructureReady", "False", "HostDead", since)
 }
 
 // disconnected is hostLost as somebody says it who lost the connection.
@@ -126,12 +127,12 @@ func TestConditions(t *testing.T) {
 	const m, hour, tick = time.Minute, time.Hour, time.Nanosecond
 	judgeCases{
 		"a node without any condition is healthy":             {with(NodePresent), well()},
-		"a node that is ready is healthy":                     {with(NodePresent, Signal{OnNode, "Ready", "True", "", ago(hour)}), well()},
-		"a condition that no check names is not bad":          {with(NodePresent, Signal{OnNode, "MemoryPressure", "True", "", ago(hour)}), well()},
-		"a status is compared to the letter":                  {with(NodePresent, Signal{OnNode, "Ready", "unknown", "", ago(hour)}), well()},
-		"a status without a check is not bad":                 {with(NodePresent, Signal{OnNode, "DiskPressure", "Unknown", "", ago(hour)}), well()},
-		"a node's condition meets no check about the machine": {with(NodePresent, Signal{OnNode, "NodeHealthy", "Unknown", "", ago(hour)}), well()},
-		"a machine's condition meets no check about the node": {with(NodePresent, Signal{OnMachine, "Ready", "Unknown", "", ago(hour)}), well()},
+		"a node that is ready is healthy":                     {with(NodePresent, onNode("Ready", "True", ago(hour))), well()},
+		"a condition that no check names is not bad":          {with(NodePresent, onNode("MemoryPressure", "True", ago(hour))), well()},
+		"a status is compared to the letter":                  {with(NodePresent, onNode("Ready", "unknown", ago(hour))), well()},
+		"a status without a check is not bad":                 {with(NodePresent, onNode("DiskPressure", "Unknown", ago(hour))), well()},
+		"a node's condition meets no check about the machine": {with(NodePresent, onNode("NodeHealthy", "Unknown", ago(hour))), well()},
+		"a machine's condition meets no check about the node": {with(NodePresent, machineSays("Ready", "Unknown", "", ago(hour))), well()},
 
 		"a bad condition just before its time is pending":  {with(NodePresent, silent(ago(5*m-tick))), pending(Pending, tick, NodeCondition)},
 		"at the very moment it is unhealthy":               {with(NodePresent, silent(ago(5*m))), unhealthy(NodeCondition)},
@@ -142,9 +143,11 @@ func TestConditions(t *testing.T) {
 		"a machine's condition is pending before its time": {with(NodePresent, hostDead(ago(m))), pending(Pending, 89*m, MachineCondition)},
 		"at the very moment it is unhealthy as well":       {with(NodePresent, hostDead(ago(90*m))), unhealthy(MachineCondition)},
 
-		"a lost connection is not the machine's fault":            {with(NodePresent, disconnected(ago(hour))), well()},
-		"it does not excuse the machine's other conditions":       {with(NodePresent, disconnected(ago(hour)), hostDead(ago(90*m))), unhealthy(MachineCondition)},
-		"a node cannot be excused by the reason of its condition": {with(NodePresent, Signal{OnNode, "Ready", "Unknown", ConnectionDown, ago(5 * m)}), unhealthy(NodeCondition)},
+		"a lost connection is not the machine's fault":      {with(NodePresent, disconnected(ago(hour))), well()},
+		"it does not excuse the machine's other conditions": {with(NodePresent, disconnected(ago(hour)), hostDead(ago(90*m))), unhealthy(MachineCondition)},
+		"a node cannot be excused by the reason of its condition": {
+			with(NodePresent, Signal{Source: OnNode, Type: "Ready", Status: "Unknown", Reason: ConnectionDown, Since: ago(5 * m)}), unhealthy(NodeCondition),
+		},
 	}.run(t, policy)
 }
 
@@ -300,7 +303,7 @@ func TestTwoChecksOfOneConditionAreTwoFindingsInTheirOrder(t *testing.T) {
 }
 
 func TestATargetWithNothingAgainstItCostsNoMemory(t *testing.T) {
-	good := []Signal{{OnNode, "Ready", "True", "KubeletReady", ago(time.Hour)}, {OnMachine, "NodeHealthy", "True", "Fine", ago(time.Hour)}}
+	good := []Signal{readySince(ago(time.Hour)), machineSays("NodeHealthy", "True", "Fine", ago(time.Hour))}
 	for name, target := range map[string]Target{
 		"healthy":           with(NodePresent, good...),
 		"behind a gate":     behind(InfrastructureNotReady, with(NodePresent, good...)),

@@ -11,12 +11,12 @@ func TestWhatClusterAPIMakesOfFourConditionsOfANode(t *testing.T) {
 	four := func(changed ...Signal) Target {
 		is := Target{Node: NodePresent, Signals: changed}
 		for kind, good := range map[string]string{"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"} {
-			is.Signals = append(is.Signals, Signal{OnNode, kind, good, "", ago(9 * m)})
+			is.Signals = append(is.Signals, onNode(kind, good, ago(9*m)))
 		}
 		return is // of two signals of one condition the first counts
 	}
 	says := func(kind, status string, since time.Duration) Signal {
-		return Signal{OnNode, kind, status, "", ago(since)}
+		return onNode(kind, status, ago(since))
 	}
 	for name, tc := range map[string]struct {
 		given  Target

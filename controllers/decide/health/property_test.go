@@ -205,7 +205,7 @@ func TestANodeThatIsReadyIsNeverCalledNotReady(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		target.Node = NodePresent
 		target.Signals = slices.DeleteFunc(slices.Clone(target.Signals), func(s Signal) bool { return s.Source == OnNode && s.Type == "Ready" })
-		target.Signals = append(target.Signals, Signal{OnNode, "Ready", "True", "KubeletReady", moments.Draw(t, "ready since")})
+		target.Signals = append(target.Signals, readySince(moments.Draw(t, "ready since")))
 		for _, f := range Judge(target, p, noon).Findings {
 			if s := f.Signal; s.Source == OnMachine && s.Type == NodeReady && s.Status != "True" {
 				t.Fatalf("the node is ready: %+v", f)

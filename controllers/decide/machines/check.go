@@ -32,6 +32,7 @@ const (
 	ReachableAgain    Reason = "ReachableAgain"
 	Unreachable       Reason = "Unreachable"
 	KubeconfigRefused Reason = "KubeconfigRefused"
+	Changed           Reason = "WorkloadClusterChanged"
 
 	exclusive        Reason = "Exclusive"
 	overlap          Reason = "Overlap"
@@ -121,6 +122,8 @@ func reach(f *Facts) Condition {
 		c.Status, c.Reason = conditionTrue, string(ReachableAgain)
 	case f.Cluster.Link == LinkUp:
 		c.Status, c.Reason = conditionTrue, string(Reachable)
+	case f.Outage.Changed != "":
+		c.Status, c.Reason = conditionFalse, string(Changed)
 	case f.Outage.Refused != "":
 		c.Status, c.Reason = conditionFalse, string(KubeconfigRefused)
 	default:

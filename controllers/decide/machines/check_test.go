@@ -137,6 +137,9 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 		"nor one to which it reports nothing":                        {Report{Status: "False", Reason: "KubeconfigRefused", Since: ago(time.Hour)}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
 		"a reader repeats what the manager reports":                  {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
 		"or concludes it from another check":                         {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
+		"another one in its place is not it": {
+			was("True", "Reachable"), true, LinkDown, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := of()

@@ -121,6 +121,8 @@ type Needs struct {
 type Outage struct {
 	// Refused is what is wrong with the kubeconfig; empty if it is not the reason.
 	Refused string
+	// Changed says that another workload cluster answers; empty if none does.
+	Changed string
 	// Silent says that the API server answers probes and nothing else, Reported that a reader has this from the manager and has not tried the cluster.
 	Silent, Reported bool
 }

@@ -62,6 +62,11 @@ type Decision struct {
 // this is more than it takes; a decision that was never made starts nothing.
 func (d *Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
 
+// Acts reports whether d begins a remediation, ends one, or marks the machine unhealthy, which was not.
+func (d *Decision) Acts() bool {
+	return d.Starts() || d.Step == DeleteRequest || !d.Target.Failed && d.Sets(HealthCheckSucceeded, conditionFalse)
+}
+
 // Blocker is one reason why a remediation does not start.
 type Blocker struct {
 	Reason Reason

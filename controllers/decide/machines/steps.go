@@ -108,6 +108,9 @@ func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 		// would look as if the provider had removed its report.
 		return
 	}
+	if t.AskedWhileHealthy && !f.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread)) {
+		return // whether its owner is to remediate it is known in a moment; until then it must neither act on that nor forget it
+	}
 	due := d.Verdict.Due(f.Now)
 	if len(due) > 0 {
 		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence

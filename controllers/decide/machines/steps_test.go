@@ -36,6 +36,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		notAsked, noReport = "no OwnerRemediated", "no ExternallyRemediated"
 	)
 	syncing := func(f *Facts) { f.Template.Syncing = true }
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string
@@ -59,6 +60,8 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a machine that is being deleted keeps the reason":             {of(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":          {of(bad(older)), ""},
 		"being marked does not request what was asked before":          {of(bad(askedWhileHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"what it may be asked in a moment is not erased before":        {of(bad(askedWhileHealthy)).with(limitsMatter), ""},
+		"nor while power cycles are not known":                         {of(bad(askedWhileHealthy, onHost)).with(cyclesUnread), ""},
 		"a request is created":                                         {of(bad()).with(external), "create request, " + unhealthy + ", " + waiting},
 		"an owner that cannot remediate is not asked any more":         {of(bad(refuses)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
 		"one that exists is enough":                                    {of(bad(marked, requested(OwnRequest))).with(external), unhealthy},
@@ -102,6 +105,29 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.given).Decisions[0].steps(); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The shell asks first whether the workload cluster is still the same.
+func TestWhatActsOnAMachine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		acts  bool
+	}{
+		"a healthy machine is marked so":       {of(is(health.Healthy)), false},
+		"one is marked unhealthy that was not": {of(bad()).with(tooMany), true},
+		"one stays marked":                     {of(bad(marked)).with(tooMany), false},
+		"an owner is asked":                    {of(bad(marked)), true},
+		"a request is created":                 {of(bad(marked)).with(external), true},
+		"one stays":                            {of(bad(marked, requested(OwnRequest))).with(external), false},
+		"a request is deleted":                 {of(is(health.Healthy, requested(OwnRequest))).with(external), true},
+		"an unhealthy one is being deleted":    {of(bad(deleting)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if acts := Decide(tc.given).Decisions[0].Acts(); acts != tc.acts {
+				t.Errorf("it acts: %v", acts)
 			}
 		})
 	}

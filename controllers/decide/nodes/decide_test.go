@@ -108,12 +108,18 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 		"it is another one of its name": {&other, Doubt{Reason: NodeReplaced}},
 		"it is healthy":                 {&ready, Doubt{NodeChanged, "healthy"}},
 		"its time is not over":          {ptr(of(lost(since(time.Minute))).Nodes[0]), Doubt{NodeChanged, "pending"}},
+		"it has turned unseen":          {ptr(of(lost(since(2 * time.Hour))).Nodes[0]), Doubt{NodeChanged, "pending"}},
 		"its user has excluded it":      {ptr(of(lost(excluded)).Nodes[0]), Doubt{Reason: ExcludedNow}},
 	} {
 		f := of(lost())
 		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
+	}
+	f := of(Node{Exists: true})
+	ready.ID = "uid-a"
+	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], &ready); got.Arg != "healthy" {
+		t.Errorf("Ready is missing in the cache alone: %+v", got)
 	}
 }
 

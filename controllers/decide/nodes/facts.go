@@ -273,6 +273,9 @@ type Memory struct {
 	// Known says that there was a decision before; Judged is when nodes were judged last, zero if the last reconcile did not get to that.
 	Known  bool
 	Judged time.Time
+	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, by Node.ID.
+	Seen  map[string]health.Seen
+	Rules []health.Rule
 	// Streaks are for how long conditions have been bad, by Node.ID and type.
 	Streaks map[string]Streaks
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.

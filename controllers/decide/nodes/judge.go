@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -8,14 +9,11 @@ import (
 
 // Streak is a time for which a condition has been in one bad status or the other.
 type Streak struct {
-	Began  time.Time
-	Status string
-	// Turned is when it turned to that.
+	Began time.Time
+	// Turned is when it turned to the present one.
 	Turned time.Time
 	// Longest is the longest timeout of the statuses since then.
 	Longest time.Duration
-	// Effective is from when on the present status counts.
-	Effective time.Time
 }
 
 // Streaks are those of one node, by the type of the condition.
@@ -26,40 +24,30 @@ type Streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks map[string]Streak
 
-// after is what s is with a node that has those conditions now, judged by rules. A process that was blind since has not seen whether a node that has
-// turned was healthy in between.
-func (s Streaks) after(conditions []health.Signal, rules []health.Rule, blind bool) Streaks {
-	var next Streaks
-	for i := range conditions {
-		c := &conditions[i]
+// after is what s is with a node of which those conditions are seen now, judged by rules, and the conditions since when they count
+// together. A process that was blind since has not seen whether a node that has turned was healthy in between.
+func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (next Streaks, together []health.Signal) {
+	together = slices.Clone(seen)
+	for i := range together {
+		c := &together[i]
 		rule := ruleFor(rules, c)
 		if rule == nil {
 			continue
 		}
 		is, known := s[c.Type]
-		// A turn to the status that it had has another one before it that was not seen. It may have been healthy.
-		if unseen := !c.Since.Equal(is.Turned) && (blind || is.Status == c.Status); !known || unseen || c.Since.Before(is.Began) {
+		if unseen := blind && !c.Since.Equal(is.Turned); !known || unseen || c.Since.Before(is.Began) {
 			is = Streak{Began: c.Since}
 		}
-		is.Status, is.Turned, is.Longest = c.Status, c.Since, max(is.Longest, rule.For)
-		is.Effective = c.Since
-		if together := is.Began.Add(is.Longest - rule.For); together.Before(c.Since) {
-			is.Effective = together
+		is.Turned, is.Longest = c.Since, max(is.Longest, rule.For)
+		if from := is.Began.Add(is.Longest - rule.For); from.Before(c.Since) {
+			c.Since = from
 		}
 		if next == nil {
 			next = Streaks{}
 		}
 		next[c.Type] = is
 	}
-	return next
-}
-
-// since is from when on the status of c counts.
-func (s Streaks) since(c *health.Signal) time.Time {
-	if is, known := s[c.Type]; known && is.Status == c.Status && is.Turned.Equal(c.Since) {
-		return is.Effective
-	}
-	return c.Since
+	return next, together
 }
 
 func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
@@ -80,26 +68,26 @@ func Concerns(p health.Policy, kind, status string) bool {
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// judged is the verdict on n, whose conditions count with those streaks.
+// sees is what is seen of n now, after was.
 //
-// A node that has no Ready condition at all never reported anything: it is taken as Ready=Unknown since it was created. The other
-// conditions say nothing as long as they are missing. (medik8s ignores such a node for ever.)
-func judged(f *Facts, n *Node, streaks Streaks) health.Verdict {
-	target := health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: n.Conditions}
-	if len(streaks) > 0 || !n.Reported {
-		target.Signals = make([]health.Signal, 0, len(n.Conditions)+1)
-		for i := range n.Conditions {
-			c := n.Conditions[i]
-			c.Since = streaks.since(&c)
-			target.Signals = append(target.Signals, c)
-		}
-	}
+// A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
+// first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
+// long as they are missing. (medik8s ignores such a node for ever.)
+func (f *Facts) sees(n *Node, was health.Seen, blind bool) health.Seen {
+	now := health.Seen{Object: n.ID, At: f.Now, Signals: n.Conditions}
 	if !n.Reported {
-		target.Signals = append(target.Signals, health.Signal{
-			Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported, Since: n.Created,
-		})
+		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
+		if !n.Created.Before(f.Since) {
+			missing.Since = n.Created
+		}
+		now.Signals = append(slices.Clip(n.Conditions), missing)
 	}
-	return health.Judge(target, f.Policy, f.Now)
+	return was.Next(now, n.Created, blind)
+}
+
+// judged is the verdict on n by those conditions.
+func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
+	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
 // Doubt is why the API server does not confirm the facts by which a remediation starts; the zero Doubt if it does.
@@ -126,7 +114,13 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	if now == nil {
 		return Doubt{Reason: NodeVanished}
 	}
-	switch state := judged(f, now, d.streaks).State; {
+	state, same := d.Verdict.State, func(a, b health.Signal) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	}
+	if n.Reported != now.Reported || !slices.EqualFunc(n.Conditions, now.Conditions, same) { // the cache is behind: they count from now
+		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID, At: f.Now}, false).Signals).State
+	}
+	switch {
 	case now.ID != n.ID:
 		return Doubt{Reason: NodeReplaced}
 	case state != health.Unhealthy:
@@ -148,18 +142,26 @@ func (d *decider) judge() {
 		longest = max(longest, rule.For)
 	}
 	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
-	d.p.Memory.Streaks, d.p.Memory.Judged = map[string]Streaks{}, f.Now
+	memory := &d.p.Memory
+	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, is := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
 			continue
 		}
+		was := f.Memory.Seen[n.ID]
+		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
+			was.At = time.Time{}
+		}
+		seen := f.sees(n, was, blind)
+		memory.Seen[n.ID] = seen
 		if !n.remediated() {
-			if is.streaks = f.Memory.Streaks[n.ID].after(n.Conditions, f.Policy.Rules, blind); is.streaks != nil {
-				d.p.Memory.Streaks[n.ID] = is.streaks
+			var streaks Streaks
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
+				memory.Streaks[n.ID] = streaks
 			}
 		}
-		is.Verdict = judged(f, n, is.streaks)
+		is.Verdict = f.judged(n, seen.Signals)
 		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			is.Left, is.Verdict.State = true, health.Unknown
 		}

@@ -7,15 +7,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// dueOf plays the statuses of a node's Ready condition, one after the other, and returns when it is unhealthy after the last one; -1 if
-// it is not on its way there.
+// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after
+// the last one; -1 if it is not on its way there.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {
-	var s Streaks
+	f := of(Node{}).with(func(f *Facts) { f.Policy.Rules = rules })
+	var p Plan
 	for _, n := range played {
-		s = s.after(n.Conditions, rules, false)
+		if n.ID = "uid"; len(n.Conditions) > 0 {
+			f.Now = n.Conditions[0].Since
+		}
+		f.Nodes = []Node{n}
+		p = Decide(f)
+		f.Memory = p.Memory
 	}
-	f := Facts{Now: epoch, Policy: health.Policy{Rules: rules}}
-	v := judged(&f, &played[len(played)-1], s)
+	v := p.Decisions[0].Verdict
 	if len(v.Findings) == 0 {
 		return -1
 	}
@@ -70,5 +75,44 @@ func TestANodeThatNeverReported(t *testing.T) {
 	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
 	if got := dueOf(other, silent); got != -1 {
 		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
+	}
+}
+
+// What a condition says of its own age counts if nothing contradicts it that was seen.
+func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
+	const m = time.Minute
+	old, missing := ready(unknown, -10*m), Node{Exists: true, Created: epoch.Add(-2 * m)}
+	made := old
+	made.Created = epoch.Add(-m)
+	seen := func(signals ...health.Signal) func(*Facts) {
+		return func(f *Facts) {
+			f.Since = epoch.Add(-time.Hour)
+			f.Memory = Memory{Known: true, Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
+				"uid-a": {Object: "uid-a", At: epoch.Add(-m), Signals: signals},
+			}}
+		}
+	}
+	otherRules := func(f *Facts) { f.Memory.Rules = nil }
+	missed := func(f *Facts) {
+		f.Memory.Judged = time.Time{}
+		f.Memory.Streaks = map[string]Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  time.Duration // until it is unhealthy
+	}{
+		"its stamp counts at the first look":                     {of(old), -5 * m},
+		"unless it is older than the node":                       {of(made), 5 * m},
+		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(old.Conditions...)), -5 * m},
+		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(old.Conditions...), missed), 9 * m / 2},
+		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+	} {
+		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
+			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
+		}
 	}
 }

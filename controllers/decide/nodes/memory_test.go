@@ -104,7 +104,7 @@ func TestWhatIsRemembered(t *testing.T) {
 			Flagged: yes, Unpatchable: yes, Recovered: yes,
 			Refused: map[string]time.Time{"a": epoch.Add(-refusedFor), "b": epoch.Add(1 - refusedFor), "gone": epoch},
 			Started: map[string]time.Time{"r": epoch, "gone": epoch},
-			Streaks: map[string]Streaks{"gone": {}},
+			Streaks: map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
 		}
 	})
 	yes := map[string]bool{"r": true}
@@ -113,7 +113,10 @@ func TestWhatIsRemembered(t *testing.T) {
 		Refused: map[string]time.Time{"b": epoch.Add(1 - refusedFor)}, Started: map[string]time.Time{"r": epoch},
 	}
 	got := Decide(f).Memory
-	got.Streaks = nil // see TestTurnsOfAConditionAreRemembered
+	if _, kept := got.Seen["gone"]; kept || len(got.Seen) != 2 {
+		t.Errorf("the conditions of %d nodes are remembered", len(got.Seen))
+	}
+	got.Streaks, got.Seen, got.Rules = nil, nil, nil // see TestTurnsOfAConditionAreRemembered
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("remembered (-want +got):\n%s", diff)
 	}

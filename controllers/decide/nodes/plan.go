@@ -66,9 +66,6 @@ type Decision struct {
 	Recheck time.Time
 	// Work is what is done about the node. Nodes about which nothing is done share one that is empty.
 	*Work
-
-	// streaks are those that the verdict counts with.
-	streaks Streaks
 }
 
 // Work is what is done about one node.

@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,9 +25,6 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
-
-// longAgo is when a node fell silent that is silent for longer than any check has patience.
-const longAgo = 30 * time.Minute
 
 // environment is one cluster with its hosts, in a namespace of the management cluster.
 type environment struct{ suite.Site }
@@ -41,16 +39,26 @@ func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
 	return name, env.Host(name)
 }
 
-// silence hangs the kubelet of a machine, and makes the node look as if nothing had been heard of it for half an hour: checks of the
-// documentation wait for five minutes.
+// silence hangs the kubelet of a machine, and lets its node be Unknown at once. Checks of the documentation wait for five minutes, which no
+// stamp shortens of a node that the manager has seen Ready: here they wait for a second.
 func (env *environment) silence(ctx context.Context, name string) {
 	GinkgoHelper()
+	checks := &clusterv1.MachineHealthCheckList{}
+	Expect(here.List(ctx, checks, client.InNamespace(env.Namespace))).To(Succeed())
+	for i := range checks.Items {
+		check := &checks.Items[i]
+		before := check.DeepCopy()
+		for j := range check.Spec.Checks.UnhealthyNodeConditions {
+			check.Spec.Checks.UnhealthyNodeConditions[j].TimeoutSeconds = ptr.To[int32](1)
+		}
+		Expect(here.Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+	}
 	env.Host(name).Kubelet().Stop()
 	node := env.Node(ctx, name)
 	before := node.DeepCopy()
 	builders.Reports(node, corev1.NodeCondition{
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
-		LastTransitionTime: metav1.NewTime(time.Now().Add(-longAgo)),
+		LastTransitionTime: metav1.Now(),
 	})
 	Expect(env.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
 }

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -33,8 +32,6 @@ const (
 	namespace = "metal"
 	// workerRole is a label that an administrator gives to nodes; no kubelet may give it to itself.
 	workerRole = "node-role.kubernetes.io/worker"
-	// longAgo is when a node fell silent that is silent for longer than any check has patience.
-	longAgo = 30 * time.Minute
 )
 
 // metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
@@ -111,20 +108,18 @@ func silence(names ...string) {
 	}
 }
 
-// longSilent hangs the kubelet of a node, waits until kube-controller-manager has found that out, and makes it look as if that had been half an
-// hour ago: the checks of the documentation wait for five minutes.
-func longSilent(ctx context.Context, name string) {
+// longSilent hangs the kubelet of a node, until kube-controller-manager has found that out. Checks of the documentation wait for five minutes
+// then, which no stamp shortens of a node that the manager has seen Ready: here the check waits for a second.
+func longSilent(ctx context.Context, name, of string) {
 	GinkgoHelper()
+	c := check(ctx, of)
+	before := c.DeepCopy()
+	for i := range c.Spec.UnhealthyConditions {
+		c.Spec.UnhealthyConditions[i].Duration.Duration = time.Second
+	}
+	Expect(here.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 	silence(name)
 	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
-	n := metal.Node(ctx, name)
-	before := n.DeepCopy()
-	for i := range n.Status.Conditions {
-		if n.Status.Conditions[i].Type == corev1.NodeReady {
-			n.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-longAgo))
-		}
-	}
-	Expect(here.Status().Patch(ctx, n, client.StrategicMergeFrom(before))).To(Succeed())
 }
 
 // check is a NodeHealthCheck as it is.

@@ -31,7 +31,7 @@ var _ = Describe("The manifests of the documentation", func() {
 		Eventually(counts(ctx, sample)).Should(Equal("4 of 4"), "the control plane is not selected")
 		name := metal.WorkerNames(ctx)[1]
 
-		longSilent(ctx, name)
+		longSilent(ctx, name, sample)
 
 		Eventually(counts(ctx, sample)).Should(Equal("3 of 4"))
 		Expect(check(ctx, sample).Status.Phase).To(Equal(nhcv1.PhasePaused))

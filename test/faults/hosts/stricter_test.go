@@ -287,8 +287,21 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 	bothKinds(t, settings{}, func(t *testing.T, e *environment) {
 		e.ends("Succeeded")
 		done, _ := e.writes.Done()
-		equal(t, "the number of writes", len(done), 17)
-		equal(t, "the number of reads past the caches", e.management.reads+e.work.reads, 14)
+		equal(t, "the number of writes", len(done), 18)
+		equal(t, "the number of reads past the caches", e.management.reads+e.work.reads, 27)
+	})
+}
+
+func TestANodeThatLivesUnderTheBootOfBeforeIsUnfencedAndItsHostLeftAlone(t *testing.T) {
+	bothKinds(t, settings{empty: true}, func(t *testing.T, e *environment) {
+		e.stands("PoweringOn")
+		equal(t, "whether the node is fenced", outOfService(e.node()), true)
+		e.box.model.Faults.IgnoresOn = true
+		e.box.runs = true // what was read of its power was that of another host
+		e.comesTo(func(e *environment) bool { return !outOfService(e.node()) })
+		equal(t, "whether it is unfenced within a minute", e.now() <= time.Minute, true)
+		e.ends("Failed")
+		e.tells("The node went on to live after it was fenced")
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -46,6 +47,9 @@ func (c *cluster) sets(name string, ready corev1.ConditionStatus, since time.Dur
 	node.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: ready, Reason: "Test", LastTransitionTime: metav1.NewTime(c.clock.Now().Add(-since)),
 	}}
+	if since > 0 { // it is another Node of that name: what was seen of the one before would contradict it
+		node.UID = types.UID(node.ResourceVersion)
+	}
 	c.nodes[name] = node
 }
 

@@ -115,9 +115,10 @@ func (e *environment) turns(name string, status corev1.ConditionStatus, ago time
 		return
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{
-		Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(e.server.Clock.Now().Add(-ago).Truncate(time.Second)),
+		Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(e.server.Clock.Now().Truncate(time.Second)),
 	}}
 	e.must(e.server.Status().Update(context.Background(), n))
+	e.must(e.program.Step(ago)) // a stamp from before the controller saw the node Ready would be no evidence
 }
 
 func (e *environment) fails(name string)    { e.turns(name, corev1.ConditionUnknown, 10*time.Minute) }

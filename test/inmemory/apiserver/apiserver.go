@@ -90,10 +90,15 @@ func New(host string, kinds ...Kind) *Server {
 		watchers: map[*watcher]bool{},
 	}
 	s.Serve(kinds...)
+	s.Open()
+	return s
+}
+
+// Open makes the server answer at its address, in place of any other one.
+func (s *Server) Open() {
 	serversMu.Lock()
 	defer serversMu.Unlock()
-	servers[host] = s
-	return s
+	servers[s.host] = s
 }
 
 // Close ends the server: nobody answers at its address any more.

@@ -7,6 +7,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,41 +20,62 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
+// powerCycled is a host of Machine "a", which is on, and a remediation of it.
+func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHost, client.Object) {
+	for _, kind := range []apiserver.Kind{
+		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
+		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
+		{GroupVersionKind: remediation.Own.GroupVersionKind},
+	} {
+		e.management.Serve(kind)
+		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
+	}
+	time.Sleep(5 * time.Minute) // it has found them
+	e.reports(ctx, "a", corev1.ConditionUnknown)
+	machine := e.machine(ctx, "a")
+	between := builders.Metal3Machine(machine)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
+	host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))
+	rem := builders.HostRemediation(metav1.ObjectMeta{
+		Namespace: "ns", Name: machine.Name,
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+		},
+	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600})
+	Expect(e.here.Create(ctx, between)).To(Succeed())
+	Expect(e.here.Create(ctx, host)).To(Succeed())
+	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
+	host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+	Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+	Expect(e.here.Create(ctx, rem)).To(Succeed())
+	return host, rem
+}
+
+// state is what rem remembers.
+func (e *environment) state(ctx context.Context, rem client.Object) func() powercycle.State {
+	return func() powercycle.State {
+		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+		return remediation.Remembered(rem).State
+	}
+}
+
+// switchOff has h powered off.
+func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHost) {
+	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(h), h)).To(Succeed())
+	h.Status.PoweredOn = false
+	Expect(e.here.Status().Update(ctx, h)).To(Succeed())
+}
+
 func TestARemediationHearsOfItsBareMetalHostAndOfTime(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
-		for _, kind := range []apiserver.Kind{
-			kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"), kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
-			{GroupVersionKind: remediation.Own.GroupVersionKind},
-		} {
-			e.management.Serve(kind)
-			Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
-		}
-		time.Sleep(5 * time.Minute) // it has found them
-		machine := e.machine(ctx, "a")
-		between := builders.Metal3Machine(machine)
-		between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
-		host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))
-		rem := builders.HostRemediation(metav1.ObjectMeta{
-			Namespace: "ns", Name: machine.Name,
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID}},
-		}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600})
-		Expect(e.here.Create(ctx, between)).To(Succeed())
-		Expect(e.here.Create(ctx, host)).To(Succeed())
-		host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
-		host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
-		Expect(e.here.Status().Update(ctx, host)).To(Succeed())
-		Expect(e.here.Create(ctx, rem)).To(Succeed())
-		is := func() powercycle.State {
-			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
-			return remediation.Remembered(rem).State
-		}
+		host, rem := e.powerCycled(ctx)
+		is := e.state(ctx, rem)
 		time.Sleep(time.Minute)
 		Expect(is()).To(Equal(powercycle.PoweringOff))
-		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
-		host.Status.PoweredOn = false
-		Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+		e.reports(ctx, "a", corev1.ConditionTrue)
+		e.switchOff(ctx, host)
 		time.Sleep(time.Second)
-		Expect(is()).To(Equal(powercycle.MovingWorkload))
+		Expect(is()).To(Equal(powercycle.MovingWorkload), "its node may live")
 		time.Sleep(30 * time.Minute)
 		Expect(is()).To(Equal(powercycle.PoweringOn), "its timeout is over, and there was no event")
 	})

@@ -59,9 +59,10 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		RegisterTestingT(t)
 		e := &environment{management: apiserver.New(kubemend.Host, kubemend.Kinds()...), cluster: builders.Cluster("ns", "c1")}
 		defer e.management.Close()
-		e.workload = apiserver.New("workload", kubemend.Global("", "v1", "Node"), kubemend.Kind("", "v1", "Pod"), kubemend.Global("storage.k8s.io", "v1", "VolumeAttachment"))
+		e.workload = workloadCluster()
 		defer e.workload.Close()
 		e.here, e.there = clientOf(e.management), clientOf(e.workload)
+		Expect(e.there.Create(t.Context(), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 		for _, kind := range []apiserver.Kind{
 			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Cluster"), kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Machine"),
 			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "MachineHealthCheck"),
@@ -72,6 +73,13 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		}
 		story(t.Context(), e)
 	})
+}
+
+// workloadCluster is the API server behind the kubeconfig of Cluster c1.
+func workloadCluster() *apiserver.Server {
+	return apiserver.New("workload", kubemend.Global("", "v1", "Namespace"), kubemend.Global("", "v1", "Node"),
+		kubemend.Kind("", "v1", "Pod"),
+		kubemend.Global("storage.k8s.io", "v1", "VolumeAttachment"), kubemend.Kind("coordination.k8s.io", "v1", "Lease"))
 }
 
 // start starts a manager, and returns when it has asked which kinds there are.
@@ -177,7 +185,7 @@ func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Minute)
 		e.workload.Silence(true)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(11 * time.Hour)
 		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "nothing is known")
 		e.worker(ctx, "marked")
 		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
@@ -197,7 +205,7 @@ func TestASteadyWorldCausesNoWrites(t *testing.T) {
 	scene(t, func(_ context.Context, e *environment) {
 		time.Sleep(time.Minute)
 		before := len(e.management.Calls(writes))
-		time.Sleep(24 * time.Hour)
+		time.Sleep(11 * time.Hour)
 		Expect(e.management.Calls(writes)).To(HaveLen(before))
 	})
 }

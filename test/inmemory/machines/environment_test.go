@@ -13,8 +13,11 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// long is how long ago something must have happened for every patience to be over.
-const long = 30 * time.Minute
+// patience is the timeout of the conditions of nodes by default, long how long ago something must have happened for every one to be over.
+const (
+	patience = 5 * time.Minute
+	long     = 30 * time.Minute
+)
 
 // environment is one Cluster. What its machines and nodes report, the test writes.
 type environment struct {
@@ -125,8 +128,9 @@ func (s *environment) nodeReports(machine string, kind corev1.NodeConditionType,
 
 func (s *environment) fallsSilent(machines ...string) {
 	for _, m := range machines {
-		s.nodeReports(m, corev1.NodeReady, corev1.ConditionUnknown, long)
+		s.nodeReports(m, corev1.NodeReady, corev1.ConditionUnknown, 0)
 	}
+	time.Sleep(long) // in a bubble: its stamp would be no evidence if the manager had seen the node Ready after it
 }
 
 func (s *environment) comesBack(machines ...string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -53,10 +54,12 @@ func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChan
 			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
 		s.Eventually(s.note("check", "RemediationStarted")).Should(Equal("Normal: Requested a Metal3Remediation for a"))
 
-		s.fallsSilent("b")
+		s.nodeReports("b", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.Eventually(s.sentEvents()).Should(ContainElement("check RemediationRestricted"))
+		s.Eventually(s.note("check", "RemediationRestricted")).Should(Equal("Warning: " + s.message("check", "RemediationAllowed")()))
+		time.Sleep(patience)
 		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
 			"b MachineMarkedUnhealthy", "check RemediationRestricted"))
-		s.Eventually(s.note("check", "RemediationRestricted")).Should(Equal("Warning: " + s.message("check", "RemediationAllowed")()))
 
 		s.Eventually(s.number("kubemend_machinehealthcheck_short_circuited", s.labels("check")...)).Should(BeEquivalentTo(1))
 

@@ -18,9 +18,11 @@ func atOnce(limit string) func(*clusterv1.MachineHealthCheck) {
 
 // overdue makes machines bad, each a minute longer than the next.
 func overdue(s *environment, machines ...string) {
-	for i, m := range machines {
-		s.nodeReports(m, "Ready", "Unknown", long+time.Duration(len(machines)-i)*time.Minute)
+	for _, m := range machines {
+		s.nodeReports(m, "Ready", "Unknown", 0)
+		time.Sleep(time.Minute)
 	}
+	time.Sleep(long)
 }
 
 func TestW18RemediationsInFlightAreAtMostAsManyAsTheAnnotationSaysMarkedMachinesFirstThenTheLongestOverdueTheNextWhenOneEnds(t *testing.T) {

@@ -47,7 +47,7 @@ func TestTheCheckOfARecipeMarksAMachineForEachConditionThatLastsAndNoneForTheGoo
 			for i, rule := range rules {
 				bad, good := fmt.Sprintf("bad-%d", i), fmt.Sprintf("good-%d", i)
 				s.workers(bad, good)
-				s.nodeReports(bad, rule.Type, rule.Status, 2*long)
+				s.nodeReports(bad, rule.Type, rule.Status, 0)
 				if rule.Type != corev1.NodeReady {
 					s.Expect(rule.Status).To(Equal(corev1.ConditionTrue), "%s: of these conditions True is the failure", rule.Type)
 					s.nodeReports(good, rule.Type, corev1.ConditionFalse, 2*long)
@@ -55,6 +55,7 @@ func TestTheCheckOfARecipeMarksAMachineForEachConditionThatLastsAndNoneForTheGoo
 				}
 			}
 			s.Expect(others).To(BeNumerically(">=", 4))
+			time.Sleep(2 * long)
 			for i, rule := range rules {
 				s.Eventually(s.health(fmt.Sprintf("bad-%d", i))).Should(Equal(silent), string(rule.Type))
 				s.Eventually(s.health(fmt.Sprintf("good-%d", i))).Should(Equal(well), string(rule.Type))
@@ -67,8 +68,10 @@ func TestTheCheckOfARecipeMarksAMachineForEachConditionThatLastsAndNoneForTheGoo
 func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMaintenanceOperatorPutsOnItsNode(t *testing.T) {
 	run(t, func(s *environment) {
 		s.workers("boots", "hangs", "a", "b", "c", "d")
-		s.nodeReports("boots", corev1.NodeReady, corev1.ConditionUnknown, long/3)
-		s.nodeReports("hangs", corev1.NodeReady, corev1.ConditionUnknown, long)
+		s.nodeReports("hangs", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		time.Sleep(long - long/3)
+		s.nodeReports("boots", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		time.Sleep(long / 3)
 		for _, name := range []string{"boots", "hangs"} {
 			node := &corev1.Node{}
 			s.Expect(s.there.Get(s.ctx, client.ObjectKey{Name: s.node(name)}, node)).To(Succeed())

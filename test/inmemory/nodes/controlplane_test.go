@@ -81,11 +81,11 @@ var _ = Describe("Nodes of the control plane", func() {
 			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 1}))
 			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 1}))
 			for _, name := range []string{"c1", "c2"} {
-				s.reports(ctx, name, corev1.NodeReady, corev1.ConditionFalse, patience-time.Minute)
+				s.reports(ctx, name, corev1.NodeReady, corev1.ConditionFalse)
 			}
 			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 0}))
 			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 0}))
-			s.clock.Step(time.Minute) // both become unhealthy at the same moment
+			s.clock.Step(patience) // both become unhealthy at the same moment
 
 			Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
 			first, second, waits := "c1", "c2", "two"

@@ -284,12 +284,12 @@ func (s *environment) condition(kind corev1.NodeConditionType, status corev1.Con
 	}
 }
 
-// reports sets a condition of a node, as if it had been so for some time.
-func (s *environment) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, ago time.Duration) {
+// reports turns a condition of a node, now: a stamp from before the controller saw another status would be no evidence.
+func (s *environment) reports(ctx context.Context, name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	n := s.getNode(ctx, name)
 	before := n.DeepCopy()
-	builders.Reports(n, s.condition(kind, status, ago))
+	builders.Reports(n, s.condition(kind, status, 0))
 	Expect(s.here.Status().Patch(ctx, n, client.MergeFrom(before))).To(Succeed())
 }
 
@@ -297,15 +297,16 @@ func (s *environment) reports(ctx context.Context, name string, kind corev1.Node
 func (s *environment) fails(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, long)
+		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown)
 	}
+	s.clock.Step(long)
 }
 
 // recovers makes nodes healthy.
 func (s *environment) recovers(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
-		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionTrue, 0)
+		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionTrue)
 	}
 }
 

@@ -52,7 +52,7 @@ var _ = Describe("A check reports", func() {
 		s.check(ctx, "paused", s.by(s.template(ctx, replace, "hard")), func(c *nhcv1.NodeHealthCheck) { c.Spec.PauseRequests = []string{"me"} })
 		s.fails(ctx, "w1")
 		s.keeps(ctx, s.request(ctx, "w1"))
-		s.reports(ctx, "w2", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.reports(ctx, "w2", corev1.NodeReady, corev1.ConditionFalse)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{5, 3}))
 		Eventually(s.counts(ctx, "strict")).Should(Equal([]int{5, 3}))
 		Eventually(s.counts(ctx, "paused")).Should(Equal([]int{5, 3}))
@@ -85,7 +85,7 @@ var _ = Describe("A check reports", func() {
 			return labels
 		}
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse)
 		due := s.getNode(ctx, "w1").Status.Conditions[0].LastTransitionTime.Add(patience)
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_targets", ours("state", "pending")).Should(BeEquivalentTo(1))
 		Eventually(s.metric).WithArguments("kubemend_nodehealthcheck_next_deadline_timestamp_seconds", ours()).Should(BeEquivalentTo(due.Unix()))
@@ -123,7 +123,7 @@ var _ = Describe("A check reports", func() {
 		s.loses(ctx, "w4")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
 		s.change(ctx, "check", func(c *nhcv1.NodeHealthCheck) { c.Spec.UnhealthyConditions[1].Duration.Duration = time.Hour })
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionUnknown, long)
+		s.fails(ctx, "w1")
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		s.settle("check")
 		Expect(s.about(ctx, "w1")).To(BeEmpty())

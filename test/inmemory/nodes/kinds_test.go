@@ -85,7 +85,7 @@ var _ = Describe("Remediators", func() {
 		s.node(ctx, "w1")
 		Eventually(s.isGone(ctx, req)).Should(BeTrue())
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse)
 		Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
 		s.clock.Step(patience)
 		Expect(s.request(ctx, "w1").GetUID()).NotTo(Equal(req.GetUID()))

@@ -23,7 +23,7 @@ var _ = Describe("A node that stays unhealthy", func() {
 			req := s.request(ctx, "w1")
 			Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 
-			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse)
 			s.settle("check")
 			s.clock.Step(step + 30*time.Second) // less than the condition may last, more than the step
 			s.settle("check")
@@ -50,7 +50,7 @@ var _ = Describe("A node that stays unhealthy", func() {
 		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(Equal(once))
 		s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
 		s.settle("check")
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse)
 		s.settle("check")
 		s.clock.Step(patience)
 		s.settle("check")
@@ -58,7 +58,8 @@ var _ = Describe("A node that stays unhealthy", func() {
 
 		s.recovers(ctx, "w1")
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, long)
+		s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse)
+		s.clock.Step(long)
 		s.request(ctx, "w1")
 		Eventually(s.events(ctx, "check", "DetectedUnhealthy")).Should(HaveLen(2))
 		Eventually(s.events(ctx, "check", "RemediationRemoved")).Should(ConsistOf(HavePrefix(

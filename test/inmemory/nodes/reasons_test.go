@@ -176,10 +176,10 @@ func (s *environment) storm(ctx context.Context, check string, names ...string) 
 	GinkgoHelper()
 	observed := s.counts(ctx, check)()[0]
 	for _, name := range names {
-		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown, patience-time.Minute)
+		s.reports(ctx, name, corev1.NodeReady, corev1.ConditionUnknown)
 	}
 	Eventually(s.counts(ctx, check)).Should(Equal([]int{observed, observed - len(names)}))
-	s.clock.Step(time.Minute)
+	s.clock.Step(patience)
 }
 
 // deleteTemplate deletes a template.

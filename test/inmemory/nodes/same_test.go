@@ -22,7 +22,7 @@ var _ = Describe("As medik8s does,", func() {
 			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 			Expect(s.counts(ctx, "check")()).To(Equal([]int{3, 3}))
 
-			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionUnknown, 0)
+			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionUnknown)
 			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}), "a node that may be unhealthy soon is not healthy")
 			Expect(s.nodesRequested(ctx)()).To(BeEmpty())
 			s.clock.Step(patience - time.Minute)

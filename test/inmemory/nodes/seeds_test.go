@@ -48,7 +48,7 @@ var _ = Describe("The manifests of", func() {
 		Expect(s.counts(ctx, check)()).To(Equal([]int{3, 3}))
 		Expect(s.get(ctx, check).Spec.UnhealthyConditions).To(HaveLen(2))
 
-		s.reports(ctx, "w3", corev1.NodeReady, corev1.ConditionFalse, 0)
+		s.reports(ctx, "w3", corev1.NodeReady, corev1.ConditionFalse)
 		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 2}))
 		s.clock.Step(patience)
 		req := s.request(ctx, "w3")
@@ -114,7 +114,7 @@ var _ = Describe("The manifests of", func() {
 			s.keeps(ctx, req)
 			s.says(ctx, req, nhcv1.ProcessingCondition, "True")
 			s.says(ctx, req, nhcv1.SucceededCondition, "Unknown")
-			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse, 0) // it restarts
+			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse) // it restarts
 			s.settle("check")
 			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
 			s.says(ctx, req, nhcv1.ProcessingCondition, "False")

@@ -1,0 +1,53 @@
+package health
+
+import (
+	"testing"
+	"time"
+)
+
+// A stamp is of a clock of somebody else, or missing. (The clock of a kubelet after a loss of power is that of 2020.)
+func TestSinceWhenAConditionCounts(t *testing.T) {
+	const m, h = time.Minute, time.Hour
+	notReady := func(stamp time.Time) []Signal { return []Signal{notReady(stamp)} }
+	var first, healthy, bad, unruled = Seen{}, Seen{"node", ago(m), nil}, Seen{"node", ago(m), notReady(ago(h))}, Seen{Object: "node"}
+	for name, tc := range map[string]struct {
+		was   Seen
+		blind bool
+		stamp time.Time
+		want  time.Duration // ago; below zero: from now, as it has no stamp that can be true
+	}{
+		"since its stamp, at the first look":                              {first, false, ago(h), h},
+		"a stamp older than the object, at the first look":                {first, false, ago(25 * h), -1},
+		"none, at the first look":                                         {first, false, time.Time{}, -1},
+		"one in the future, at the first look":                            {first, false, ago(-6 * h), -1},
+		"it turned since the last look":                                   {healthy, false, ago(m), m},
+		"it turned before, by a clock that is behind":                     {healthy, false, ago(45 * m), -1},
+		"it turned, by one that is years behind":                          {healthy, false, noon.AddDate(-6, 0, 0), -1},
+		"it turned, by one that is ahead":                                 {healthy, false, ago(-6 * h), -1},
+		"it turned, and has no stamp":                                     {healthy, false, time.Time{}, -1},
+		"it turned from another bad status":                               {Seen{"node", ago(m), []Signal{silent(ago(h))}}, false, ago(45 * m), -1},
+		"a few seconds behind":                                            {healthy, false, ago(m + 10*time.Second), m + 10*time.Second},
+		"a few seconds ahead":                                             {healthy, false, ago(-10 * time.Second), -10 * time.Second},
+		"the same status under a new stamp":                               {bad, false, ago(time.Second), h},
+		"the same status under none":                                      {bad, false, time.Time{}, h},
+		"a new stamp after a time in which a turn would have been missed": {bad, true, ago(time.Second), time.Second},
+		"after such a time, the stamp that it had":                        {bad, true, ago(h), h},
+		"after such a time, one in the future":                            {bad, true, ago(-6 * h), h},
+		"there was no rule about it at the last look":                     {unruled, false, ago(h), h},
+		"what was seen was another object of the name":                    {Seen{"other", ago(m), notReady(ago(2 * h))}, false, ago(h), h},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := notReady(ago(tc.want))[0]
+			if tc.want == -1 {
+				want.Since, want.Undated = noon, true
+			}
+			seen := tc.was.Next(Seen{"node", noon, notReady(tc.stamp)}, ago(24*h), tc.blind)
+			if seen.Signals[0] != want {
+				t.Errorf("it is %+v, want %+v", seen.Signals[0], want)
+			}
+			if again := seen.Next(Seen{"node", noon.Add(h), notReady(tc.stamp)}, ago(24*h), false); again.Signals[0] != want {
+				t.Errorf("an hour later it is %+v, and was %+v", again.Signals[0], want)
+			}
+		})
+	}
+}

@@ -1,0 +1,159 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// RBAC in the workload clusters, to know which one answers.
+// +kubebuilder:rbac:groups=core,resources=namespaces,resourceNames=kube-system,verbs=get
+
+// ChangedError says that another workload cluster answers than the Cluster keeps. The UIDs are those of their namespaces kube-system.
+type ChangedError struct {
+	Cluster     client.ObjectKey
+	Kept, Found types.UID
+}
+
+// Error names both, and how a person confirms the one that answers.
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("another workload cluster answers, whose namespace kube-system has UID %s; %s is kept on the Cluster. "+
+		"If it is the right one, run kubectl mend confirm cluster/%s -n %s", e.Found, e.Kept, e.Cluster.Name, e.Cluster.Namespace)
+}
+
+// Kept is the UID that cluster keeps; empty if none. One that was copied with a Cluster, or restored, has the UID of another one before it.
+func Kept(cluster *clusterv1.Cluster) types.UID {
+	of, kept, _ := strings.Cut(cluster.Annotations[mendv1.WorkloadClusterAnnotation], "/")
+	if of != string(cluster.UID) {
+		return ""
+	}
+	return types.UID(kept)
+}
+
+// Keeps is the value of the annotation by which cluster keeps uid.
+func Keeps(cluster *clusterv1.Cluster, uid types.UID) string {
+	return string(cluster.UID) + "/" + string(uid)
+}
+
+// UIDOf reads the UID of a workload cluster.
+func UIDOf(ctx context.Context, live client.Reader) (types.UID, error) {
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := live.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace)
+	return namespace.UID, err
+}
+
+// identity is which workload cluster answers.
+type identity struct {
+	nodes   toolscache.SharedIndexInformer // of the connection by which that was read
+	uid     types.UID                      // empty if it could not be read
+	changed bool                           // it is not the one that is kept
+	tried   string                         // the version of the Cluster that was to keep it
+}
+
+// Verify asks which workload cluster answers, and returns a ChangedError if another one is kept. What cannot be read says nothing.
+func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
+	c.identify(ctx, cluster)
+	return c.compare(ctx, cluster)
+}
+
+// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so.
+func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View) View {
+	c.mu.Lock()
+	is, nodes := c.identities[cluster], c.nodes[cluster]
+	c.mu.Unlock()
+	if v.Link != Up && !is.changed {
+		return v
+	}
+	if v.Link == Up && (is.changed || is.nodes != nodes) && !c.identify(ctx, cluster) {
+		v = View{Link: Unsure, Recheck: ProbeInterval}
+	}
+	if err := c.compare(ctx, cluster); err != nil {
+		return View{Link: Down, Recheck: refusedInterval, Changed: err}
+	}
+	return v
+}
+
+// identify reads which workload cluster answers. A connection to two may have nodes of both in its cache: it ends, and false is returned.
+func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool {
+	ctx, done := context.WithTimeout(ctx, late)
+	defer done()
+	var uid types.UID
+	live, err := c.cache.GetUncachedClient(ctx, cluster)
+	if err == nil {
+		uid, err = UIDOf(ctx, live)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is, nodes := c.identities[cluster], c.nodes[cluster]
+	same := is.nodes == nodes
+	if err != nil && (same || is.changed) {
+		return true
+	}
+	ends := same && is.uid != "" && is.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
+	if ends {
+		c.Kubeconfigs.Transports.reconnect(cluster)
+		delete(c.nodes, cluster)
+		nodes = nil
+	}
+	is.nodes, is.uid = nodes, uid
+	c.identities[cluster] = is
+	return !ends
+}
+
+// compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
+func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey) error {
+	of := &clusterv1.Cluster{}
+	if err := c.Management.Get(ctx, cluster, of, client.UnsafeDisableDeepCopy); err != nil || !of.DeletionTimestamp.IsZero() {
+		return nil //nolint:nilerr // a Cluster that is gone keeps nothing
+	}
+	kept := Kept(of)
+	c.mu.Lock()
+	is := c.identities[cluster]
+	keep := is.uid != "" && kept == "" && is.tried != of.ResourceVersion
+	is.changed = is.uid != "" && kept != "" && kept != is.uid
+	if keep {
+		is.tried = of.ResourceVersion
+	}
+	c.identities[cluster] = is
+	c.mu.Unlock()
+	if keep {
+		next := of.DeepCopy()
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(of, is.uid))
+		// With the lock: what another manager has kept meanwhile stands.
+		err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(of, client.MergeFromWithOptimisticLock{}))
+		if err != nil && !apierrors.IsConflict(err) {
+			log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", cluster)
+		}
+	}
+	if is.changed {
+		return &ChangedError{Cluster: cluster, Kept: kept, Found: is.uid}
+	}
+	return nil
+}
+
+// Verified is a ClusterCache that gives no client of another workload cluster than the one that is kept.
+type Verified struct {
+	clustercache.ClusterCache
+	Clusters *Clusters
+}
+
+// GetUncachedClient returns the client of a cluster, or a ChangedError.
+func (v Verified) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	if err := v.Clusters.Verify(ctx, cluster); err != nil {
+		return nil, err
+	}
+	return v.ClusterCache.GetUncachedClient(ctx, cluster)
+}

@@ -1,0 +1,146 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// connected is a connection to a workload cluster.
+type connected struct {
+	clustercache.ClusterCache
+	to client.Client
+}
+
+func (c connected) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	if c.to == nil {
+		return nil, clustercache.ErrClusterNotConnected
+	}
+	return c.to, nil
+}
+
+func objects(t *testing.T, all ...client.Object) client.WithWatch {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
+}
+
+// clusterOf is Cluster c1, which keeps that.
+func clusterOf(kept string) *clusterv1.Cluster {
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c1.Namespace, Name: c1.Name, UID: "c1"}}
+	if kept != "" {
+		cluster.Annotations = map[string]string{mendv1.WorkloadClusterAnnotation: kept}
+	}
+	return cluster
+}
+
+// answering is a workload cluster with that UID.
+func answering(t *testing.T, uid types.UID) client.Client {
+	t.Helper()
+	return objects(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid}})
+}
+
+func TestAWorkloadClusterIsTheUIDOfItsNamespaceKubeSystem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		kept    string
+		answers client.Client
+		changed bool
+		keeps   string
+	}{
+		"the first one that is read is kept": {"", answering(t, "w1"), false, "c1/w1"},
+		"the same":                           {"c1/w1", answering(t, "w1"), false, "c1/w1"},
+		"another one":                        {"c1/w1", answering(t, "w2"), true, "c1/w1"},
+		"another one, where a copied Cluster kept one": {"c0/w1", answering(t, "w2"), false, "c1/w2"},
+		"what is kept cannot be read":                  {"w1", answering(t, "w2"), false, "c1/w2"},
+		"none is connected":                            {"c1/w1", nil, false, "c1/w1"},
+		"one that may not be identified":               {"c1/w1", objects(t), false, "c1/w1"},
+		"none can be read, and none is kept":           {"", objects(t), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := NewClusters(connected{to: tc.answers})
+			c.Management = objects(t, clusterOf(tc.kept))
+			_, err := Verified{ClusterCache: connected{to: tc.answers}, Clusters: c}.GetUncachedClient(t.Context(), c1)
+			var changed *ChangedError
+			is := errors.As(err, &changed)
+			if is != tc.changed {
+				t.Errorf("it is %v", err)
+			}
+			if is && (*changed != ChangedError{c1, "w1", "w2"} || !strings.Contains(err.Error(), "confirm cluster/c1 -n "+c1.Namespace)) {
+				t.Errorf("it says %s", err)
+			}
+			if got := stored(t, c.Management).Annotations[mendv1.WorkloadClusterAnnotation]; got != tc.keeps {
+				t.Errorf("%q is kept", got)
+			}
+		})
+	}
+}
+
+// stored is Cluster c1.
+func stored(t *testing.T, management client.Reader) *clusterv1.Cluster {
+	t.Helper()
+	cluster := &clusterv1.Cluster{}
+	if err := management.Get(t.Context(), c1, cluster); err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
+func TestAnotherWorkloadClusterStaysOneWhileItCannotBeReadAgain(t *testing.T) {
+	c := NewClusters(connected{to: answering(t, "w2")})
+	c.Management = objects(t, clusterOf("c1/w1"))
+	first := c.Verify(t.Context(), c1)
+	c.cache = connected{to: objects(t)}
+	second := c.Verify(t.Context(), c1)
+	c.nodes[c1] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil) // of another connection
+	if third := c.Verify(t.Context(), c1); first == nil || second == nil || third == nil {
+		t.Errorf("it was %v and %v, and is %v", first, second, third)
+	}
+}
+
+// The cache of one manager is behind: another manager has kept another workload cluster.
+func TestWhatAnotherManagerHasKeptStandsAndIsNotWrittenAgain(t *testing.T) {
+	management, patches := objects(t, clusterOf("")), 0
+	before := stored(t, management)
+	c := NewClusters(connected{to: answering(t, "w2")})
+	c.Management = interceptor.NewClient(management, interceptor.Funcs{
+		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+			before.DeepCopyInto(into.(*clusterv1.Cluster))
+			return nil
+		},
+		Patch: func(ctx context.Context, m client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			patches++
+			return m.Patch(ctx, o, patch, opts...)
+		},
+	})
+	theirs := before.DeepCopy()
+	theirs.Annotations = map[string]string{mendv1.WorkloadClusterAnnotation: "c1/w1"}
+	if err := management.Update(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := c.Verify(t.Context(), c1); err != nil {
+			t.Errorf("of what the cache does not show it says %v", err)
+		}
+	}
+	before = stored(t, management)
+	if err := c.Verify(t.Context(), c1); err == nil || patches != 1 || before.Annotations[mendv1.WorkloadClusterAnnotation] != "c1/w1" {
+		t.Errorf("it is %v, after %d writes, and %v is kept", err, patches, before.Annotations)
+	}
+}

@@ -1,0 +1,175 @@
+package kubemend_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+)
+
+// reach is the condition WorkloadClusterReachable of the check.
+func (e *environment) reach(ctx context.Context) func() string {
+	return func() string { return conditions.GetReason(e.check(ctx, "check"), mendv1.WorkloadClusterReachable) }
+}
+
+// kept is what is kept of the workload cluster on c1.
+func (e *environment) kept(ctx context.Context) string {
+	cluster := &clusterv1.Cluster{}
+	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(e.cluster), cluster)).To(Succeed())
+	return cluster.Annotations[mendv1.WorkloadClusterAnnotation]
+}
+
+// keep keeps another one.
+func (e *environment) keep(ctx context.Context, value string) {
+	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"`+mendv1.WorkloadClusterAnnotation+`":`+value+`}}}`))
+	Expect(e.here.Patch(ctx, e.cluster.DeepCopy(), patch)).To(Succeed())
+}
+
+// fallOver has a standby answer in place of the workload cluster, in which the nodes were deleted.
+func (e *environment) fallOver(ctx context.Context, machines ...string) *apiserver.Server {
+	standby := workloadCluster()
+	there := clientOf(standby)
+	names := append([]string{"default", metav1.NamespaceSystem}, make([]string, 20)...)
+	for _, name := range names { // its versions are later than the other's
+		namespace := builders.Namespace(name)
+		namespace.GenerateName = "other-"
+		Expect(there.Create(ctx, namespace)).To(Succeed())
+	}
+	for _, name := range machines {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}}
+		Expect(there.Create(ctx, node)).To(Succeed())
+		Expect(there.Delete(ctx, node)).To(Succeed())
+	}
+	e.endWatches()
+	return standby
+}
+
+// endWatches ends those of the workload cluster, as a load balancer does that sends its clients elsewhere.
+func (e *environment) endWatches() {
+	e.workload.Silence(true)
+	e.workload.Silence(false)
+}
+
+// asked are the machines whose owner was asked to replace them.
+func (e *environment) asked(ctx context.Context) []string {
+	machines := &clusterv1.MachineList{}
+	Expect(e.here.List(ctx, machines)).To(Succeed())
+	var asked []string
+	for i := range machines.Items {
+		if conditions.IsFalse(&machines.Items[i], clusterv1.MachineOwnerRemediatedCondition) {
+			asked = append(asked, machines.Items[i].Name)
+		}
+	}
+	return asked
+}
+
+func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		for _, name := range []string{"b", "c"} {
+			e.node(ctx, name)
+			e.worker(ctx, name)
+			Eventually(e.health(ctx, name)).Should(Equal(metav1.ConditionTrue))
+		}
+		was := e.kept(ctx)
+		Expect(was).NotTo(BeEmpty())
+
+		standby := e.fallOver(ctx, "a", "b", "c")
+		time.Sleep(24 * time.Hour)
+		Expect(e.reach(ctx)()).To(Equal("WorkloadClusterChanged"))
+		Expect(conditions.GetMessage(e.check(ctx, "check"), mendv1.WorkloadClusterReachable)).To(And(
+			ContainSubstring("has UID uid-2; uid-1 is kept on the Cluster"), ContainSubstring("kubectl mend confirm cluster/c1 -n ns")))
+		Expect(e.asked(ctx)).To(BeEmpty())
+		for _, name := range []string{"a", "b", "c"} {
+			Expect(e.health(ctx, name)()).To(Equal(metav1.ConditionTrue))
+		}
+		Expect(e.told(ctx, "WorkloadClusterChanged")).To(HaveLen(1))
+		Expect(e.told(ctx, "WorkloadClusterUnreachable")).To(BeEmpty())
+		e.worker(ctx, "marked")
+		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
+		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
+		Eventually(e.asked).WithArguments(ctx).Should(ConsistOf("marked"), "a mark needs no workload cluster")
+
+		e.workload.Open()
+		standby.Silence(true)
+		Eventually(e.reach(ctx)).WithTimeout(time.Minute).Should(Equal("ReachableAgain"), "the first one answers again")
+		Eventually(func() *int32 { return e.check(ctx, "check").Status.CurrentHealthy }).WithTimeout(time.Minute).Should(
+			HaveValue(BeEquivalentTo(3)), "all of its nodes are read anew, by a connection of its own")
+		Expect(e.kept(ctx)).To(Equal(was))
+	})
+}
+
+func TestAConfirmedWorkloadClusterIsJudgedAnew(t *testing.T) {
+	for how, value := range map[string]string{
+		"it is named": `"UID/uid-2"`, "what is kept is removed": "null", "another Cluster has kept what is there": `"other/uid-9"`,
+	} {
+		t.Run(how, func(t *testing.T) {
+			scene(t, func(ctx context.Context, e *environment) {
+				e.fallOver(ctx, "a")
+				Eventually(e.reach(ctx)).Should(Equal("WorkloadClusterChanged"))
+				if value == `"UID/uid-2"` {
+					value = `"` + string(e.cluster.UID) + `/uid-2"`
+				}
+				e.keep(ctx, value)
+				Eventually(e.asked).WithArguments(ctx).WithTimeout(time.Minute).Should(ConsistOf("a"), "its node does not exist")
+				Expect(e.kept(ctx)).To(Equal(string(e.cluster.UID) + "/uid-2"))
+				Expect(e.reach(ctx)()).To(Equal("ReachableAgain"))
+			})
+		})
+	}
+}
+
+// The node of the host's name in the standby is not the one that was on the host.
+func TestAHostIsPoweredOffWhileAnotherWorkloadClusterAnswersAndNoNodeOfThatIsFenced(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, rem := e.powerCycled(ctx)
+		is := e.state(ctx, rem)
+		standby := e.fallOver(ctx, "b")
+		e.there = clientOf(standby)
+		e.node(ctx, "a")
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.PoweringOff))
+		e.switchOff(ctx, host)
+		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.MovingWorkload))
+		time.Sleep(5 * time.Minute)
+		Expect(is()).To(Equal(powercycle.MovingWorkload), "it is not known where the workload is")
+		Expect(rem.(*mendv1.HostRemediation).Status.Conditions).To(ContainElement(
+			HaveField("Message", ContainSubstring("kubectl mend confirm cluster/c1"))))
+
+		Expect(standby.Calls(func(call apiserver.Call) bool { return call.Resource == "nodes" && call.Verb == "patch" })).To(BeEmpty())
+
+		e.keep(ctx, "null")
+		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.PoweringOn), "what the standby says of its node counts from now on")
+	})
+}
+
+func TestAWorkloadClusterThatCannotBeIdentifiedIsJudgedAllTheSame(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.workload.Refuse(func(call apiserver.Call) bool { return call.Resource == "namespaces" })
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.asked).WithArguments(ctx).WithTimeout(6 * time.Minute).Should(ConsistOf("a"))
+	})
+}
+
+// told are the events with a reason.
+func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event {
+	list, all := &eventsv1.EventList{}, []eventsv1.Event(nil)
+	Expect(e.here.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		if list.Items[i].Reason == reason {
+			all = append(all, list.Items[i])
+		}
+	}
+	return all
+}
