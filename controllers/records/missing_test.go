@@ -66,17 +66,6 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 	}
 }
 
-func TestWhatWasDueFirstComesFirst(t *testing.T) {
-	at := func(name string, after time.Duration) Missing {
-		return Missing{Target: mendv1.RecordRef{Name: name}, Due: due.Add(after)}
-	}
-	all := []Missing{at("c", 0), at("a", time.Hour), at("b", 0)}
-	OldestFirst(all)
-	if all[0].Target.Name != "b" || all[1].Target.Name != "c" || all[2].Target.Name != "a" {
-		t.Errorf("the order is %v", all)
-	}
-}
-
 var workers = types.NamespacedName{Namespace: "metal", Name: "workers"}
 
 // lost is the record of a machine that workers has had replaced, which was due then.
@@ -108,7 +97,7 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 			is.Spec.Requester.Check = &mendv1.RecordRef{Kind: kind, Namespace: "metal", Name: name}
 		}
 	}
-	r := checked(t, lost("a", time.Minute), lost("b", time.Hour),
+	r := checked(t, lost("a", time.Minute), lost("b", time.Hour), lost("h", time.Hour),
 		lost("c", time.Hour, of("MachineHealthCheck", "others")), lost("d", time.Hour, of("NodeHealthCheck", "workers")),
 		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &due }),
 		lost("f", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Mode = mendv1.RecordObserved }),
@@ -123,7 +112,8 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 		t.Errorf("of those that asked before, %v are called", heard)
 	}
 	all, known, err := r.MissingOf(t.Context(), workers)
-	if err != nil || !known || len(all) != 2 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" || all[1].Target.Name != "a" {
+	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" ||
+		all[1].Target.Name != "h" || all[2].Target.Name != "a" {
 		t.Errorf("missing is %v (%v), %v", all, known, err)
 	}
 	if all, known, err := (*Records)(nil).MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {

@@ -117,6 +117,12 @@ func about(machine, uid string, mode mendv1.RecordMode) *mendv1.RemediationRecor
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
 	active, observed := mendv1.RecordActive, mendv1.RecordObserved
+	ofNode := func(name, uid, check string) *mendv1.RemediationRecord {
+		is := about("", "", active)
+		is.Spec.Target = mendv1.RecordTarget{Node: NodeRef(name, uid)}
+		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: check}
+		return is
+	}
 	for name, tc := range map[string]struct {
 		run  func(s *shelf)
 		want int
@@ -209,6 +215,20 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			again.Name = "w1-gone"
 			_, _ = s.Begin(ctx, again, "a")
 		}, 1},
+		"a remediator deletes a node, which comes back with another UID and is unhealthy still": {func(s *shelf) {
+			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
+			_, _ = s.Begin(ctx, ofNode("n", "b", "nodes"), "2")
+		}, 1},
+		"that node, once the record has ended": {func(s *shelf) {
+			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
+			s.close(ctx, t)
+			_, _ = s.Begin(ctx, ofNode("n", "b", "nodes"), "2")
+		}, 2},
+		"that node for another check, and another node": {func(s *shelf) {
+			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
+			_, _ = s.Begin(ctx, ofNode("n", "b", "others"), "2")
+			_, _ = s.Begin(ctx, ofNode("m", "c", "nodes"), "2")
+		}, 3},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
 			if name, err := s.Begin(ctx, about("w1", "1", active), "a"); name != "" || err != nil {
@@ -292,42 +312,5 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 	if r.Status.Waits[0].Seconds != 0 || r.Status.Waits[1].Seconds != 1 {
 		t.Errorf("the waits are %+v", r.Status.Waits)
-	}
-}
-
-// A remediator deletes a node, which comes back with another UID and is unhealthy still: that is the same remediation, until its record has ended.
-func TestANodeThatCameBackWithAnotherUIDHasOneRecord(t *testing.T) {
-	ofNode := func(name, uid, check string) *mendv1.RemediationRecord {
-		is := about("", "", mendv1.RecordActive)
-		is.Spec.Target = mendv1.RecordTarget{Node: NodeRef(name, uid)}
-		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: check}
-		return is
-	}
-	s := newShelf(t)
-	begin := func(record *mendv1.RemediationRecord, since string) string {
-		t.Helper()
-		name, err := s.Begin(t.Context(), record, since)
-		if err != nil || name == "" {
-			t.Fatalf("%q, %v", name, err)
-		}
-		return name
-	}
-	first := begin(ofNode("n", "a", "nodes"), "1")
-	if again := begin(ofNode("n", "b", "nodes"), "2"); again != first {
-		t.Errorf("it has two records, %s and %s", first, again)
-	}
-	if other := begin(ofNode("m", "c", "nodes"), "2"); other == first {
-		t.Error("another node has the same record")
-	}
-	s = newShelf(t)
-	first = begin(ofNode("n", "a", "nodes"), "1")
-	if other := begin(ofNode("n", "b", "others"), "2"); other == first {
-		t.Error("another check has the same record")
-	}
-	s = newShelf(t)
-	first = begin(ofNode("n", "a", "nodes"), "1")
-	s.close(t.Context(), t)
-	if next := begin(ofNode("n", "b", "nodes"), "2"); next == first {
-		t.Error("a remediation after the end has the same record")
 	}
 }

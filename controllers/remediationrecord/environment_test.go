@@ -97,7 +97,6 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
 	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
-		WithStatusSubresource(&clusterv1.Machine{}, &clusterv1.Cluster{}).
 		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 		}).Build()
@@ -215,22 +214,8 @@ func (m *management) pause(paused bool) {
 // change changes a Machine.
 func (m *management) change(name string, change func(*clusterv1.Machine)) {
 	m.t.Helper()
-	is := &clusterv1.Machine{}
-	if err := m.server.Get(m.t.Context(), client.ObjectKey{Namespace: "metal", Name: name}, is); err != nil {
-		m.t.Fatal(err)
-	}
-	change(is)
-	status := is.DeepCopy()
-	if err := m.server.Update(m.t.Context(), is); err != nil {
-		m.t.Fatal(err)
-	}
-	if is.DeletionTimestamp != nil && len(is.Finalizers) == 0 {
-		return // it is gone
-	}
-	status.ResourceVersion = is.ResourceVersion
-	if err := m.server.Status().Update(m.t.Context(), status); err != nil {
-		m.t.Fatal(err)
-	}
+	is := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
+	m.edit(is, func(client.Object) { change(is) })
 }
 
 // ask has the owner of w1 asked to remediate it.

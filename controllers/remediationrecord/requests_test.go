@@ -20,14 +20,11 @@ import (
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
 func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.T) {
-	step := func(namespace string) nhcv1.EscalatingRemediation {
-		return nhcv1.EscalatingRemediation{RemediationTemplate: corev1.ObjectReference{
-			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: "reboot",
-		}}
-	}
 	check := nodeCheck("metal")
 	check.Spec.RemediationTemplate = nil
-	check.Spec.EscalatingRemediations = []nhcv1.EscalatingRemediation{step("metal"), step("elsewhere")}
+	check.Spec.EscalatingRemediations = []nhcv1.EscalatingRemediation{
+		{RemediationTemplate: reboot("metal", "reboot")}, {RemediationTemplate: reboot("elsewhere", "reboot")},
+	}
 	for names, want := range map[string]string{
 		"metal/w1-record": "True RequestCreated",
 		"w1-record":       "", // of that name in its own namespace
@@ -66,9 +63,7 @@ func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
 // nodeCheck is a NodeHealthCheck with a template in a namespace.
 func nodeCheck(namespace string) *nhcv1.NodeHealthCheck {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
-	check.Spec.RemediationTemplate = &corev1.ObjectReference{
-		APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: "reboot",
-	}
+	check.Spec.RemediationTemplate = new(reboot(namespace, "reboot"))
 	return check
 }
 
@@ -159,8 +154,8 @@ func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
 	}
 }
 
-func reboot(name string) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: "metal", Name: name}
+func reboot(namespace, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: name}
 }
 
 // ladder is a NodeHealthCheck of two steps, the later one first, that lists node n1 with requests of these templates.
@@ -168,7 +163,7 @@ func ladder(requested ...string) *nhcv1.NodeHealthCheck {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
 	for i, name := range []string{"second", "first"} {
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
-			RemediationTemplate: reboot(name), Order: 2 - i, Timeout: metav1.Duration{Duration: time.Hour},
+			RemediationTemplate: reboot("metal", name), Order: 2 - i, Timeout: metav1.Duration{Duration: time.Hour},
 		})
 	}
 	is := nhcv1.UnhealthyNode{Name: "n1"}
@@ -188,8 +183,7 @@ func ladder(requested ...string) *nhcv1.NodeHealthCheck {
 // A storm, a limit, a pause or leases hold up the next step of a ladder for longer than a record waits for what nothing asks for any more.
 func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 	single := ladder("only")
-	ref := reboot("only")
-	single.Spec.RemediationTemplate, single.Spec.EscalatingRemediations = &ref, nil
+	single.Spec.RemediationTemplate, single.Spec.EscalatingRemediations = new(reboot("metal", "only")), nil
 	machines := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "machines", UID: "mhc-uid"}}
 	for name, tc := range map[string]struct {
 		check   *nhcv1.NodeHealthCheck // nil for the check of Machines

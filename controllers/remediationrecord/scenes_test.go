@@ -153,11 +153,6 @@ func (s *scene) write(w *write) error {
 	if err != nil {
 		return err
 	}
-	if w.Kind == "Machine" || w.Kind == "Cluster" { // with a status of its own; what takes the last finalizer off comes last
-		if err := s.server.Status().Patch(s.t.Context(), obj.DeepCopy(), client.RawPatch("application/merge-patch+json", body)); err != nil {
-			return err
-		}
-	}
 	return s.server.Patch(s.t.Context(), obj, client.RawPatch("application/merge-patch+json", body))
 }
 

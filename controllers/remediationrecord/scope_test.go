@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -189,28 +190,18 @@ func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
 	}
 }
 
-// besideAnother is the record in the end, if a healthy Machine has the name of the one that its owner was asked for, and another UID.
-func besideAnother(t *testing.T, edit func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
-	t.Helper()
-	is := recordOf(begun("OwnerRequested"), edit)
-	w1 := unhealthy()
-	w1.UID = "another"
-	says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-	return newManagement(t, append(fleet(), w1, is)...).reconcile(10 * time.Minute)
-}
-
-// After a move all UIDs are others.
-func TestAMovedRecordIsFollowed(t *testing.T) {
-	got := besideAnother(t, func(r *mendv1.RemediationRecord) { r.OwnerReferences[0].UID = "of the new management cluster" })
-	if got.Status.Outcome != mendv1.RecordHealed {
-		t.Errorf("it ends as %q", got.Status.Outcome)
-	}
-}
-
-func TestAMachineOfTheSameNameIsAnother(t *testing.T) {
-	got := besideAnother(t, func(*mendv1.RemediationRecord) {})
-	if got.Status.Outcome == mendv1.RecordHealed || !slices.Contains(reasons(got), "TargetGone") {
-		t.Errorf("it ends as %q with %v", got.Status.Outcome, reasons(got))
+// After a move all UIDs are others. Else a healthy Machine with the name of the one that its owner was asked for, and another UID, is another one.
+func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
+	for cluster, healed := range map[types.UID]bool{"of the new management cluster": true, "c": false} {
+		w1 := unhealthy()
+		w1.UID = "another"
+		says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+		is := recordOf(begun("OwnerRequested"))
+		is.OwnerReferences[0].UID = cluster
+		got := newManagement(t, append(fleet(), w1, is)...).reconcile(10 * time.Minute)
+		if (got.Status.Outcome == mendv1.RecordHealed) != healed || slices.Contains(reasons(got), "TargetGone") == healed {
+			t.Errorf("owned by Cluster %q it ends as %q with %v", cluster, got.Status.Outcome, reasons(got))
+		}
 	}
 }
 

@@ -8,40 +8,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestRequestsAreSortedByClusterAndMethod(t *testing.T) {
-	const page = `process_cpu_seconds_total 1.5
-process_resident_memory_bytes 2.097152e+06
-rest_client_requests_total{code="200",host="here:1",method="GET"} 5
-rest_client_requests_total{code="200",host="here:1",method="PATCH"} 3
-rest_client_requests_total{code="409",host="here:1",method="PATCH"} 1
-rest_client_requests_total{code="201",host="here:1",method="POST"} 2
-rest_client_requests_total{code="200",host="here:1",method="DELETE"} 1
-rest_client_requests_total{code="200",host="there:1",method="GET"} 12
-capi_cluster_cache_healthchecks_total{cluster_name="a",status="success"} 10
-controller_runtime_reconcile_total{controller="machinehealthcheck",result="success"} 4
-controller_runtime_reconcile_total{controller="machinehealthcheck",result="error"} 1
-controller_runtime_reconcile_total{controller="machinehealthcheck-release",result="success"} 7
-controller_runtime_reconcile_total{controller="clustercache",result="success"} 100
-# TYPE controller_runtime_reconcile_time_seconds histogram
-controller_runtime_reconcile_time_seconds_sum{controller="machinehealthcheck"} 0.25
-controller_runtime_reconcile_time_seconds_count{controller="machinehealthcheck"} 5
-`
-	got, err := parseReading(page, checkController, "here:1", time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := reading{
-		cpu: 1.5, resident: 2 * mebibyte, reconciles: 5, took: 0.25, otherReconciles: 7,
-		reads: 5, patches: 4, creates: 2, others: 1, workloadCalls: 2,
-	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(reading{})); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if _, err := parseReading("nothing 1\n", checkController, "here:1", time.Time{}); err == nil {
-		t.Error("a page without the metrics was read")
-	}
-}
-
 func TestAnAimThatIsMissedIsNamed(t *testing.T) {
 	s := section{title: "Checks"}
 	for column, delay := range []time.Duration{250 * time.Millisecond, 50 * time.Millisecond} {

@@ -55,21 +55,13 @@ is also theirs. There is one run; of fewer than 100 samples p99 is the highest.
 
 // measureChecks measures MachineHealthChecks. Its aims hold up to 5000 machines.
 func measureChecks(ctx context.Context, b bench) (section, error) {
-	s := section{title: "MachineHealthChecks", method: checkMethod}
 	sizes := []int{1000, 5000}
 	if b.quick {
 		sizes = []int{100, 200}
 	}
-	for _, machines := range sizes {
-		of, err := measureCheck(ctx, machines, b)
-		if err == nil {
-			err = s.add(fmt.Sprintf("%d machines in one cluster", machines), of)
-		}
-		if err != nil {
-			return s, fmt.Errorf("%d machines: %w", machines, err)
-		}
-	}
-	return s, nil
+	return section{title: "MachineHealthChecks", method: checkMethod}.of(sizes, "%d machines in one cluster", func(n int) (figures, error) {
+		return measureCheck(ctx, n, b)
+	})
 }
 
 func measureCheck(ctx context.Context, machines int, b bench) (_ figures, err error) {

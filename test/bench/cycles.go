@@ -29,21 +29,13 @@ once by hand: it polls every remediation each 5 s.
 
 // measureCycles measures power cycles among few hosts and among many.
 func measureCycles(ctx context.Context, b bench) (section, error) {
-	s := section{title: "Power cycles of hosts", method: cycleMethod}
 	sizes := []int{100, 1000}
 	if b.quick {
 		sizes = []int{50, 100}
 	}
-	for _, hosts := range sizes {
-		of, err := measureHosts(ctx, hosts, b)
-		if err == nil {
-			err = s.add(fmt.Sprintf("%d hosts", hosts), of)
-		}
-		if err != nil {
-			return s, fmt.Errorf("%d hosts: %w", hosts, err)
-		}
-	}
-	return s, nil
+	return section{title: "Power cycles of hosts", method: cycleMethod}.of(sizes, "%d hosts", func(n int) (figures, error) {
+		return measureHosts(ctx, n, b)
+	})
 }
 
 // measureHosts sets up hosts, and has some of them power-cycled.

@@ -79,7 +79,7 @@ func (e *hostEnvironment) startHosts() (err error) {
 	}
 	waits := simulator.Hurried()
 	waits.Poll = time.Hour // idle hosts cause no work while kubemend is measured
-	if e.hosts, err = simulator.NewHosts(e.management.Config(), simulator.HostsOptions{Waits: waits}); err != nil {
+	if e.hosts, err = simulator.NewHosts(e.management.Config(), waits); err != nil {
 		return err
 	}
 	playing, end := context.WithCancel(context.Background())

@@ -82,6 +82,21 @@ func (s *section) add(column string, of figures) error {
 	return nil
 }
 
+// of is the section with a column for each size of what is measured.
+func (s section) of(sizes []int, what string, measure func(int) (figures, error)) (section, error) {
+	for _, size := range sizes {
+		column := fmt.Sprintf(what, size)
+		of, err := measure(size)
+		if err == nil {
+			err = s.add(column, of)
+		}
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", column, err)
+		}
+	}
+	return s, nil
+}
+
 func (l line) verdict() string {
 	switch {
 	case l.aim == "":

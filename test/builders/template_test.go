@@ -29,10 +29,7 @@ func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 		"machine-health-check-control-plane-v1beta2.yaml": "e2e/testdata/seed-004-control-plane-v1beta2.yaml",
 	} {
 		t.Run(template, func(t *testing.T) {
-			rendered, err := builders.Template(template, map[string]string{"CLUSTER_NAME": "capi-quickstart"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			rendered := templated(t, template, map[string]string{"CLUSTER_NAME": "capi-quickstart"})
 			if claim := rendered.GetAnnotations()[clusterv1.PausedAnnotation]; claim != builders.ClaimedBy {
 				t.Errorf("the claim is %q", claim)
 			}
@@ -55,14 +52,8 @@ func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 		"":         {"spec", "remediationTemplate"},
 		"-v1beta2": {"spec", "remediation", "templateRef"},
 	} {
-		plain, err := builders.Template("machine-health-check-workers"+suffix+".yaml", given)
-		if err != nil {
-			t.Fatal(err)
-		}
-		reboots, err := builders.Template("machine-health-check-workers-host-remediation"+suffix+".yaml", given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plain := templated(t, "machine-health-check-workers"+suffix+".yaml", given)
+		reboots := templated(t, "machine-health-check-workers-host-remediation"+suffix+".yaml", given)
 		unstructured.RemoveNestedField(reboots.Object, field...)
 		if diff := cmp.Diff(plain.Object, reboots.Object); diff != "" {
 			t.Errorf("not the plain check (-want +got):\n%s", diff)
@@ -72,10 +63,7 @@ func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 
 // With nothing but the name of the cluster given, a template of remediations has the defaults of the API.
 func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
-	rendered, err := builders.Template("host-remediation-template.yaml", map[string]string{"CLUSTER_NAME": "capi-quickstart"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rendered := templated(t, "host-remediation-template.yaml", map[string]string{"CLUSTER_NAME": "capi-quickstart"})
 	got := &mendv1.HostRemediationTemplate{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, got, true); err != nil {
 		t.Fatal(err)
@@ -95,14 +83,8 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 // A ladder ends with the template that is beside it, and leaves it the time for all its attempts.
 func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	given := map[string]string{"CLUSTER_NAME": "capi-quickstart", "NAMESPACE": "metal3"}
-	template, err := builders.Template("host-remediation-template.yaml", given)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered, err := builders.Template("node-health-check-workers-escalating.yaml", given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	template := templated(t, "host-remediation-template.yaml", given)
+	rendered := templated(t, "node-health-check-workers-escalating.yaml", given)
 	check := &nhcv1.NodeHealthCheck{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, check, true); err != nil {
 		t.Fatal(err)
@@ -119,6 +101,16 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	if last.Timeout.Duration < attempts {
 		t.Errorf("%s are not enough for all attempts, which may take %s", last.Timeout.Duration, attempts)
 	}
+}
+
+// templated is a template with these variables given.
+func templated(t *testing.T, name string, given map[string]string) *unstructured.Unstructured {
+	t.Helper()
+	rendered, err := builders.Template(name, given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rendered
 }
 
 func read(t *testing.T, seed string) map[string]any {

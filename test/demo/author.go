@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -33,32 +34,19 @@ var writers = map[string]string{
 
 // authorOf is who wrote the status of a condition last, according to the API server.
 func authorOf(object metav1.Object, condition string) string {
-	path := []string{"f:status", "f:conditions", fmt.Sprintf(`k:{"type":%q}`, condition), "f:status"}
+	field := fmt.Sprintf("k:{\"type\":%q}", condition)
 	for _, entry := range object.GetManagedFields() {
-		if entry.FieldsV1 == nil || !owns(entry.FieldsV1.GetRawBytes(), path) {
+		var owned struct {
+			Status struct {
+				Conditions map[string]map[string]any `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
 			continue
 		}
-		if actor, known := writers[entry.Manager]; known {
-			return actor
+		if owned.Status.Conditions[field]["f:status"] != nil {
+			return cmp.Or(writers[entry.Manager], entry.Manager)
 		}
-		return entry.Manager
 	}
 	return "somebody"
-}
-
-// owns reports whether a set of fields has one at the end of a path.
-func owns(fields []byte, path []string) bool {
-	var node map[string]json.RawMessage
-	for _, step := range path {
-		node = nil
-		if err := json.Unmarshal(fields, &node); err != nil {
-			return false
-		}
-		next, found := node[step]
-		if !found {
-			return false
-		}
-		fields = next
-	}
-	return true
 }

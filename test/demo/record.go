@@ -130,19 +130,6 @@ func (e expectation) matches(s observation) bool {
 	return e.fact == s.fact && (e.where == nil || e.where(s))
 }
 
-// unseenError says that an expectation was not met in time.
-type unseenError struct {
-	expectation
-	missing []string
-}
-
-func (e *unseenError) Error() string {
-	if len(e.missing) > 0 {
-		return fmt.Sprintf("not observed within %s: %s (%v)", e.limit(), e.text, e.missing)
-	}
-	return fmt.Sprintf("not observed within %s: %s", e.limit(), e.text)
-}
-
 // rewind remembers the position in the observations, and returns a function that goes back there.
 func (r *record) rewind() func() {
 	from := r.cursor
@@ -199,7 +186,7 @@ func (r *record) await(ctx context.Context, e expectation, position int, began t
 			if ctx.Err() != nil {
 				return position, ctx.Err()
 			}
-			return position, &unseenError{expectation: e, missing: missing}
+			return position, fmt.Errorf("not observed within %s: %s %q", e.limit(), e.text, missing)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,17 +24,17 @@ var ownKinds = filepath.Join("config", "crd", "bases")
 // until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
 func (s *environment) startSimulation(background context.Context) error {
 	var err error
-	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.HostsOptions{}); err != nil {
+	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.Hurried()); err != nil {
 		return err
 	}
-	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), simulator.InfrastructureOptions{Hosts: s.hosts}); err != nil {
+	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), s.hosts); err != nil {
 		return err
 	}
-	scheduler, err := simulator.NewScheduler(s.plane.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(s.plane.Config())
 	if err != nil {
 		return err
 	}
-	volumes, err := simulator.NewAttacher(s.plane.Config(), logr.Discard())
+	volumes, err := simulator.NewAttacher(s.plane.Config())
 	if err != nil {
 		return err
 	}

@@ -113,9 +113,15 @@ func as[T any](t *testing.T, o *object) *T {
 	return typed
 }
 
+// read is a file of the project, and readAt one that is anywhere.
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root, path))
+	return readAt(t, filepath.Join(root, path))
+}
+
+func readAt(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}

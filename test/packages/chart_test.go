@@ -54,7 +54,7 @@ func TestTheChartForOneNamespaceHasTheRightsOfConfigNamespaced(t *testing.T) {
 		}
 		return found
 	}
-	overlay := rights(objects(t, kustomized(t, "../docs/examples/one-namespace")))
+	overlay := rights(example(t, "one-namespace"))
 	if diff := cmp.Diff(overlay, rights(rendered(t, "flags: {namespace: metal}"))); diff != "" {
 		t.Errorf("rights (-kustomize +chart):\n%s", diff)
 	}

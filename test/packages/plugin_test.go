@@ -34,14 +34,12 @@ type packed struct {
 // unpacked are the files of an archive, with what is in each. All of it has no owner, and the time that the tool was given.
 func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[string][]byte) {
 	t.Helper()
-	raw, err := os.ReadFile(archive)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := readAt(t, archive)
 	var all []packed
 	content := map[string][]byte{}
 	add := func(name string, mode fs.FileMode, modified time.Time, r io.Reader) {
 		all = append(all, packed{name, mode == 0o755})
+		var err error
 		if content[name], err = io.ReadAll(r); err != nil {
 			t.Fatalf("read %s: %v", name, err)
 		}
@@ -167,10 +165,7 @@ func TestTheSameProgramsMakeTheSameArchives(t *testing.T) {
 
 func sum(t *testing.T, file string) string {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := readAt(t, file)
 	is := sha256.Sum256(content)
 	return hex.EncodeToString(is[:])
 }
@@ -180,10 +175,7 @@ func krewOf(t *testing.T, version string, archives []string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "mend.yaml")
 	run(t, "krew", append([]string{"-version=" + version, "-url=https://example.org/releases/" + version, "-out=" + out}, archives...)...)
-	content, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := readAt(t, out)
 	return string(content)
 }
 

@@ -52,10 +52,7 @@ func image(t *testing.T) []byte {
 	}
 	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200", "-licenses="+path("LICENSE"),
 		"-inventory="+path("spdx.json"), "-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
-	content, err := os.ReadFile(path("image.tar"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := readAt(t, path("image.tar"))
 	return content
 }
 
@@ -180,10 +177,7 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 		t.Fatalf("%v: run make build", err)
 	}
 	run(t, "inventory", "-version=v1.2.3", "-out="+folder, manager)
-	content, err := os.ReadFile(filepath.Join(folder, "kubemend.spdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := readAt(t, filepath.Join(folder, "kubemend.spdx.json"))
 	var document struct {
 		SPDXVersion string `json:"spdxVersion"`
 		Packages    []struct {
@@ -203,10 +197,7 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	if err := json.Unmarshal(content, &document); err != nil || document.SPDXVersion != "SPDX-2.3" {
 		t.Fatalf("this is %q: %v", document.SPDXVersion, err)
 	}
-	licences, err := os.ReadFile(filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	licences := readAt(t, filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
 	versions, related, sums := map[string]string{}, map[string]bool{}, map[string]string{}
 	for _, r := range document.Relationships {
 		related[r.To] = true
@@ -238,10 +229,7 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	if versions["github.com/onsi/ginkgo/v2"] != "" {
 		t.Error("what only tests need is listed")
 	}
-	shipped, err := os.ReadFile(manager)
-	if err != nil {
-		t.Fatal(err)
-	}
+	shipped := readAt(t, manager)
 	if want := fmt.Sprintf("SHA256:%x", sha256.Sum256(shipped)); sums["manager"] != want {
 		t.Errorf("the sum of the program is %q, want %s", sums["manager"], want)
 	}

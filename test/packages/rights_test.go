@@ -13,8 +13,8 @@ func TestTheUpgradePageNamesBindingsThatANarrowerPackageLeaves(t *testing.T) {
 	page, _, _ = strings.Cut(page, "\n## ")
 	for name, row := range map[string]struct{ from, to []object }{
 		"without NodeHealthChecks":          {standalone(t), beside(t)},
-		"to one namespace":                  {beside(t), oneNamespaceOnly(t)},
-		"from a shard by label to a place":  {named(shardByLabel(t), "-canary", "-east"), shard(t)},
+		"to one namespace":                  {beside(t), example(t, "one-namespace")},
+		"from a shard by label to a place":  {named(example(t, "shard-by-label"), "-canary", "-east"), example(t, "shard")},
 		"from all namespaces to one (Helm)": {rendered(t, ""), rendered(t, "flags: {namespace: metal}")},
 	} {
 		t.Run(name, func(t *testing.T) {

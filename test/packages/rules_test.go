@@ -1,6 +1,7 @@
 package packages
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path"
@@ -88,19 +89,16 @@ func secured(t *testing.T, all []object) []string {
 		return []string{"there is no security context"}
 	}
 	pod, own := d.Spec.Template.Spec, c.SecurityContext
+	hostPath := func(v corev1.Volume) bool { return v.HostPath != nil }
 	return broken(map[string]bool{
 		"runs as root":                     !ptr.Deref(own.RunAsNonRoot, false) || !ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) || ptr.Deref(own.RunAsUser, 0) == 0,
 		"writes to its root file system":   !ptr.Deref(own.ReadOnlyRootFilesystem, false),
 		"gains privileges":                 ptr.Deref(own.AllowPrivilegeEscalation, true) || ptr.Deref(own.Privileged, false),
 		"keeps capabilities":               own.Capabilities == nil || !slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(own.Capabilities.Add) > 0,
 		"calls the kernel without seccomp": pod.SecurityContext.SeccompProfile == nil || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault,
-		"shares something with its node":   pod.HostNetwork || pod.HostPID || pod.HostIPC || hasHostPath(pod.Volumes),
+		"shares something with its node":   pod.HostNetwork || pod.HostPID || pod.HostIPC || slices.ContainsFunc(pod.Volumes, hostPath),
 		"asks for no resources":            c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero(),
 	})
-}
-
-func hasHostPath(volumes []corev1.Volume) bool {
-	return slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.HostPath != nil })
 }
 
 // broken lists what is true, in order.
@@ -157,7 +155,7 @@ func knownFlags(t *testing.T, all []object) []string {
 		found = append(found, "the flags are not sorted")
 	}
 	for flag, port := range map[string]string{"webhook-port": "webhook", "diagnostics-address": "metrics", "health-addr": "health"} {
-		want := path.Base(strings.ReplaceAll(firstOf(flags(c)[flag], known[flag]), ":", "/"))
+		want := path.Base(strings.ReplaceAll(cmp.Or(flags(c)[flag], known[flag]), ":", "/"))
 		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port && fmt.Sprint(p.ContainerPort) == want }) {
 			found = append(found, fmt.Sprintf("there is no port %s, %s, where --%s listens", port, want, flag))
 		}
@@ -167,10 +165,6 @@ func knownFlags(t *testing.T, all []object) []string {
 		found = append(found, "--webhook-cert-dir is no folder that is mounted")
 	}
 	return found
-}
-
-func firstOf(values ...string) string {
-	return values[slices.IndexFunc(values, func(v string) bool { return v != "" })]
 }
 
 func selectedManager(t *testing.T, all []object) []string {

@@ -10,21 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// shard is the example of docs/sharding.md, in which everything of config/shard gets the suffix and the namespace of one of several.
-func shard(t *testing.T) []object {
+// example is an overlay of docs/examples. In shard everything of config/shard gets the suffix and the namespace of one of several.
+func example(t *testing.T, name string) []object {
 	t.Helper()
-	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard")))
-}
-
-// shardByLabel is the one of a part that is made by label.
-func shardByLabel(t *testing.T) []object {
-	t.Helper()
-	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard-by-label")))
+	return objects(t, kustomized(t, filepath.Join("..", "docs", "examples", name)))
 }
 
 func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 	first := byID(standalone(t))
-	for _, o := range shard(t) {
+	for _, o := range example(t, "shard") {
 		if _, shared := first[id(&o)]; shared {
 			t.Errorf("%s is there already", id(&o))
 		}
@@ -39,7 +33,7 @@ func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 // clusterctl's provider.
 func TestShardsDoNotOverlap(t *testing.T) {
 	const own = "kubemend-east"
-	for _, o := range shard(t) {
+	for _, o := range example(t, "shard") {
 		switch {
 		case o.GetKind() == "Namespace" && o.GetName() != own, o.GetKind() != "Namespace" && !strings.Contains(o.GetName(), "-shard-east"):
 			t.Errorf("%s: another shard has the same", id(&o))
@@ -55,7 +49,7 @@ func TestShardsDoNotOverlap(t *testing.T) {
 
 // Prometheus finds what is in the namespace of a Service. Of the rest there is one for all shards: rules that are loaded twice alert twice.
 func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
-	all := objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "shard-monitoring")))
+	all := example(t, "shard-monitoring")
 	found := map[string]bool{}
 	for _, o := range all {
 		found[id(&o)] = true
@@ -66,7 +60,7 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	}, found); diff != "" {
 		t.Fatalf("monitoring of a shard (-want +got):\n%s", diff)
 	}
-	d, _ := manager(t, shard(t))
+	d, _ := manager(t, example(t, "shard"))
 	service := as[corev1.Service](t, ofKind(all, "Service")[0])
 	if service.Namespace != d.Namespace {
 		t.Errorf("the Service is in %s, and the manager in %s", service.Namespace, d.Namespace)
@@ -78,12 +72,6 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	}
 }
 
-// oneNamespaceOnly is the example of docs/rights.md.
-func oneNamespaceOnly(t *testing.T) []object {
-	t.Helper()
-	return objects(t, run(t, "kustomize", "build", filepath.Join("docs", "examples", "one-namespace")))
-}
-
 // A manager of a part reads it from a ConfigMap, which the user changes, and leaves what belongs to all to another one.
 func TestAManagerOfAPartGetsItsName(t *testing.T) {
 	for name, row := range map[string]struct {
@@ -93,14 +81,15 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 		rules []string
 	}{
 		"the only manager, of one namespace": {
-			oneNamespaceOnly(t), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"}, map[string]any{"KUBEMEND_NAMESPACE": "metal"},
+			example(t, "one-namespace"), map[string]string{"webhook-cert-dir": "/etc/kubemend/webhook"},
+			map[string]any{"KUBEMEND_NAMESPACE": "metal"},
 			[]string{
 				"the manager knows every flag that it is given", "webhooks are answered, and their certificates can be verified",
 				"what kubemend remembers is protected",
 			},
 		},
 		"a shard": {
-			shard(t), map[string]string{"watch-filter": "$(KUBEMEND_WATCH_FILTER)"},
+			example(t, "shard"), map[string]string{"watch-filter": "$(KUBEMEND_WATCH_FILTER)"},
 			map[string]any{"KUBEMEND_NAMESPACE": "fleet-east", "KUBEMEND_WATCH_FILTER": ""}, nil,
 		},
 	} {
@@ -141,7 +130,7 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 }
 
 func TestTheExampleOfAShardNamesARelease(t *testing.T) {
-	if _, c := manager(t, shard(t)); c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
+	if _, c := manager(t, example(t, "shard")); c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
 		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
 	}
 }

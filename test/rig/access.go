@@ -39,15 +39,21 @@ func (c *ControlPlane) run(p program, args ...string) (*process, error) {
 
 // runAs starts a program that runs several times, by a name of each.
 func (c *ControlPlane) runAs(name, p program, args ...string) (*process, error) {
+	path, err := c.rig.binaries.find(p)
+	if err != nil {
+		return nil, err
+	}
+	return c.launch(name, path, args)
+}
+
+// launch starts a program that belongs to this control plane from any path.
+func (c *ControlPlane) launch(name program, path string, args []string) (*process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stopped {
-		return nil, fmt.Errorf("start %s of %s: the rig is stopped", name, c.name)
+	if _, runs := c.running[name]; runs || c.stopped {
+		return nil, fmt.Errorf("start %s of %s: one of that name runs already, or the rig is stopped", name, c.name)
 	}
-	if _, runs := c.running[name]; runs {
-		return nil, fmt.Errorf("start %s of %s: it runs already", name, c.name)
-	}
-	started, err := c.rig.start(c.name, name, p, args...)
+	started, err := c.rig.launch(c.name+"-"+string(name), path, args)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -233,22 +232,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 // answersOK asks a health endpoint.
 func answersOK(c *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		response, err := c.Do(request)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		defer func() { _ = response.Body.Close() }()
-		body, err := io.ReadAll(io.LimitReader(response.Body, logTail))
-		if err == nil && response.StatusCode != http.StatusOK {
-			err = errors.New(response.Status + ": " + string(body))
-		}
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", url, err)
-		}
-		return nil
+		_, err := fetch(ctx, c, url)
+		return err
 	}
 }

@@ -33,23 +33,13 @@ type process struct {
 	how   error
 }
 
-// start runs a program under a reaper that kills it at once: nothing that it could still save is kept.
-func (r *Rig) start(owner string, as, p program, args ...string) (*process, error) {
-	path, err := r.binaries.find(p)
-	if err != nil {
-		return nil, err
-	}
-	name := owner + "-" + string(as)
+// launch runs a program under a reaper that kills it at once: nothing that it could still save is kept.
+func (r *Rig) launch(name, path string, args []string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(r.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
 	defer func() { _ = log.Close() }() // the program has its own handle of it
-	return r.launch(name, log, path, args)
-}
-
-// launch starts any program on such a reaper.
-func (r *Rig) launch(name string, log *os.File, path string, args []string) (*process, error) {
 	held, err := r.binaries.find(reaper)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -62,68 +61,51 @@ func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager,
 		"--diagnostics-address=" + diagnostics.address(), "--insecure-diagnostics",
 	}, o.Args...)
 	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics", Health: "http://" + health.address()}
-	p, err := m.launch(o.Binary, args)
+	p, err := c.launch(m.key, o.Binary, args)
 	if err != nil {
 		return nil, err
 	}
+	m.Log = p.log
 	if o.Unready {
 		return m, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, managerReady)
 	defer cancel()
-	if err := p.await(ctx, func(ctx context.Context) error { return answers(ctx, m.Health+"/readyz") }); err != nil {
+	if err := p.await(ctx, m.Ready); err != nil {
 		m.Kill()
 		return nil, fmt.Errorf("start %s: %w", o.Name, err)
 	}
 	return m, nil
 }
 
-func (m *Manager) launch(binary string, args []string) (*process, error) {
-	c := m.plane
-	m.Log = filepath.Join(c.rig.logs, c.name+"-"+string(m.key)+".log")
-	log, err := os.OpenFile(m.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the log of %s: %w", m.key, err)
-	}
-	defer func() { _ = log.Close() }() // the program has its own handle of it
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, runs := c.running[m.key]; runs || c.stopped {
-		return nil, fmt.Errorf("start %s: one of that name runs already, or the rig is stopped", m.key)
-	}
-	p, err := c.rig.launch(string(m.key), log, binary, args)
-	if err != nil {
-		return nil, err
-	}
-	c.running[m.key] = p
-	return p, nil
-}
-
 // Kill ends the manager at once, as a crash would.
 func (m *Manager) Kill() { m.plane.end(m.key) }
 
 // Ready is nil if the manager says that it is ready; the error has its answer.
-func (m *Manager) Ready(ctx context.Context) error { return answers(ctx, m.Health+"/readyz") }
+func (m *Manager) Ready(ctx context.Context) error {
+	return answersOK(http.DefaultClient, m.Health+"/readyz")(ctx)
+}
 
 // Scrape returns the manager's metrics in the text format.
 func (m *Manager) Scrape(ctx context.Context) (string, error) {
-	body, err := fetch(ctx, m.Metrics)
+	body, err := fetch(ctx, http.DefaultClient, m.Metrics)
 	return string(body), err
 }
 
-func answers(ctx context.Context, url string) error {
-	_, err := fetch(ctx, url)
-	return err
-}
-
-func fetch(ctx context.Context, url string) ([]byte, error) {
+func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
 	// Compressing a page of metrics takes the server longer than making it.
 	request.Header.Set("Accept-Encoding", "identity")
-	response, err := http.DefaultClient.Do(request)
+	return answered(c, request)
+}
+
+// answered is the body of the answer to a request.
+func answered(c *http.Client, request *http.Request) ([]byte, error) {
+	url := request.URL
+	response, err := c.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
@@ -132,7 +114,7 @@ func fetch(ctx context.Context, url string) ([]byte, error) {
 		return nil, fmt.Errorf("ask %s: %w", url, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask %s: %s", url, response.Status)
+		return nil, fmt.Errorf("ask %s: %s: %s", url, response.Status, body[:min(len(body), logTail)])
 	}
 	return body, nil
 }

@@ -4,23 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 )
 
 // Stored returns what etcd holds under a key, such as "/registry/kubemend.io/hostremediations/default/node-1": an object as it was last written,
 // in the version that it is stored in, whatever the API server makes of it for its readers.
 func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
-	value, err := c.stored(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("read %s from etcd: %w", key, err)
-	}
-	return value, nil
-}
-
-func (c *ControlPlane) stored(ctx context.Context, key string) ([]byte, error) {
 	question, err := json.Marshal(map[string][]byte{"key": []byte(key)})
 	if err != nil {
 		return nil, err
@@ -29,16 +19,9 @@ func (c *ControlPlane) stored(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
+	body, err := answered(http.DefaultClient, request)
 	if err != nil {
 		return nil, err
-	}
-	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		return nil, err
-	}
-	if response.StatusCode != http.StatusOK {
-		return nil, errors.New(response.Status + ": " + string(body))
 	}
 	var answer struct {
 		KVs []struct {
@@ -46,10 +29,10 @@ func (c *ControlPlane) stored(ctx context.Context, key string) ([]byte, error) {
 		} `json:"kvs"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, fmt.Errorf("decode the answer: %w", err)
+		return nil, fmt.Errorf("read %s from etcd: %w", key, err)
 	}
 	if len(answer.KVs) == 0 {
-		return nil, errors.New("there is nothing")
+		return nil, fmt.Errorf("read %s from etcd: there is nothing", key)
 	}
 	return answer.KVs[0].Value, nil
 }

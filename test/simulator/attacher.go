@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,8 +25,8 @@ type Attacher struct {
 }
 
 // NewAttacher makes an attacher for a workload cluster; Start starts it.
-func NewAttacher(workload *rest.Config, logger logr.Logger) (*Attacher, error) {
-	manager, err := newManager(workload, logger)
+func NewAttacher(workload *rest.Config) (*Attacher, error) {
+	manager, err := newManager(workload)
 	if err != nil {
 		return nil, err
 	}

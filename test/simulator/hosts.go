@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -37,29 +36,13 @@ func Hurried() Waits {
 	}
 }
 
-// HostsOptions are the knobs of all hosts together; the zero value is BMO 0.14 with hosts that answer at once.
-type HostsOptions struct {
-	// Times are those of every host that was not told others.
-	Times Times
-	// Waits are those of BMO and Ironic; Hurried if zero.
-	Waits Waits
-	// Logger receives the log; nothing is logged if it is not set.
-	Logger logr.Logger
-}
-
-func (o *HostsOptions) complete() {
-	if o.Waits == (Waits{}) {
-		o.Waits = Hurried()
-	}
-}
-
 // Hosts plays the Bare Metal Operator, Ironic, and the hosts behind them: every BareMetalHost of a management cluster.
 //
 // A BareMetalHost is what BMO knows of a host; a Host is the host itself. The two differ for as long as the host is
 // paused or detached, and when its BMC cannot be read.
 type Hosts struct {
 	manager ctrl.Manager
-	options HostsOptions
+	waits   Waits
 	news    chan event.GenericEvent
 	closed  chan struct{}
 	*hall
@@ -72,26 +55,25 @@ type hall struct {
 	lookers []*Hosts
 }
 
-// NewHosts makes the hosts of a management cluster; Start starts them.
-func NewHosts(management *rest.Config, o HostsOptions) (*Hosts, error) {
-	return newHosts(management, o, &hall{known: map[client.ObjectKey]*Host{}})
+// NewHosts makes the hosts of a management cluster, as BMO 0.14 with these waits has them, which answer at once; Start starts them.
+func NewHosts(management *rest.Config, waits Waits) (*Hosts, error) {
+	return newHosts(management, waits, &hall{known: map[client.ObjectKey]*Host{}})
 }
 
 // SeenFrom are the same hosts, under the Bare Metal Operator of another management cluster, to which their objects may be moved.
 // It is started by itself.
 func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
-	return newHosts(management, h.options, h.hall)
+	return newHosts(management, h.waits, h.hall)
 }
 
-func newHosts(management *rest.Config, o HostsOptions, in *hall) (*Hosts, error) {
-	o.complete()
-	manager, err := newManager(management, o.Logger)
+func newHosts(management *rest.Config, waits Waits, in *hall) (*Hosts, error) {
+	manager, err := newManager(management)
 	if err != nil {
 		return nil, err
 	}
 	h := &Hosts{
 		manager: manager,
-		options: o,
+		waits:   waits,
 		news:    make(chan event.GenericEvent, newsRoom),
 		closed:  make(chan struct{}),
 		hall:    in,
@@ -134,7 +116,7 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.known[key] == nil {
-		h.known[key] = &Host{hosts: h, key: key, model: bmo.Host{Waits: h.options.Waits, Times: h.options.Times}}
+		h.known[key] = &Host{hosts: h, key: key, model: bmo.Host{Waits: h.waits}}
 	}
 	return h.known[key]
 }

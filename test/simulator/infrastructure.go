@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,26 +16,16 @@ import (
 // KubernetesVersion is the version that the simulated nodes say they run.
 const KubernetesVersion = "v1.36.3"
 
-// InfrastructureOptions are the knobs of an infrastructure provider; the zero value provisions at once.
-type InfrastructureOptions struct {
-	// Hosts are a pool: every Metal3Machine is put on a free BareMetalHost of its namespace, and waits for one. Without
-	// it a machine has a host of its own, of which nothing can be seen.
-	Hosts *Hosts
-	// Logger receives the log of the provider; nothing is logged if it is not set.
-	Logger logr.Logger
-}
-
 // Infrastructure plays CAPM3 and the hosts: it provisions Metal3Clusters and Metal3Machines in a management cluster,
-// and runs the kubelet of every machine that it has provisioned.
+// and puts the kubelet of every machine on a free BareMetalHost of its namespace, for which the machine waits.
 type Infrastructure struct {
 	manager ctrl.Manager
 	client  client.Client
-	options InfrastructureOptions
-	pool    *pool // nil if every machine has a host of its own
+	pool    *pool
 
 	mu      sync.Mutex
 	sites   map[client.ObjectKey]*site
-	tenants map[client.ObjectKey]*tenancy
+	tenants map[client.ObjectKey]tenancy
 }
 
 // site is where the nodes of one cluster are.
@@ -48,27 +36,22 @@ type site struct {
 
 // tenancy is what has become of one Metal3Machine.
 type tenancy struct {
-	uid     types.UID
 	kubelet *Kubelet
-	// host is the one of the pool that carries the kubelet; nil without a pool.
-	host *Host
+	host    *Host // which carries the kubelet
 }
 
 // NewInfrastructure makes a provider for the management cluster; Start starts it.
-func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infrastructure, error) {
-	manager, err := newManager(management, o.Logger)
+func NewInfrastructure(management *rest.Config, hosts *Hosts) (*Infrastructure, error) {
+	manager, err := newManager(management)
 	if err != nil {
 		return nil, err
 	}
 	i := &Infrastructure{
 		manager: manager,
 		client:  manager.GetClient(),
-		options: o,
+		pool:    &pool{client: manager.GetClient(), hosts: hosts},
 		sites:   map[client.ObjectKey]*site{},
-		tenants: map[client.ObjectKey]*tenancy{},
-	}
-	if o.Hosts != nil {
-		i.pool = &pool{client: i.client, hosts: o.Hosts}
+		tenants: map[client.ObjectKey]tenancy{},
 	}
 	if err := (&clusterProvisioner{i}).setUp(manager); err != nil {
 		return nil, err
@@ -79,9 +62,8 @@ func NewInfrastructure(management *rest.Config, o InfrastructureOptions) (*Infra
 	return i, nil
 }
 
-// Start runs the provider until the context ends; then it also stops every kubelet.
+// Start runs the provider until the context ends. Its kubelets end with their hosts.
 func (i *Infrastructure) Start(ctx context.Context) error {
-	defer i.stopKubelets()
 	if err := i.manager.Start(ctx); err != nil {
 		return fmt.Errorf("run the simulated infrastructure: %w", err)
 	}
@@ -115,43 +97,19 @@ func (i *Infrastructure) Serve(cluster client.ObjectKey, workload *rest.Config) 
 
 // Kubelet is the kubelet of a machine, or nil if the machine has not been provisioned. The machine, its Metal3Machine
 // and its Node have the same name.
-func (i *Infrastructure) Kubelet(machine client.ObjectKey) *Kubelet {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if t := i.tenants[machine]; t != nil {
-		return t.kubelet
-	}
-	return nil
-}
+func (i *Infrastructure) Kubelet(machine client.ObjectKey) *Kubelet { return i.tenant(machine).kubelet }
 
-// Host is the host of the pool that carries a machine, or nil if none does yet.
-func (i *Infrastructure) Host(machine client.ObjectKey) *Host {
+// Host is the host that carries a machine, or nil if none does yet.
+func (i *Infrastructure) Host(machine client.ObjectKey) *Host { return i.tenant(machine).host }
+
+func (i *Infrastructure) tenant(machine client.ObjectKey) tenancy {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if t := i.tenants[machine]; t != nil {
-		return t.host
-	}
-	return nil
+	return i.tenants[machine]
 }
 
 func (i *Infrastructure) site(cluster client.ObjectKey) *site {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.sites[cluster]
-}
-
-func (i *Infrastructure) stopKubelets() {
-	i.mu.Lock()
-	var running []*Kubelet
-	for _, t := range i.tenants {
-		if t.kubelet != nil {
-			running = append(running, t.kubelet)
-		}
-	}
-	i.mu.Unlock()
-	var stops sync.WaitGroup
-	for _, k := range running {
-		stops.Go(k.Stop)
-	}
-	stops.Wait()
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,8 +26,6 @@ type KubeletOptions struct {
 	Taints     []corev1.Taint
 	// Every is how often the lease is renewed and the Node read; 1 s if zero.
 	Every time.Duration
-	// Logger receives what could not be done; nothing is logged if it is not set.
-	Logger logr.Logger
 }
 
 // Kubelet keeps one node alive in a workload cluster, for as long as it runs, and the pods that are bound to it.
@@ -135,11 +132,8 @@ func (k *Kubelet) turn(change func()) {
 // does; that is also why nothing is returned.
 func (k *Kubelet) run(ctx context.Context, b *boot, stopped chan<- struct{}) {
 	defer close(stopped)
-	log := k.options.Logger.WithName("kubelet").WithValues("Node", k.options.Node)
 	for {
-		if err := b.comeRound(ctx); err != nil && ctx.Err() == nil {
-			log.V(1).Info("Could not keep the node alive", "reason", err.Error())
-		}
+		_ = b.comeRound(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -7,9 +7,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -33,13 +33,10 @@ const hostLost = 20 * time.Millisecond
 type machineProvisioner struct{ *Infrastructure }
 
 func (p *machineProvisioner) setUp(manager ctrl.Manager) error {
-	controlled := ctrl.NewControllerManagedBy(manager)
-	if p.pool != nil {
-		controlled.Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.pool.tenantsOf))
-	}
-	err := controlled.
+	err := ctrl.NewControllerManagedBy(manager).
 		Named("metal3machine").
 		For(empty(metal3Machine)).
+		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(p.pool.tenantsOf)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(metal3Machine))).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(p.machinesOf)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: machineWorkers}).
@@ -70,18 +67,14 @@ func (p *machineProvisioner) machinesOf(ctx context.Context, cluster client.Obje
 func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	infra := empty(metal3Machine)
 	if err := p.client.Get(ctx, request.NamespacedName, infra); err != nil {
-		// A host of the pool goes on without its object, which may come back: clusterctl move does that.
-		if client.IgnoreNotFound(err) == nil && p.pool == nil {
-			p.wipe(request.NamespacedName)
-		}
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+		return ctrl.Result{}, client.IgnoreNotFound(err) // the host goes on without its object, which may come back: clusterctl move does that
 	}
 	machine, cluster, err := p.owners(ctx, infra)
 	if err != nil || movedAway(infra) {
 		return ctrl.Result{}, err
 	}
 	paused := cluster != nil && annotations.IsPaused(cluster, infra)
-	if p.pool != nil && cluster != nil {
+	if cluster != nil {
 		if err := p.pool.pause(ctx, infra, paused); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -117,10 +110,8 @@ func (p *machineProvisioner) owners(ctx context.Context, infra *unstructured.Uns
 
 // leave gives the host of a Metal3Machine back, and then lets the object go.
 func (p *machineProvisioner) leave(ctx context.Context, infra *unstructured.Unstructured) error {
-	if p.pool != nil {
-		if vacated, err := p.pool.vacate(ctx, infra); err != nil || !vacated {
-			return err // the next change of the host enqueues the machine
-		}
+	if vacated, err := p.pool.vacate(ctx, infra); err != nil || !vacated {
+		return err // the next change of the host enqueues the machine
 	}
 	p.wipe(client.ObjectKeyFromObject(infra))
 	return p.release(ctx, infra, machineFinalizer)
@@ -137,13 +128,8 @@ type lodging struct {
 
 // lodge finds a Metal3Machine a host, or reports that it has to wait for one.
 func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unstructured) (lodging, error) {
-	key := client.ObjectKeyFromObject(infra)
-	if p.pool == nil {
-		p.begin(key, infra.GetUID())
-		return lodging{ready: true, name: key.Name}, nil
-	}
 	bmh, err := p.pool.place(ctx, infra)
-	if lost(err) {
+	if apierrors.IsConflict(err) { // another client was quicker
 		return lodging{wait: hostLost}, nil
 	}
 	if err != nil || bmh == nil {
@@ -160,10 +146,9 @@ func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unst
 func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine, site *site) (ctrl.Result, error) {
 	now := time.Now()
 	key := client.ObjectKeyFromObject(infra)
-	if p.pool != nil { // a host must not be taken by what could go without giving it back
-		if err := p.change(ctx, infra, machineFinalizer, nil, nil); err != nil {
-			return ctrl.Result{}, err
-		}
+	// A host must not be taken by what could go without giving it back.
+	if err := p.change(ctx, infra, machineFinalizer, nil, nil); err != nil {
+		return ctrl.Result{}, err
 	}
 	done, _, _ := unstructured.NestedBool(infra.Object, "status", "initialization", "provisioned") // absent means no
 	home, err := p.lodge(ctx, infra)
@@ -182,61 +167,27 @@ func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	p.switchOn(key, home.host, KubeletOptions{
-		Node: key.Name, ProviderID: providerID,
-		Labels: roleLabels(machine), Taints: roleTaints(machine), Logger: p.options.Logger,
-	}, site)
+	labels, taints := role(machine)
+	p.moveIn(key, home.host, KubeletOptions{Node: key.Name, ProviderID: providerID, Labels: labels, Taints: taints}, site)
 	return ctrl.Result{}, nil
-}
-
-// begin remembers that a machine is on a host of its own.
-func (i *Infrastructure) begin(machine client.ObjectKey, uid types.UID) {
-	i.mu.Lock()
-	t := i.tenants[machine]
-	stale := t != nil && t.uid != uid
-	i.mu.Unlock()
-	if stale {
-		i.wipe(machine) // another machine of that name, whose deletion went unseen
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.tenants[machine] == nil {
-		i.tenants[machine] = &tenancy{uid: uid}
-	}
-}
-
-// switchOn boots the host for the first time. Later boots follow the power.
-func (i *Infrastructure) switchOn(machine client.ObjectKey, on *Host, o KubeletOptions, site *site) {
-	if on != nil {
-		i.moveIn(machine, on, o, site)
-		return
-	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	t := i.tenants[machine]
-	if t == nil || t.kubelet != nil {
-		return
-	}
-	t.kubelet = NewKubelet(site.client, o)
-	t.kubelet.Start()
 }
 
 // moveIn puts the kubelet of a machine on a host of the pool, which starts it whenever it boots.
 func (i *Infrastructure) moveIn(machine client.ObjectKey, host *Host, o KubeletOptions, site *site) {
 	carried := host.Kubelet()
 	i.mu.Lock()
-	if t := i.tenants[machine]; t != nil && t.host == host && t.kubelet == carried {
+	if i.tenants[machine] == (tenancy{carried, host}) {
 		i.mu.Unlock()
 		return
 	}
 	if carried != nil && carried.Node() == o.Node {
 		// The machine was put there from another management cluster, and moved since.
-		i.tenants[machine] = &tenancy{kubelet: carried, host: host}
+		i.tenants[machine] = tenancy{carried, host}
 		i.mu.Unlock()
 		return
 	}
 	kubelet := NewKubelet(site.client, o)
-	i.tenants[machine] = &tenancy{kubelet: kubelet, host: host}
+	i.tenants[machine] = tenancy{kubelet, host}
 	i.mu.Unlock()
 	host.Carry(kubelet)
 }
@@ -247,23 +198,16 @@ func (i *Infrastructure) wipe(machine client.ObjectKey) {
 	t := i.tenants[machine]
 	delete(i.tenants, machine)
 	i.mu.Unlock()
-	if t != nil && t.kubelet != nil {
+	if t.kubelet != nil {
 		t.kubelet.Retire()
 	}
 }
 
-const controlPlaneRole = "node-role.kubernetes.io/control-plane"
-
-func roleLabels(machine *clusterv1.Machine) map[string]string {
+// role has the labels and taints of the node of a machine.
+func role(machine *clusterv1.Machine) (map[string]string, []corev1.Taint) {
+	const controlPlane = "node-role.kubernetes.io/control-plane"
 	if util.IsControlPlaneMachine(machine) {
-		return map[string]string{controlPlaneRole: ""}
+		return map[string]string{controlPlane: ""}, []corev1.Taint{{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule}}
 	}
-	return nil
-}
-
-func roleTaints(machine *clusterv1.Machine) []corev1.Taint {
-	if util.IsControlPlaneMachine(machine) {
-		return []corev1.Taint{{Key: controlPlaneRole, Effect: corev1.TaintEffectNoSchedule}}
-	}
-	return nil
+	return nil, nil
 }

@@ -22,18 +22,15 @@ import (
 // requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
 const requestPatience = 10 * time.Second
 
-// newManager makes the manager that a player runs in.
-func newManager(cluster *rest.Config, logger logr.Logger) (ctrl.Manager, error) {
+// newManager makes the manager that a player runs in. It logs nothing.
+func newManager(cluster *rest.Config) (ctrl.Manager, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
 	utilruntime.Must(bmov1alpha1.AddToScheme(scheme))
-	if logger.GetSink() == nil {
-		logger = logr.New(logf.NullLogSink{}) // a manager takes a logger without a sink for one that is not set
-	}
 	manager, err := ctrl.NewManager(cluster, ctrl.Options{
 		Scheme:  scheme,
-		Logger:  logger,
+		Logger:  logr.New(logf.NullLogSink{}), // a manager takes a logger without a sink for one that is not set
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
 		// Tests start one after another in the same process, and the check is about metrics, which are off.

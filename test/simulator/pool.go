@@ -10,7 +10,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,9 +24,9 @@ const hostAnnotation = "metal3.io/BareMetalHost"
 // image is what is put on every host; it is never read.
 var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum", ChecksumType: "sha256"}
 
-// unhealthyAnnotations each keep a host from being taken: CAPM3 has used the first since 1.13, and honours both.
-func unhealthyAnnotations() []string {
-	return []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"}
+// keptOut are annotations that keep a host from being taken: of the first two CAPM3 has used the first since 1.13, and honours both.
+var keptOut = []string{
+	"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy", bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation,
 }
 
 // pool puts Metal3Machines on BareMetalHosts, as CAPM3 does. Of the hosts it knows what their objects say; only the
@@ -98,7 +97,7 @@ func hostSelector(infra *unstructured.Unstructured) (labels.Selector, error) {
 }
 
 func free(host bmov1alpha1.BareMetalHost) bool {
-	for _, unwanted := range append(unhealthyAnnotations(), bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation) {
+	for _, unwanted := range keptOut {
 		if _, marked := host.Annotations[unwanted]; marked {
 			return false
 		}
@@ -228,6 +227,3 @@ func (p *pool) tenantsOf(ctx context.Context, object client.Object) []reconcile.
 	}
 	return requests
 }
-
-// lost reports whether another client was quicker; then a host is chosen again.
-func lost(err error) bool { return apierrors.IsConflict(err) }

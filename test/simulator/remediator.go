@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,8 +28,6 @@ type RemediatorOptions struct {
 	Takes time.Duration
 	// Remediate is what it does about a node when that time is over. It reports whether it succeeded; without it every request fails.
 	Remediate func(node string) bool
-	// Logger receives the log; nothing is logged if it is not set.
-	Logger logr.Logger
 }
 
 // Remediator plays a remediator of nodes towards an API server. What it does about a request is decided by the model of package remediator.
@@ -42,7 +39,7 @@ type Remediator struct {
 
 // NewRemediator makes a remediator for a cluster in which its kinds are installed; Start starts it.
 func NewRemediator(cluster *rest.Config, o RemediatorOptions) (*Remediator, error) {
-	manager, err := newManager(cluster, o.Logger)
+	manager, err := newManager(cluster)
 	if err != nil {
 		return nil, err
 	}

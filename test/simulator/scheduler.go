@@ -28,8 +28,8 @@ type Scheduler struct {
 }
 
 // NewScheduler makes a scheduler for a workload cluster; Start starts it.
-func NewScheduler(workload *rest.Config, logger logr.Logger) (*Scheduler, error) {
-	manager, err := newManager(workload, logger)
+func NewScheduler(workload *rest.Config) (*Scheduler, error) {
+	manager, err := newManager(workload)
 	if err != nil {
 		return nil, err
 	}
@@ -151,12 +151,9 @@ func takes(node *corev1.Node, pod *corev1.Pod) bool {
 		return false
 	}
 	return !slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerates(pod, taint)
-	})
-}
-
-func tolerates(pod *corev1.Pod, taint corev1.Taint) bool {
-	return slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
-		return t.ToleratesTaint(logr.Discard(), &taint, false)
+		tolerated := slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool {
+			return t.ToleratesTaint(logr.Discard(), &taint, false)
+		})
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !tolerated
 	})
 }

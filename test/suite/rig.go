@@ -57,9 +57,9 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 // asks for them, ends.
 func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
 	ginkgo.GinkgoHelper()
-	hosts, err := simulator.NewHosts(management, simulator.HostsOptions{})
+	hosts, err := simulator.NewHosts(management, simulator.Hurried())
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	provider, err := simulator.NewInfrastructure(management, simulator.InfrastructureOptions{Hosts: hosts})
+	provider, err := simulator.NewInfrastructure(management, hosts)
 	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	Beside(hosts.Start)
 	Beside(provider.Start)

@@ -207,6 +207,13 @@ func (p *place) options(out *bytes.Buffer) *Options {
 // does runs remediate, or reset, and returns what was printed, with its breaks taken out, and how it ends.
 func (p *place) does(verb, what string, edits ...func(*byHand)) (string, int) {
 	p.t.Helper()
+	out, code := p.prints(verb, what, edits...)
+	return unwrapped(out), code
+}
+
+// prints is the same, with what was printed as it is.
+func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) {
+	p.t.Helper()
 	var out bytes.Buffer
 	o := p.options(&out)
 	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: p.asks}
@@ -229,7 +236,7 @@ func (p *place) does(verb, what string, edits ...func(*byHand)) (string, int) {
 	if errors.As(err, &exit) {
 		code = exit.Code
 	}
-	return unwrapped(out.String()), code
+	return out.String(), code
 }
 
 func confirmed(b *byHand) { b.yes = true }

@@ -1,9 +1,7 @@
 package command
 
 import (
-	"bytes"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -249,11 +247,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 // docs/cli/remediate.md shows what is printed at 100 columns.
 func TestTheVerbsOfAPersonAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/remediate.md"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := string(content)
+	doc := contentOf(t, path)
 	for _, example := range []struct {
 		what  string
 		edits []func(*place)
@@ -275,22 +269,9 @@ func printedBy(t *testing.T, what string, edits ...func(*place)) string {
 	p := aPlace(t, edits...)
 	t.Setenv("COLUMNS", "100")
 	p.typed = "y\n"
-	var out bytes.Buffer
-	o := p.options(&out)
 	verb, object, _ := strings.Cut(what, " ")
-	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: true}
-	named, err := parseOne([]string{object}, remediable...)
-	switch {
-	case err != nil:
-	case verb == "reset":
-		err = b.resetNamed(t.Context(), named, "metal")
-	default:
-		err = o.remediateNamed(t.Context(), b, named, "")
-	}
-	if err != nil {
-		out.WriteString("error: " + err.Error() + "\n")
-	}
-	return strings.Replace(out.String(), "[y/N] ", "[y/N] y\n", 1) // what is typed ends the line
+	out, _ := p.prints(verb, object)
+	return strings.Replace(out, "[y/N] ", "[y/N] y\n", 1) // what is typed ends the line
 }
 
 // withExample is a page with what a command prints below the line in which it is typed.

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -172,10 +171,7 @@ func TestACheckStaysClaimedUntilAManagerReleasesIt(t *testing.T) {
 // docs/cli/claim.md shows what is printed at 100 columns.
 func TestClaimsAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/claim.md"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := contentOf(t, path)
 	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
 	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
 	d := deskWith(t, append(both(), checkNamed("workers", ""), machineOf("workers", "w1", asked, bad))...)
@@ -186,6 +182,6 @@ func TestClaimsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, _ := d.hands(releasing, selection{names: []string{"workers"}}, yes)
-	page := withExample(t, string(content), "claim mhc/workers", claimed)
+	page := withExample(t, content, "claim mhc/workers", claimed)
 	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
 }

@@ -20,14 +20,20 @@ import (
 
 const readme = "../../../docs/cli/README.md"
 
-// Scripts go by the exit codes; what they mean is what the comments of the constants say.
-func TestExitCodesAreDocumented(t *testing.T) {
-	const begin, end = "<!-- exit codes -->\n", "<!-- end -->"
-	content, err := os.ReadFile(readme)
+func contentOf(t *testing.T, page string) string {
+	t.Helper()
+	content, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(content), begin)
+	return string(content)
+}
+
+// Scripts go by the exit codes; what they mean is what the comments of the constants say.
+func TestExitCodesAreDocumented(t *testing.T) {
+	const begin, end = "<!-- exit codes -->\n", "<!-- end -->"
+	content := contentOf(t, readme)
+	before, rest, found := strings.Cut(content, begin)
 	_, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
 		t.Fatalf("%s has no place for the exit codes", readme)
@@ -69,13 +75,10 @@ func exitCodes(t *testing.T) string {
 
 // The page lists the commands.
 func TestEveryCommandIsListed(t *testing.T) {
-	content, err := os.ReadFile(readme)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := contentOf(t, readme)
 	root := New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
 	for _, c := range root.Commands() {
-		if row := "`kubectl mend " + c.Name() + "`"; !strings.Contains(string(content), row) {
+		if row := "`kubectl mend " + c.Name() + "`"; !strings.Contains(content, row) {
 			t.Errorf("%s does not list %s", readme, row)
 		}
 	}

@@ -58,9 +58,6 @@ func joes() *rbacv1.RoleBinding {
 	}
 }
 
-// never is that no manager was ever there.
-func never(s *scene) { s.manager = nil }
-
 // unserved is a manager that does not serve a kind.
 func unserved(crd, reason, because string) func(*scene) {
 	return saying(func(a *managerlease.Announcement) {
@@ -88,6 +85,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	bad := silent(6*time.Minute, "w1")
 	off := powerCycled(powercycle.PoweringOff)
 	const due = 6 * time.Minute
+	never := func(s *scene) { s.manager = nil } // that no manager was ever there
 	golden.StoriesIn(t, "testdata/managers", map[string]story{
 		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
 		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
@@ -173,15 +171,18 @@ func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
 	}
 }
 
-// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
-func barredFromRequests(s *scene) {
-	s.barred = append(s.barred, []schema.GroupVersionKind{
-		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
-		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
-		{Group: "remediation.example.com", Version: "v1", Kind: "Reboot"},
-		{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
-	}...)
+// barred bars the user from kinds.
+func barred(kinds ...schema.GroupVersionKind) func(*scene) {
+	return func(s *scene) { s.barred = append(s.barred, kinds...) }
 }
+
+// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
+var barredFromRequests = barred(
+	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
+	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
+	schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Reboot"},
+	schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
+)
 
 // saysForbidden has the check say that its manager may not read the template.
 func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
@@ -210,8 +211,9 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
 		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
-		"a node that was remediated otherwise before": {aScene(ownNodes(due, replacedBefore), func(s *scene) {
-			s.barred = append(s.barred, schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})
-		}), node("n1")},
+		"a node that was remediated otherwise before": {
+			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
+			node("n1"),
+		},
 	}, answered)
 }

@@ -80,7 +80,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		})),
 		"one that two checks asked for":              aScene(noHost, lost("w7", 30*time.Minute, "NoHost", "", observedOnly, askedFor("MachineHealthCheck", "default", "workers-2")), secondCheck),
 		"none since all are over":                    aScene(closed),
-		"records that the user may not read":         aScene(func(s *scene) { s.barred = append(s.barred, recordKind) }),
+		"records that the user may not read":         aScene(barred(recordKind)),
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),
 	}, func(t *testing.T, s *scene) string {
 		return printedAs(t, standing(t, s), Layout{Width: 80, NotOK: true}, Layout{Width: 200})
@@ -140,15 +140,13 @@ func counting(expected, healthy int32, edits ...func(*scene)) *scene {
 	return s
 }
 
-func unmanaged(s *scene) { s.check.ManagedFields = nil }
-
 func TestOneMachineOfThousands(t *testing.T) {
 	golden.StoriesIn(t, "testdata/counted", map[string]*scene{
 		"it is healthy":              counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
 		"its remediation begins":     counting(5000, 4998),
 		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
 		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
-		"it is not known since when": counting(5000, 4998, unmanaged),
+		"it is not known since when": counting(5000, 4998, func(s *scene) { s.check.ManagedFields = nil }),
 		"it waits for a spare host":  counting(5000, 4998, waitsForSpare(0), toldToWait("w1")),
 	}, func(t *testing.T, s *scene) string {
 		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})
@@ -201,10 +199,6 @@ func toldToWait(name string) func(*scene) {
 			"No spare host fits its replacement: no host is free. "+
 				"Its remediation waits until 2026-01-01T12:59:00Z at most (kubemend.io/wait-for-spare)", time.Minute)
 	}
-}
-
-func hostsBarred(s *scene) {
-	s.barred = append(s.barred, bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
 }
 
 func badWait(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }

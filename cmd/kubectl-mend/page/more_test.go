@@ -26,6 +26,8 @@ import (
 
 // moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
 func moreMachines() map[string]story {
+	clusterGoes := func(s *scene) { goes(&s.cluster.ObjectMeta) }
+	checkGoes := func(s *scene) { goes(&s.check.ObjectMeta) }
 	return map[string]story{
 		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
 		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
@@ -33,8 +35,8 @@ func moreMachines() map[string]story {
 		"a machine without an owner":                           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
 		"a machine whose older check is paused":                {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
 		"a machine of a cluster that does not exist":           {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
-		"a machine of a cluster that is being deleted":         {aScene(silent(6*time.Minute, "w1"), clusterLeaving), machine("w1")},
-		"a machine of a check that is being deleted":           {aScene(silent(6*time.Minute, "w1"), checkLeaving), machine("w1")},
+		"a machine of a cluster that is being deleted":         {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
+		"a machine of a check that is being deleted":           {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
 		"a machine whose checks the user may not read":         {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
 		"a machine that has been given all the time":           {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
 		"a node of whose name the management cluster has one":  {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
@@ -55,6 +57,7 @@ func moreHosts() map[string]story {
 		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"
+	noNamespaces := barred(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return map[string]story{
 		"a host whose workload moves":                 {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
 		"a host whose owner is to remediate it":       {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
@@ -71,12 +74,12 @@ func moreHosts() map[string]story {
 		"the status of a claim that Flux will remove":            {aScene(claimedUnderFlux), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
 		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
-		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), namespacesBarred), check("workers")},
+		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), noNamespaces), check("workers")},
 		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
 		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
 		"a check whose labels have other values":                 {aScene(clusterLabelled("Act"), namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
 		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
-		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.barred = append(s.barred, mendv1.GroupVersion.WithKind("HostRemediation")) }), check("workers")},
+		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
 	}
 }
 
@@ -85,7 +88,7 @@ func moreChecks() map[string]story {
 	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
 	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
-	barredNodes := func(s *scene) { s.barred = append(s.barred, nhcv1.GroupVersion.WithKind("NodeHealthCheck")) }
+	barredNodes := barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))
 	return map[string]story{
 		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
 		"a check that is short-circuited by the unhealthy":            {aScene(tooMany...), check("workers")},
@@ -95,10 +98,10 @@ func moreChecks() map[string]story {
 		},
 		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
 		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
-		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), hostsBarred), machine("w1")},
+		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
 		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
 		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
-		"a check that cannot be explained":                           {aScene(func(s *scene) { s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("Machine")) }), check("workers")},
+		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
 		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
 		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
@@ -149,17 +152,12 @@ func olderCheckPaused(value string) func(*scene) {
 	}
 }
 
-func clusterLeaving(s *scene) {
-	s.cluster.DeletionTimestamp, s.cluster.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+// goes deletes an object, which a finalizer keeps.
+func goes(o *metav1.ObjectMeta) {
+	o.DeletionTimestamp, o.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 }
 
-func checkLeaving(s *scene) {
-	s.check.DeletionTimestamp, s.check.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
-}
-
-func machineChecksBarred(s *scene) {
-	s.barred = append(s.barred, clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-}
+var machineChecksBarred = barred(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
 
 // fenced gives a worker's node the fence of its remediation.
 func fenced(name string) func(*scene) {
@@ -188,10 +186,6 @@ func namespaceLabelled(value string) func(*scene) {
 		}
 		s.others = append(s.others, is)
 	}
-}
-
-func namespacesBarred(s *scene) {
-	s.barred = append(s.barred, corev1.SchemeGroupVersion.WithKind("Namespace"))
 }
 
 // held is the annotation by which a remediation holds a host off.

@@ -198,9 +198,7 @@ func TestWhatOwnersDoNotReplace(t *testing.T) {
 			ownedBy(name, "MachineSet", "md-0")(s)
 		}
 	}
-	ends := func(_ *controlplanev1.KubeadmControlPlane, s *scene) {
-		s.machines["w2"].DeletionTimestamp, s.machines["w2"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
-	}
+	ends := func(_ *controlplanev1.KubeadmControlPlane, s *scene) { goes(&s.machines["w2"].ObjectMeta) }
 	joins := func(_ *controlplanev1.KubeadmControlPlane, s *scene) { awaiting("w3")(s) }
 	waits, exhausted := ofControlPlane(deferred, failedLately, retryPeriod(900)), ofControlPlane(refused, failedOften, maxRetry(2))
 	golden.StoriesIn(t, "testdata/owners", map[string]story{

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -47,13 +49,9 @@ func newFixture(t testing.TB) *fixture {
 }
 
 // workers adds machines w1, w2 and so on that are healthy.
-func (s *fixture) workers(n int, edits ...func(*clusterv1.Machine)) *fixture {
+func (s *fixture) workers(n int) *fixture {
 	for i := 1; i <= n; i++ {
-		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
-			if i%10 == 0 {
-				m.Labels["tenth"] = "yes"
-			}
-		}}, edits...)...)
+		s.machine(fmt.Sprintf("w%d", i), "MachineSet", "md-0")
 	}
 	return s
 }
@@ -208,22 +206,17 @@ func printed(t *testing.T, a *Answer) string {
 	return out.String()
 }
 
-func controlPlane(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }
-
 // whole makes the Metal3Machines known with all that they ask for, which is a host of the pool md-0.
 func (s *fixture) whole() *fixture {
 	for i, obj := range s.objs {
 		if between, is := obj.(*metav1.PartialObjectMetadata); is && between.Kind == "Metal3Machine" {
-			tree := &unstructured.Unstructured{Object: map[string]any{
-				"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": "md-0"}}},
-			}}
-			tree.SetGroupVersionKind(between.GroupVersionKind())
-			tree.SetNamespace(between.Namespace)
-			tree.SetName(between.Name)
-			tree.SetUID(between.UID)
-			tree.SetAnnotations(between.Annotations)
-			tree.SetOwnerReferences(between.OwnerReferences)
-			s.objs[i] = tree
+			tree := map[string]any{"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": "md-0"}}}}
+			known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(between)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			maps.Copy(tree, known)
+			s.objs[i] = &unstructured.Unstructured{Object: tree}
 		}
 		if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
 			h.Labels = map[string]string{"pool": "md-0"}

@@ -48,9 +48,7 @@ func metal3Check() string {
 }
 
 func TestTheManagersThatRunAreSimulated(t *testing.T) {
-	machines := func(s *fixture) *fixture { return s.workers(5) }
-	metal := func(s *fixture) *fixture { return s.workers(3).onMetal() }
-	nodes := func(s *fixture) *fixture { return s.nodesHere(3) }
+	machines, metal, nodes := workers(5), hosts(3), nodesHere(3)
 	unclaimed := strings.Replace(workersCheck, "  annotations: {cluster.x-k8s.io/paused: kubemend}\n", "", 1)
 	for name, tc := range map[string]struct {
 		fixture        func(*fixture) *fixture

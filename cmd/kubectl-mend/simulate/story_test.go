@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -138,84 +139,74 @@ var kernelDeadlock = NodeCondition{Name: "KernelDeadlock", Status: corev1.Condit
 
 func fails(what string) func(*Question) { return func(q *Question) { q.Fail = what } }
 
+func workers(n int) func(*fixture) *fixture {
+	return func(s *fixture) *fixture { return s.workers(n) }
+}
+
+func hosts(n int) func(*fixture) *fixture {
+	return func(s *fixture) *fixture { return s.workers(n).onMetal() }
+}
+
+func nodesHere(n int) func(*fixture) *fixture {
+	return func(s *fixture) *fixture { return s.nodesHere(n) }
+}
+
+func planes(s *fixture) *fixture {
+	for _, name := range []string{"cp1", "cp2", "cp3"} {
+		s.machine(name, "KubeadmControlPlane", "cp", func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" })
+	}
+	return s.existing(olderCheck)
+}
+
 var stories = map[string]story{
-	"one machine fails and is replaced": {
-		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck, question: fails("machine/w2"),
-	},
-	"three of five fail and nothing is done about it until they are back": {
-		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck,
-		question: func(q *Question) { q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute },
-	},
-	"three fail and are replaced one at a time": {
-		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: oneAtATime,
-		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1,node/node-w2,machine/w3", 2*time.Hour },
-	},
-	"two checks overlap": {
-		fixture: func(s *fixture) *fixture { return s.workers(3).existing(olderCheck) }, manifest: workersCheck, question: fails("machine/w2"),
-	},
-	"a manifest of the old version": {
-		fixture: func(s *fixture) *fixture { return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2") }, manifest: oldVersion,
-	},
-	"a host is power-cycled": {
-		fixture: func(s *fixture) *fixture { return s.workers(3).onMetal() }, manifest: powerCycle, question: fails("machine/w2"),
-	},
-	"a host is power-cycled twice in vain and its machine replaced": {
-		fixture: func(s *fixture) *fixture { return s.workers(3).onMetal() }, manifest: powerCycle,
-		question: func(q *Question) { q.Fail, q.Hard, q.Horizon = "machine/w2", true, 2*time.Hour },
-	},
-	"kernels of two nodes lock up and their hosts are power-cycled one at a time": {
-		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule,
-		question: func(q *Question) { q.Fail, q.FailCondition = "machine/w1,machine/w2", kernelDeadlock },
-	},
-	"a kernel recovers before its timeout": {
-		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule,
-		question: func(q *Question) { q.Fail, q.FailCondition, q.For = "machine/w1", kernelDeadlock, 9*time.Minute },
-	},
-	"no rule of the check matches what fails": {
-		fixture: func(s *fixture) *fixture { return s.workers(4).onMetal() }, manifest: kernelRule, question: fails("machine/w1"),
-	},
-	"a ladder is climbed": {
-		fixture: func(s *fixture) *fixture { return s.nodesHere(5) }, manifest: ladder, question: fails("name=n2"),
-	},
-	"a storm passes": {
-		fixture: func(s *fixture) *fixture { return s.nodesHere(5) }, manifest: ladder,
-		question: func(q *Question) { q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute },
-	},
-	"a remediator of others brings the node back": {
-		fixture: func(s *fixture) *fixture { return s.nodesHere(3) }, manifest: ladder,
-		question: func(q *Question) { q.Fail, q.RemediationTakes = "node/n1", 4*time.Minute },
-	},
+	"one machine fails and is replaced": {workers(5), workersCheck, fails("machine/w2")},
+	"three of five fail and nothing is done about it until they are back": {workers(5), workersCheck, func(q *Question) {
+		q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute
+	}},
+	"three fail and are replaced one at a time": {workers(5), oneAtATime, func(q *Question) {
+		q.Fail, q.Horizon = "machine/w1,node/node-w2,machine/w3", 2*time.Hour
+	}},
+	"two checks overlap": {func(s *fixture) *fixture { return s.workers(3).existing(olderCheck) }, workersCheck, fails("machine/w2")},
+	"a manifest of the old version": {func(s *fixture) *fixture {
+		return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2")
+	}, oldVersion, nil},
+	"a host is power-cycled": {hosts(3), powerCycle, fails("machine/w2")},
+	"a host is power-cycled twice in vain and its machine replaced": {hosts(3), powerCycle, func(q *Question) {
+		q.Fail, q.Hard, q.Horizon = "machine/w2", true, 2*time.Hour
+	}},
+	"kernels of two nodes lock up and their hosts are power-cycled one at a time": {hosts(4), kernelRule, func(q *Question) {
+		q.Fail, q.FailCondition = "machine/w1,machine/w2", kernelDeadlock
+	}},
+	"a kernel recovers before its timeout": {hosts(4), kernelRule, func(q *Question) {
+		q.Fail, q.FailCondition, q.For = "machine/w1", kernelDeadlock, 9*time.Minute
+	}},
+	"no rule of the check matches what fails": {hosts(4), kernelRule, fails("machine/w1")},
+	"a ladder is climbed":                     {nodesHere(5), ladder, fails("name=n2")},
+	"a storm passes": {nodesHere(5), ladder, func(q *Question) {
+		q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute
+	}},
+	"a remediator of others brings the node back": {nodesHere(3), ladder, func(q *Question) {
+		q.Fail, q.RemediationTakes = "node/n1", 4*time.Minute
+	}},
 	"a check that is paused": {
-		fixture: func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, manifest: pausedCheck,
+		func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, pausedCheck, nil,
 	},
 	"the checks that are there": {
-		fixture: func(s *fixture) *fixture { return s.workers(3).existing(workersCheck) }, question: fails("machine/w3"),
+		func(s *fixture) *fixture { return s.workers(3).existing(workersCheck) }, "", fails("machine/w3"),
 	},
-	"a control plane is replaced one machine at a time": {
-		fixture: func(s *fixture) *fixture {
-			for _, name := range []string{"cp1", "cp2", "cp3"} {
-				s.machine(name, "KubeadmControlPlane", "cp", controlPlane)
-			}
-			return s.existing(olderCheck)
-		},
-		question: fails("machine/cp1,machine/cp2"),
-	},
-	"two fail while one spare host is free": {
-		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().whole().spares(1, "md-0") }, manifest: waitsForSpare,
-		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1,machine/w2", time.Hour },
-	},
-	"one fails while no spare host fits": {
-		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().whole().spares(2, "storage") }, manifest: waitsForSpare,
-		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1", time.Hour },
-	},
-	"one fails while it is not known which spare hosts fit": {
-		fixture: func(s *fixture) *fixture { return s.workers(5).onMetal().spares(1, "md-0") }, manifest: waitsForSpare,
-		question: func(q *Question) { q.Fail, q.Horizon = "machine/w1", time.Hour },
-	},
-	"a replacement takes longer than a start may": {
-		fixture: func(s *fixture) *fixture { return s.workers(5) }, manifest: workersCheck,
-		question: func(q *Question) { q.Fail, q.ReplacementTakes = "machine/w2", 25*time.Minute },
-	},
+	"a control plane is replaced one machine at a time": {planes, "", fails("machine/cp1,machine/cp2")},
+	"two fail while one spare host is free": {func(s *fixture) *fixture {
+		return s.workers(5).onMetal().whole().spares(1, "md-0")
+	}, waitsForSpare, fails("machine/w1,machine/w2")},
+	"one fails while no spare host fits": {func(s *fixture) *fixture {
+		return s.workers(5).onMetal().whole().spares(2, "storage")
+	}, waitsForSpare, fails("machine/w1")},
+	"one fails while it is not known which spare hosts fit": {func(s *fixture) *fixture {
+		return s.workers(5).onMetal().spares(1, "md-0")
+	}, waitsForSpare, fails("machine/w1")},
+	"a replacement takes longer than a start may": {workers(5), workersCheck, func(q *Question) {
+		q.Fail, q.ReplacementTakes = "machine/w2", 25*time.Minute
+	}},
 }
 
 func TestStories(t *testing.T) {

@@ -46,23 +46,7 @@ func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 	return r
 }
 
-func TestTheNewestRecordsAreRecorded(t *testing.T) {
-	w := New()
-	put(t, w, recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "test", 2))
-	for name, tc := range map[string]struct {
-		scope Scope
-		want  string
-	}{
-		"all":          {Scope{Records: true}, "a b c"},
-		"one cluster":  {Scope{Records: true, Cluster: "test"}, "c"},
-		"if asked for": {Scope{}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := recorded(t, w, tc.scope); got != tc.want {
-				t.Errorf("it has %q, want %q", got, tc.want)
-			}
-		})
-	}
+func TestOnlyTheNewestRecordsAreRecorded(t *testing.T) {
 	r := &reading{snapshot: New()}
 	kept := r.newest(task{gvk: recordGVK, most: 2}, []client.Object{recordOf("a", "prod", 1), recordOf("b", "prod", 3), recordOf("c", "prod", 2)})
 	if len(kept) != 2 || kept[0].GetName() != "b-1" || kept[1].GetName() != "c-1" {
@@ -119,7 +103,7 @@ func TestWhatIsNoListOfRecordsIsAnError(t *testing.T) {
 	}
 }
 
-func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
+func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 	open := func(name, namespace string) *mendv1.RemediationRecord {
 		r := recordOf(name, "prod", 1)
 		r.Namespace, r.Labels, r.Status = namespace, map[string]string{mendv1.RecordOpenLabel: "true"}, mendv1.RemediationRecordStatus{}
@@ -128,12 +112,14 @@ func TestOpenRecordsAreReadWhereTheyAre(t *testing.T) {
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
 	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
 	w := New()
-	put(t, w, open("a", "metal"), recordOf("b", "prod", 3), open("c", "templates"), open("d", "other"), check)
+	put(t, w, open("a", "metal"), recordOf("b", "test", 3), open("c", "templates"), open("d", "other"), check)
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  string
 	}{
-		"those of all namespaces":                                 {Scope{OpenRecords: true}, "a c d"},
+		"all":                                   {Scope{Records: true}, "a b c d"},
+		"those of one cluster":                  {Scope{Records: true, Cluster: "test"}, "b"},
+		"those of all namespaces that are open": {Scope{OpenRecords: true}, "a c d"},
 		"those of a namespace, and of the checks of nodes":        {Scope{OpenRecords: true, Namespace: "metal"}, "a c"},
 		"the same of clusters where something is to be looked at": {Scope{OpenRecords: true, Namespace: "metal", Restless: true}, "a c"},
 		"if asked for": {Scope{Restless: true}, ""},

@@ -49,7 +49,6 @@ func TestATextHangsBehindItsLead(t *testing.T) {
 		"under it if there is none":          {"12:00  a    ", "one two", 13, "12:00  a\n    one two"},
 		"without a text there are no blanks": {"12:00  a    ", "", 80, "12:00  a"},
 		"lines that it has become one":       {"12:00  ", "one\ntwo", 80, "12:00  one two"},
-		"the lead is one line":               {"12:00\nb  ", "one", 80, "12:00\\nb  one"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Hang(tc.lead, tc.text, 4, tc.width); got != tc.want {

@@ -221,7 +221,7 @@ func (p *pivot) start(ctx context.Context) {
 	p.client = clientFor(p.plane.Config())
 	seen, err := hosts.SeenFrom(p.plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	p.provider, err = simulator.NewInfrastructure(p.plane.Config(), simulator.InfrastructureOptions{Hosts: seen})
+	p.provider, err = simulator.NewInfrastructure(p.plane.Config(), seen)
 	Expect(err).NotTo(HaveOccurred())
 	suite.Beside(seen.Start)
 	suite.Beside(p.provider.Start)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -96,9 +95,9 @@ func clientFor(config *rest.Config) client.WithWatch {
 func startCluster() {
 	GinkgoHelper()
 	hosts, provider = suite.Hardware(management.Config())
-	scheduler, err := simulator.NewScheduler(fixture.Plane.Config(), logr.Discard())
+	scheduler, err := simulator.NewScheduler(fixture.Plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	attacher, err = simulator.NewAttacher(fixture.Plane.Config(), logr.Discard())
+	attacher, err = simulator.NewAttacher(fixture.Plane.Config())
 	Expect(err).NotTo(HaveOccurred())
 	suite.Beside(scheduler.Start)
 	suite.Beside(attacher.Start)
