@@ -131,11 +131,11 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"it is unfenced at once while its host powers on",
-			in(PoweringOn, fenced, renewedAgain), Unfence, PoweringOn, "SignOfLife",
+			in(PoweringOn, fenced, renewedAgain), Unfence, PoweringOn, "Unfenced",
 		},
 		{
 			"when that is said to be on",
-			in(Booting, fenced, renewedAgain), Unfence, Booting, "SignOfLife",
+			in(Booting, fenced, renewedAgain), Unfence, Booting, "Unfenced",
 		},
 		{
 			"and when it came on again",

@@ -118,8 +118,11 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.facts.Discarded = w.facts.Discarded || seen.Deleting && w.record.Deleted.IsZero()
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign = seen.Sign
-	if seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "" {
+	switch {
+	case seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "":
 		w.facts.NewBoot = seen.Node.Status.NodeInfo.BootID != w.record.BootID
+	case w.facts.State == powercycle.PoweringOn || w.facts.State == powercycle.Booting:
+		w.facts.Sign = time.Time{} // it may be of a new boot
 	}
 	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
 		w.recheckAfter(drainRecheck)
