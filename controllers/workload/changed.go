@@ -73,12 +73,12 @@ func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 }
 
 // identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so, or
-// could not be read but for a refusal.
+// while it fails. A refusal stands.
 func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
 	is, nodes := c.identities[cluster], c.nodes[cluster]
 	c.mu.Unlock()
-	if v.Link == Down || v.Link == Unsure && !is.changed { // nothing answers
+	if v.Link == Down || v.Link == Unsure && !is.changed {
 		return v
 	}
 	if v.Link == Up && (is.changed || is.nodes != nodes) && !c.identify(ctx, cluster) {
