@@ -195,7 +195,7 @@ func (w *observed) look(t *target, signals []health.Signal) []health.Signal {
 		if last.basis.generation != w.check.Generation { // there were other rules
 			at = time.Time{}
 		}
-		if t.ofMachine, t.ofNode, t.ofMachine.At = was.ofMachine, was.ofNode, at; was.node != nil {
+		if t.ofMachine, t.ofNode, t.ofMachine.At = was.ofMachine, was.ofNode, at; was.node != nil || at.IsZero() {
 			t.ofNode.At = at
 		}
 	}

@@ -323,6 +323,18 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 			m.Status.Conditions = append(m.Status.Conditions, disk)
 		})
 	}
+	ofNetwork := func(w *observed) {
+		w.check.Generation += 2
+		w.check.Spec.Checks.UnhealthyNodeConditions = append(w.check.Spec.Checks.UnhealthyNodeConditions,
+			clusterv1.UnhealthyNodeCondition{Type: "NetworkUnavailable", Status: "True", TimeoutSeconds: ptr.To[int32](300)})
+	}
+	networkLost := func() {
+		was, _, _ := f.nodes.GetByKey("node-a")
+		n := was.(*corev1.Node).DeepCopy()
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: "NetworkUnavailable", Status: "True", LastTransitionTime: metav1.NewTime(noon.Add(19 * h / 2))})
+		_ = f.nodes.Update(n)
+	}
 	f.change("a", func(*clusterv1.Machine) {})
 	f.ready("a", corev1.ConditionTrue, ago(time.Hour))
 	for _, is := range []struct {
@@ -347,6 +359,9 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		}, nil, "GPU (2h0m0s) Ready (8h0m0s)"},
 		{"another node of the name is older than its stamp", 9 * h, remade, nil, "GPU (2h0m0s) Ready (9h0m0s)"},
 		{"a rule that was not there", 10 * h, diskFull, edited, "Disk 0s Ready (9h0m0s)"},
+		{"the node cannot be seen any more", 11 * h, nil, func(w *observed) { edited(w); unsure(w) }, "Disk 0s"},
+		{"another rule meanwhile", 12 * h, networkLost, func(w *observed) { ofNetwork(w); unsure(w) }, "GPU (12h0m0s)"},
+		{"it counts from its stamp", 13 * h, nil, ofNetwork, "GPU (12h0m0s) Ready (9h0m0s) NetworkUnavailable 9h30m0s"},
 	} {
 		f.events = []string{"a"}
 		if is.given != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,26 +63,28 @@ type identity struct {
 	uid     types.UID                      // empty if it could not be read
 	changed bool                           // it is not the one that is kept
 	tried   string                         // the version of the Cluster that was to keep it
+	again   time.Time                      // when to try once more, if that failed
 }
 
 // Verify asks which workload cluster answers, and returns a ChangedError if another one is kept. What cannot be read says nothing.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	c.identify(ctx, cluster)
-	return c.compare(ctx, cluster)
+	return c.compare(ctx, cluster, time.Time{})
 }
 
-// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so.
-func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View) View {
+// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so, or
+// while it fails. A refusal stands.
+func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
 	is, nodes := c.identities[cluster], c.nodes[cluster]
 	c.mu.Unlock()
-	if v.Link != Up && !is.changed {
+	if v.Link == Down || v.Link == Unsure && !is.changed {
 		return v
 	}
 	if v.Link == Up && (is.changed || is.nodes != nodes) && !c.identify(ctx, cluster) {
 		v = View{Link: Unsure, Recheck: ProbeInterval}
 	}
-	if err := c.compare(ctx, cluster); err != nil {
+	if err := c.compare(ctx, cluster, now); err != nil {
 		return View{Link: Down, Recheck: refusedInterval, Changed: err}
 	}
 	return v
@@ -102,30 +106,38 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	if err != nil && (same || is.changed) {
 		return true
 	}
-	ends := same && is.uid != "" && is.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
+	ends := same && nodes != nil && is.uid != "" && is.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
 	if ends {
 		c.Kubeconfigs.Transports.reconnect(cluster)
 		delete(c.nodes, cluster)
 		nodes = nil
 	}
 	is.nodes, is.uid = nodes, uid
+	if err != nil && !apierrors.IsForbidden(err) {
+		is.nodes = nil
+	}
 	c.identities[cluster] = is
 	return !ends
 }
 
 // compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
-func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey) error {
+func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) error {
 	of := &clusterv1.Cluster{}
 	if err := c.Management.Get(ctx, cluster, of, client.UnsafeDisableDeepCopy); err != nil || !of.DeletionTimestamp.IsZero() {
+		if err != nil { // it may have been read after it was forgotten
+			c.mu.Lock()
+			delete(c.identities, cluster)
+			c.mu.Unlock()
+		}
 		return nil //nolint:nilerr // a Cluster that is gone keeps nothing
 	}
 	kept := Kept(of)
 	c.mu.Lock()
 	is := c.identities[cluster]
-	keep := is.uid != "" && kept == "" && is.tried != of.ResourceVersion
+	keep := is.uid != "" && kept == "" && !ptr.Deref(of.Spec.Paused, false) && (is.tried != of.ResourceVersion || now.After(is.again))
 	is.changed = is.uid != "" && kept != "" && kept != is.uid
 	if keep {
-		is.tried = of.ResourceVersion
+		is.tried, is.again = of.ResourceVersion, now.Add(refusedInterval)
 	}
 	c.identities[cluster] = is
 	c.mu.Unlock()

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,7 +55,7 @@ func clusterOf(kept string) *clusterv1.Cluster {
 }
 
 // answering is a workload cluster with that UID.
-func answering(t *testing.T, uid types.UID) client.Client {
+func answering(t *testing.T, uid types.UID) client.WithWatch {
 	t.Helper()
 	return objects(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: uid}})
 }
@@ -142,5 +145,53 @@ func TestWhatAnotherManagerHasKeptStandsAndIsNotWrittenAgain(t *testing.T) {
 	before = stored(t, management)
 	if err := c.Verify(t.Context(), c1); err == nil || patches != 1 || before.Annotations[mendv1.WorkloadClusterAnnotation] != "c1/w1" {
 		t.Errorf("it is %v, after %d writes, and %v is kept", err, patches, before.Annotations)
+	}
+}
+
+func TestOfAClusterThatIsGoneNothingIsKept(t *testing.T) {
+	c := NewClusters(connected{to: answering(t, "w1")})
+	c.Management = objects(t)
+	if err := c.Verify(t.Context(), c1); err != nil || len(c.identities) > 0 {
+		t.Errorf("%v, and %v is kept", err, c.identities)
+	}
+}
+
+func TestAPausedClusterIsNotWritten(t *testing.T) {
+	c, paused := NewClusters(connected{to: answering(t, "w1")}), clusterOf("")
+	paused.Spec.Paused = ptr.To(true)
+	c.Management = objects(t, paused)
+	if err := c.Verify(t.Context(), c1); err != nil || stored(t, c.Management).ResourceVersion != "999" {
+		t.Errorf("%v, and it is %v", err, stored(t, c.Management).Annotations)
+	}
+}
+
+func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
+	for _, fails := range []string{"reading which one answers", "keeping it"} {
+		t.Run(fails, func(t *testing.T) {
+			failing := fails
+			c := NewClusters(connected{to: interceptor.NewClient(answering(t, "w1"), interceptor.Funcs{
+				Get: func(ctx context.Context, w client.WithWatch, k client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+					if failing == "reading which one answers" {
+						return apierrors.NewTimeoutError("", 0)
+					}
+					return w.Get(ctx, k, into, opts...)
+				},
+			})})
+			c.nodes[c1] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+			c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
+				Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+					if failing == "keeping it" {
+						return apierrors.NewTimeoutError("", 0)
+					}
+					return m.Patch(ctx, o, p, opts...)
+				},
+			})
+			c.identified(t.Context(), c1, View{Link: Up}, noon.Time)
+			failing = ""
+			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Minute))
+			if got := stored(t, c.Management).Annotations[mendv1.WorkloadClusterAnnotation]; got != "c1/w1" {
+				t.Errorf("%q is kept", got)
+			}
+		})
 	}
 }

@@ -135,7 +135,7 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 	if err != nil || c.Management == nil {
 		return v, err
 	}
-	return c.identified(ctx, cluster, v), nil
+	return c.identified(ctx, cluster, v, now), nil
 }
 
 // view is the View of whatever cluster answers.

@@ -64,6 +64,10 @@ func (c *Clusters) dropStopped() {
 			continue
 		}
 		delete(c.nodes, cluster)
+		if is := c.identities[cluster]; is.nodes == nodes {
+			is.nodes = nil
+			c.identities[cluster] = is
+		}
 		if d := c.doubts[cluster]; d != nil && d.stale == nodes {
 			is := *d
 			is.stale = nil

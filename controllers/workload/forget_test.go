@@ -111,6 +111,7 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	stop := make(chan struct{})
 	go there.Run(stop)
 	eventually(t, "the nodes are cached", there.HasSynced)
+	c.identities[key] = identity{nodes: c.nodes[key]}
 	c.look(key, noon.Time, true)
 	if _, d := c.look(key, noon.Time, false); d == nil {
 		t.Fatal("a cluster that does not answer is not doubted")
@@ -122,7 +123,15 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 func kept(c *Clusters) (nodes, doubts int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.nodes), len(c.doubts)
+	all := map[toolscache.SharedIndexInformer]bool{}
+	for _, is := range c.nodes {
+		all[is] = true
+	}
+	for _, is := range c.identities {
+		all[is.nodes] = true
+	}
+	delete(all, nil)
+	return len(all), len(c.doubts)
 }
 
 func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *testing.T) {

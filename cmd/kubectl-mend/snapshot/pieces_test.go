@@ -117,7 +117,7 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 			}
 			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
 			r.snapshot.live = map[client.ObjectKey]client.Reader{}
-			if _, err := r.nodes(t.Context(), key("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
+			if _, err := r.nodes(t.Context(), aCluster("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)
 			}
 		})

@@ -63,7 +63,7 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	nodes, err := r.nodes(ctx, key)
+	nodes, err := r.nodes(ctx, cluster)
 	if err != nil {
 		r.snapshot.SetUnseen(key, why(err), lostSince(cluster))
 		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
@@ -118,7 +118,8 @@ func lostSince(cluster *clusterv1.Cluster) time.Time {
 }
 
 // nodes reads the nodes of a workload cluster.
-func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1.Node, error) {
+func (r *reading) nodes(ctx context.Context, of *clusterv1.Cluster) ([]corev1.Node, error) {
+	cluster := client.ObjectKeyFromObject(of)
 	reader, err := r.snapshot.WorkloadReader(ctx, r.client, cluster)
 	if err != nil {
 		return nil, err
@@ -126,6 +127,11 @@ func (r *reading) nodes(ctx context.Context, cluster client.ObjectKey) ([]corev1
 	all, err := r.nodesWith(ctx, reader, cluster)
 	if err != nil {
 		return nil, err
+	}
+	if kept := workload.Kept(of); kept != "" {
+		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
+			return nil, &workload.ChangedError{Cluster: cluster, Kept: kept, Found: found}
+		}
 	}
 	r.snapshot.mu.Lock()
 	r.snapshot.live[cluster] = reader

@@ -244,13 +244,32 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 	}
 }
 
+// The manager does not judge by its nodes either, also where no check says that.
+func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.T) {
+	for kept, want := range map[string]bool{"": true, "u/w1": true, "u/w0": false, "other/w0": true} {
+		there, _ := newSnapshot(t)
+		inner := there.Workload(key("c1"))
+		put(t, inner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "w1"}})
+		r, cluster := &reading{snapshot: New()}, aCluster("c1")
+		r.client = fake.NewClientBuilder().WithObjects(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(serve(t, inner))},
+		}).Build()
+		r.snapshot.live = map[client.ObjectKey]client.Reader{}
+		cluster.UID, cluster.Annotations = "u", map[string]string{mendv1.WorkloadClusterAnnotation: kept}
+		_, err := r.nodes(t.Context(), cluster)
+		if changed := (*workload.ChangedError)(nil); errors.As(err, &changed) == want || want && err != nil {
+			t.Errorf("%q is kept: %v", kept, err)
+		}
+	}
+}
+
 // What a kubeconfig must not name is what the manager refuses: package workload.
 func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte(content)}}
 	r := &reading{client: fake.NewClientBuilder().WithObjects(secret).Build(), snapshot: New()}
-	_, err := r.nodes(t.Context(), key("c1"))
+	_, err := r.nodes(t.Context(), aCluster("c1"))
 	var refused *workload.RefusedError
 	if !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
 		t.Errorf("the error is %v", err)

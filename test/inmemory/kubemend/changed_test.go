@@ -101,8 +101,9 @@ func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(
 		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
 		Eventually(e.asked).WithArguments(ctx).Should(ConsistOf("marked"), "a mark needs no workload cluster")
 
-		e.workload.Open()
 		standby.Silence(true)
+		Eventually(e.reach(ctx)).WithTimeout(2*time.Minute).Should(Equal("Unreachable"), "none answers")
+		e.workload.Open()
 		Eventually(e.reach(ctx)).WithTimeout(time.Minute).Should(Equal("ReachableAgain"), "the first one answers again")
 		Eventually(func() *int32 { return e.check(ctx, "check").Status.CurrentHealthy }).WithTimeout(time.Minute).Should(
 			HaveValue(BeEquivalentTo(3)), "all of its nodes are read anew, by a connection of its own")
