@@ -172,6 +172,12 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 func (p *machinePlay) compareVerdict(t *explain.Target, was, is *clusterv1.Machine) {
 	p.Helper()
 	c := conditions.Get(is, clusterv1.MachineHealthCheckSucceededCondition)
+	said := conditions.Get(was, clusterv1.MachineHealthCheckSucceededCondition)
+	asked := conditions.Get(was, clusterv1.MachineOwnerRemediatedCondition)
+	if t.State == health.Unhealthy && asked != nil && cmp.Equal(said, c) &&
+		cmp.Equal(asked, conditions.Get(is, clusterv1.MachineOwnerRemediatedCondition)) && (said == nil || said.Status != metav1.ConditionFalse) {
+		return // what others asked its owner stands until the manager knows whether it is its turn
+	}
 	if c == nil {
 		p.Errorf("%s is said to be %s, and the pass says nothing of it", t.Name, t.Verdict)
 		return
