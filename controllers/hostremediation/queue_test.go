@@ -237,19 +237,6 @@ func (connecting) View(context.Context, client.ObjectKey, time.Time, ...clusterc
 	return workload.View{Link: workload.Unsure, Recheck: time.Second}, nil
 }
 
-func TestAControlPlaneHostIsHeldOffWhenItsTurnHasCome(t *testing.T) {
-	p := planeOf(t, "b", "c")
-	p.node("node", corev1.ConditionTrue)
-	p.node("b", corev1.ConditionUnknown)
-	p.answers()
-	p.pass()
-	p.node("b", corev1.ConditionTrue)
-	p.answers()
-	if s := p.wait(leaseRecheck); !p.held() {
-		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
-	}
-}
-
 func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	p := planeOf(t, "b")
 	p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`)
