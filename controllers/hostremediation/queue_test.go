@@ -147,7 +147,6 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		waits  string // what is said of the wait; empty if the host is switched off
 	}{
 		"the only one is": {nil, func(p *plane) { p.answers() }, ""},
-		"one of two is":   {[]string{"b"}, func(p *plane) { p.answers() }, ""},
 		"H-B5: one that hangs is while another one is switched off on purpose, and the API with them": {
 			[]string{"b", "c"}, func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
 		},
@@ -272,6 +271,7 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		self      Self
+		worker    bool
 		elsewhere bool
 		asks      error
 		off, ends bool
@@ -282,9 +282,13 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 		"is another one than that of a node of its name":     {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
 		"is another one than that of a node of another name": {self: Self{Node: "another", BootID: "boot-node"}, off: true},
 		"is none outside of a cluster":                       {off: true},
+		"is not switched off if it is a worker either":       {self: Self{Node: "node", BootID: "boot-node"}, worker: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, ended := planeOf(t), false
+			if tc.worker {
+				p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
+			}
 			p.answers()
 			p.r.Self = tc.self
 			p.r.Self.StandDown = func() { ended = true }
@@ -297,17 +301,6 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 				t.Errorf("it says %q", s.Message)
 			}
 		})
-	}
-}
-
-func TestAWorkerOnWhichTheManagerRunsIsNotSwitchedOffEither(t *testing.T) {
-	p := planeOf(t)
-	p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
-	p.answers()
-	p.r.Self = Self{Node: "node", BootID: "boot-node"}
-	p.pass()
-	if p.held() {
-		t.Error("the host that the manager runs on was switched off")
 	}
 }
 

@@ -92,11 +92,13 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	template, request := clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition
 	cases := map[string]struct {
 		later func(*observed)
+		made  bool // a request
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
-		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
-		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
+		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, false, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"the template is there, nothing begun": {func(*observed) {}, false, map[clusterv1.ConditionType]bool{request: true}},
+		"it is there, and a request is made":   {func(*observed) {}, true, map[clusterv1.ConditionType]bool{}},
+		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, false, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,42 +108,15 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 			w.check, w.remediation.Missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
-			for _, c := range statusAfter(w, decide(w), result{}).GetV1Beta1Conditions() {
+			for _, c := range statusAfter(w, decide(w), result{started: tc.made}).GetV1Beta1Conditions() {
 				if c.Type == template || c.Type == request {
-					got[c.Type] = true
+					got[c.Type] = c.Status == corev1.ConditionFalse && c.Severity == clusterv1.ConditionSeverityError
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("what is still said (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
-	w := aCheck(a("a", health.Unhealthy)).external()
-	w.remediation.Missing = "it is gone"
-	s := decide(w)
-	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
-	for _, kind := range []clusterv1.ConditionType{
-		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-	} {
-		if c := v1beta1conditions.Get(w.check, kind); c == nil || c.Status != corev1.ConditionFalse || c.Severity != clusterv1.ConditionSeverityError {
-			t.Errorf("%s is %v, want False", kind, c)
-		}
-	}
-	w.remediation.Missing = ""
-	s = decide(w)
-	healed := statusAfter(w, s, result{started: true})
-	for _, kind := range []clusterv1.ConditionType{
-		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-	} {
-		if c := v1beta1conditions.Get(healed, kind); c != nil {
-			t.Errorf("%s is still there: %v", kind, c)
-		}
-	}
-	if c := conditionOf(healed, mendv1.RemediationTemplateAvailable); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("RemediationTemplateAvailable is %v, want True", c)
 	}
 }
 

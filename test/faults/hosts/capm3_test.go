@@ -173,15 +173,3 @@ func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *tes
 		}
 	})
 }
-
-// Which hosts CAPM3 takes is in package host.
-func TestC11TheMarkStaysUntilAPersonRemovesIt(t *testing.T) {
-	bothKinds(t, settings{box: mute(-1)}, func(_ *testing.T, e *environment) {
-		e.ends("OwnerRequested")
-		e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) // its owner replaces it
-		e.vanish(e.management, e.machine())
-		e.goneOnceDeleted()
-		e.until(24 * time.Hour)
-		e.marked(true)
-	})
-}

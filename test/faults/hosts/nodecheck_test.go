@@ -8,12 +8,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-// processing fails the test unless the remediation says so of itself as a whole.
-func (e *environment) processing(processing, succeeded, why string) {
-	e.t.Helper()
-	e.reports(map[string]string{nhcv1.ProcessingCondition: processing + "/" + why, nhcv1.SucceededCondition: succeeded + "/" + why})
-}
-
 func TestANodeIsReleasedWhoseMachineNothingNamesAnyMore(t *testing.T) {
 	bothKinds(t, settings{nodeCheck: true, box: stuck}, func(t *testing.T, e *environment) {
 		e.comesTo(func(e *environment) bool { return fencedByUs(e.node()) })
@@ -24,7 +18,7 @@ func TestANodeIsReleasedWhoseMachineNothingNamesAnyMore(t *testing.T) {
 		})
 		killed(e)
 		e.ends("Ended")
-		e.processing("False", "False", "Ended")
+		e.reports(map[string]string{nhcv1.ProcessingCondition: "False/Ended", nhcv1.SucceededCondition: "False/Ended"})
 		equal(t, "whether the host is on", e.box.model.Powered(), true)
 	})
 }
