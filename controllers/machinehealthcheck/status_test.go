@@ -21,24 +21,21 @@ import (
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
-	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
-		a("f", health.Healthy, beingDeleted)).limited("40%")
-	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
-		"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2"
-	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
-		t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
-	}
-}
-
-func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
-	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
-	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
-	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
-		"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"
-	if c.Message != want {
-		t.Errorf("got  %q\nwant %q", c.Message, want)
+	ranged := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
+	ranged.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
+	for want, w := range map[string]*observed{
+		"exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
+			"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2": aCheck(
+			a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
+			a("f", health.Healthy, beingDeleted)).limited("40%"),
+		"does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
+			"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3": ranged,
+	} {
+		c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		want = "Remediation is not allowed, the number of not started or unhealthy machines " + want
+		if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
+			t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
+		}
 	}
 }
 

@@ -100,13 +100,6 @@ func TestC3C4ARemediationThatACheckMakesIsDeletedOnceTheNodeIsBack(t *testing.T)
 	}
 }
 
-// callUnhealthy writes on the machine what a MachineHealthCheck does.
-func callUnhealthy(e *environment) {
-	edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
-		conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
-	})
-}
-
 // ownerIsAsked fails the test unless both versions of Cluster API see that the owner of the machine shall replace it.
 func (e *environment) ownerIsAsked() {
 	e.t.Helper()
@@ -124,7 +117,9 @@ func (e *environment) ownerIsAsked() {
 
 func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
-		callUnhealthy(e)
+		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
+		})
 		equal(t, "what Cluster API replaces before", collections.IsUnhealthyAndOwnerRemediated(e.machine()), false)
 		order := e.sees(
 			sight{"the owner is asked", func() bool {
