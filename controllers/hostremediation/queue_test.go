@@ -276,23 +276,24 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 		asks      error
 		off, ends bool
 	}{
-		"is not switched off":                                {self: Self{Node: "node", BootID: "boot-node"}},
-		"is left to another replica that is ready":           {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
-		"is not switched off if no other replica is known":   {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
-		"is another one than that of a node of its name":     {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
-		"is another one than that of a node of another name": {self: Self{Node: "another", BootID: "boot-node"}, off: true},
-		"is none outside of a cluster":                       {off: true},
-		"is not switched off if it is a worker either":       {self: Self{Node: "node", BootID: "boot-node"}, worker: true},
+		"is not switched off":                                                   {self: Self{Node: "node", BootID: "boot-node"}},
+		"is left to another replica that is ready":                              {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
+		"is not switched off if no other replica is known":                      {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
+		"is another one than that of a node of its name":                        {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
+		"is another one than that of a node of another name":                    {self: Self{Node: "another", BootID: "boot-node"}, off: true},
+		"is none outside of a cluster":                                          {off: true},
+		"is not switched off if it is a worker either, and nobody can be asked": {self: Self{Node: "node", BootID: "boot-node"}, worker: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, ended := planeOf(t), false
-			if tc.worker {
-				p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
-			}
 			p.answers()
 			p.r.Self = tc.self
 			p.r.Self.StandDown = func() { ended = true }
 			p.r.Self.Elsewhere = func(context.Context) (bool, error) { return tc.elsewhere, tc.asks }
+			if tc.worker {
+				p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
+				p.r.Self.Elsewhere = nil
+			}
 			s := p.pass()
 			if p.held() != tc.off || ended != tc.ends {
 				t.Errorf("held off: %t, ended: %t, want %t and %t: %q", p.held(), ended, tc.off, tc.ends, s.Message)

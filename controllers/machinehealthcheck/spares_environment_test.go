@@ -121,8 +121,9 @@ func (r *pool) has(objects ...client.Object) {
 	}
 }
 
-// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants any host. It is on a host of its name, if that is so.
-func (r *pool) machine(cluster, name string, on bool, marked ...string) *clusterv1.Machine {
+// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a host of its name, if
+// that is so.
+func (r *pool) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), Generation: 1, CreationTimestamp: metav1.NewTime(r.clock.Now()),
@@ -137,21 +138,25 @@ func (r *pool) machine(cluster, name string, on bool, marked ...string) *cluster
 	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: name}
 	between := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "ns", "name": name}}}
 	between.SetGroupVersionKind(betweenKind)
+	if pool != "" {
+		between.Object["spec"] = map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": pool}}}
+	}
 	r.has(m, between)
 	if on {
-		r.host(name, name)
+		r.host(name, "", name)
 	}
 	return m
 }
 
 func (r *pool) bad(cluster, name string) {
-	r.machine(cluster, name, true, clusterv1.RemediateMachineAnnotation)
+	r.machine(cluster, name, "", true, clusterv1.RemediateMachineAnnotation)
 }
 
-// host makes a host that a machine has; none if that is empty.
-func (r *pool) host(name, has string) {
+// host makes a host of a pool, that a machine has; none if that is empty.
+func (r *pool) host(name, pool, has string) {
 	r.t.Helper()
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-" + name, UID: types.UID("host-" + name)}}
+	h.Labels = map[string]string{"pool": pool}
 	h.Status.Provisioning.State = bmov1alpha1.StateAvailable
 	if has != "" {
 		h.Status.Provisioning.State = bmov1alpha1.StateProvisioned

@@ -12,6 +12,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -44,7 +45,7 @@ func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
 	if got := r.checksOfHost(t.Context(), spare); len(got) != 1 || got[0].Name != "c1" {
 		t.Errorf("a host that becomes free enqueues %v", got)
 	}
-	r.host("spare", "")
+	r.host("spare", "", "")
 	r.pass(2*time.Minute, "c1")
 	if r.asked() != "a" || r.says(r.get("a")) != "" || r.says(r.check("c1")) != "" {
 		t.Errorf("with a host: asked %q; says %q, %q", r.asked(), r.says(r.get("a")), r.says(r.check("c1")))
@@ -85,9 +86,9 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 		want map[string]float64
 	}{
 		{"both wait", func() {}, map[string]float64{"NoSpareHost": 2}},
-		{"one has a host", func() { r.host("spare", "") }, map[string]float64{"NoSpareHost": 1}},
+		{"one has a host", func() { r.host("spare", "", "") }, map[string]float64{"NoSpareHost": 1}},
 		{"hosts cannot be read", func() { r.hosts.err = errors.New("you may not") }, map[string]float64{"SpareHostsUnread": 1}},
-		{"both have one", func() { r.hosts.err = nil; r.host("another", "") }, map[string]float64{}},
+		{"both have one", func() { r.hosts.err = nil; r.host("another", "", "") }, map[string]float64{}},
 	} {
 		step.do()
 		r.pass(time.Minute, "c1")
@@ -128,13 +129,13 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 		"while it waits for its host": func(r *pool) {
 			r.pass(0, "c1")
 			r.replaced("c1", "a")
-			r.machine("c1", "a2", false)
+			r.machine("c1", "a2", "", false)
 			r.pass(time.Minute, "c2")
 		},
 		"after a restart while it waits": func(r *pool) {
 			r.pass(0, "c1")
 			r.replaced("c1", "a")
-			r.machine("c1", "a2", false)
+			r.machine("c1", "a2", "", false)
 			r.start()
 			r.pass(time.Minute, "c2")
 		},
@@ -144,7 +145,7 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r := newPool(t)
 			r.bad("c1", "a")
 			r.bad("c2", "b")
-			r.host("spare", "")
+			r.host("spare", "", "")
 			second(r)
 			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == OwnerAsked(r.get("b")) {
 				t.Errorf("asked: %q, want one of them: the one that was first", got)
@@ -152,13 +153,28 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			if waits := r.says(r.get("b")); waits == "" && !OwnerAsked(r.get("b")) {
 				t.Error("the one that waits does not say so")
 			}
-			r.host("another", "")
+			r.host("another", "", "")
 			r.start()
 			r.pass(2*time.Minute, "c2")
 			if got := r.asked(); !strings.Contains(got, "b") {
 				t.Errorf("with a second host: asked %q, want b among them", got)
 			}
 		})
+	}
+}
+
+func TestAHostOfAnotherPoolIsNoSpare(t *testing.T) {
+	r := newPool(t)
+	r.machine("c1", "a", "workers", true, clusterv1.RemediateMachineAnnotation)
+	r.host("spare", "storage", "")
+	r.pass(0, "c1")
+	if r.asked() != "" || !strings.Contains(r.says(r.get("a")), "of 1 free none has the labels") {
+		t.Errorf("asked: %q; says %q", r.asked(), r.says(r.get("a")))
+	}
+	r.host("spare-2", "workers", "")
+	r.pass(time.Minute, "c1")
+	if r.asked() != "a" {
+		t.Error("with a host of the pool the owner is not asked")
 	}
 }
 
@@ -175,7 +191,7 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newPool(t)
 			r.bad("c1", "a")
-			r.host("spare", "")
+			r.host("spare", "", "")
 			tc.change(r)
 			if next := r.pass(0, "c1"); next != unreadAgain || r.asked() != "" {
 				t.Errorf("asked: %q, tried again in %s", r.asked(), next)
@@ -195,7 +211,7 @@ func TestHostsThatCannotBeReadAreNotCountedOn(t *testing.T) {
 func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
-	r.host("spare", "")
+	r.host("spare", "", "")
 	r.pass(0, "c1")
 	r.bad("c2", "b")
 	r.hosts.err = errors.New("you may not any more")
@@ -213,7 +229,7 @@ func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 func TestAMachineOfAnotherCheckEnqueuesTheOneThatWaits(t *testing.T) {
 	r := newPool(t)
 	r.bad("c1", "a")
-	other := r.machine("c2", "b", false)
+	other := r.machine("c2", "b", "", false)
 	if got := r.checksOfMachineOrSpare(t.Context(), other); len(got) != 1 {
 		t.Errorf("before one waits, a machine enqueues %v", got)
 	}
