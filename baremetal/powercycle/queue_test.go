@@ -149,14 +149,13 @@ func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 		step Step
 		want bool
 	}{
-		"the first attempt":           {Step{Do: BeginAttempt, From: Pending, Next: Preparing}, true},
-		"also of one that has waited": {Step{Do: BeginAttempt, From: Pending, Next: Preparing}, true},
-		"not to wait":                 {Step{Do: Wait, From: Pending, Next: Pending}, false},
-		"not to give up":              {Step{Do: Advance, From: Pending, Next: Failed}, false},
-		"to power the host off":       {Step{Do: Advance, From: Preparing, Next: PoweringOff}, true},
-		"or to reboot it":             {Step{Do: Advance, From: Preparing, Next: Rebooting}, true},
-		"to ask for it":               {Step{Do: KeepOff, From: PoweringOff, Next: PoweringOff}, true},
-		"or for the reboot":           {Step{Do: Reboot, From: Rebooting, Next: Rebooting}, true},
+		"the first attempt":     {Step{Do: BeginAttempt, From: Pending, Next: Preparing}, true},
+		"not to wait":           {Step{Do: Wait, From: Pending, Next: Pending}, false},
+		"not to give up":        {Step{Do: Advance, From: Pending, Next: Failed}, false},
+		"to power the host off": {Step{Do: Advance, From: Preparing, Next: PoweringOff}, true},
+		"or to reboot it":       {Step{Do: Advance, From: Preparing, Next: Rebooting}, true},
+		"to ask for it":         {Step{Do: KeepOff, From: PoweringOff, Next: PoweringOff}, true},
+		"or for the reboot":     {Step{Do: Reboot, From: Rebooting, Next: Rebooting}, true},
 		"not the next attempt, which asks again later": {Step{Do: BeginAttempt, From: PoweringOn, Next: Preparing}, false},
 		"not to go on":                  {Step{Do: Advance, From: PoweringOff, Next: MovingWorkload}, false},
 		"not to power it off once more": {Step{Do: Advance, From: MovingWorkload, Next: PoweringOff}, false},

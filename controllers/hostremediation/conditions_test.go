@@ -1,23 +1,19 @@
 package hostremediation
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -192,24 +188,6 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		if got := tc.w.booted() && !remediation.MarkedUnhealthy(tc.w.machine); got != tc.want {
 			t.Errorf("%s: well: %t", name, got)
 		}
-	}
-}
-
-// A NodeHealthCheck lets somebody else try as soon as it hears that this one has ended.
-func TestARemediationThatCouldNotReleaseItsHostIsNotOver(t *testing.T) {
-	k := fixtureOf(t)
-	k.expects(powersOff)
-	k.pass()
-	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" })
-	refused := errors.New("refused")
-	k.at[releases] = func() error { return refused }
-	var err error
-	for range 3 {
-		_, err = k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})
-	}
-	c := meta.FindStatusCondition(k.remediation().Status.Conditions, nhcv1.SucceededCondition)
-	if !errors.Is(err, refused) || c == nil || c.Status != metav1.ConditionUnknown {
-		t.Errorf("after %v the remediation reports %+v", err, c)
 	}
 }
 

@@ -147,7 +147,6 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		waits  string // what is said of the wait; empty if the host is switched off
 	}{
 		"the only one is": {nil, func(p *plane) { p.answers() }, ""},
-		"one of two is":   {[]string{"b"}, func(p *plane) { p.answers() }, ""},
 		"H-B5: one that hangs is while another one is switched off on purpose, and the API with them": {
 			[]string{"b", "c"}, func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
 		},
@@ -237,19 +236,6 @@ func (connecting) View(context.Context, client.ObjectKey, time.Time, ...clusterc
 	return workload.View{Link: workload.Unsure, Recheck: time.Second}, nil
 }
 
-func TestAControlPlaneHostIsHeldOffWhenItsTurnHasCome(t *testing.T) {
-	p := planeOf(t, "b", "c")
-	p.node("node", corev1.ConditionTrue)
-	p.node("b", corev1.ConditionUnknown)
-	p.answers()
-	p.pass()
-	p.node("b", corev1.ConditionTrue)
-	p.answers()
-	if s := p.wait(leaseRecheck); !p.held() {
-		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
-	}
-}
-
 func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	p := planeOf(t, "b")
 	p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`)
@@ -285,16 +271,18 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		self      Self
+		worker    bool
 		elsewhere bool
 		asks      error
 		off, ends bool
 	}{
-		"is not switched off":                                {self: Self{Node: "node", BootID: "boot-node"}},
-		"is left to another replica that is ready":           {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
-		"is not switched off if no other replica is known":   {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
-		"is another one than that of a node of its name":     {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
-		"is another one than that of a node of another name": {self: Self{Node: "another", BootID: "boot-node"}, off: true},
-		"is none outside of a cluster":                       {off: true},
+		"is not switched off":                                                   {self: Self{Node: "node", BootID: "boot-node"}},
+		"is left to another replica that is ready":                              {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, ends: true},
+		"is not switched off if no other replica is known":                      {self: Self{Node: "node", BootID: "boot-node"}, elsewhere: true, asks: errors.New("forbidden")},
+		"is another one than that of a node of its name":                        {self: Self{Node: "node", BootID: "boot-elsewhere"}, off: true},
+		"is another one than that of a node of another name":                    {self: Self{Node: "another", BootID: "boot-node"}, off: true},
+		"is none outside of a cluster":                                          {off: true},
+		"is not switched off if it is a worker either, and nobody can be asked": {self: Self{Node: "node", BootID: "boot-node"}, worker: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, ended := planeOf(t), false
@@ -302,6 +290,10 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 			p.r.Self = tc.self
 			p.r.Self.StandDown = func() { ended = true }
 			p.r.Self.Elsewhere = func(context.Context) (bool, error) { return tc.elsewhere, tc.asks }
+			if tc.worker {
+				p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
+				p.r.Self.Elsewhere = nil
+			}
 			s := p.pass()
 			if p.held() != tc.off || ended != tc.ends {
 				t.Errorf("held off: %t, ended: %t, want %t and %t: %q", p.held(), ended, tc.off, tc.ends, s.Message)
@@ -310,17 +302,6 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 				t.Errorf("it says %q", s.Message)
 			}
 		})
-	}
-}
-
-func TestAWorkerOnWhichTheManagerRunsIsNotSwitchedOffEither(t *testing.T) {
-	p := planeOf(t)
-	p.edits("m", func(m *clusterv1.Machine) { m.Labels = nil })
-	p.answers()
-	p.r.Self = Self{Node: "node", BootID: "boot-node"}
-	p.pass()
-	if p.held() {
-		t.Error("the host that the manager runs on was switched off")
 	}
 }
 

@@ -292,13 +292,3 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)
 	}
 }
-
-func TestARecordHasTheModelOfTheHost(t *testing.T) {
-	k := fixtureOf(t).recording()
-	k.obeys()
-	k.host.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "Dell Inc.", ProductName: "R640"}}
-	k.pass()
-	if got := k.records()[0].Spec.Target.HostModel; got != "Dell Inc. R640" {
-		t.Errorf("the model is %q", got)
-	}
-}

@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -64,18 +63,12 @@ func TestWhatBlocksAMachine(t *testing.T) {
 		given *observed
 		want  []string
 	}{
-		"nothing blocks a healthy machine":             {aCheck(a("m", health.Healthy)), nil},
-		"nothing blocks an unhealthy machine":          {aCheck(a("m", health.Unhealthy)), nil},
-		"a pending machine is within its timeout":      {aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
-		"a starting machine too":                       {aCheck(a("m", health.Starting, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
-		"one whose node is waited for without end too": {aCheck(a("m", health.Starting)).limited("100%"), []string{explain.WithinTimeout}},
-		"a pending machine beyond the limit is within its timeout, and would be blocked": {
-			aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("0"), []string{explain.WithinTimeout, tooMany}},
+		"nothing blocks an unhealthy machine":                       {aCheck(a("m", health.Unhealthy)), nil},
+		"a pending machine is within its timeout":                   {aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
 		"one too many is short-circuited":                           {aCheck(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
 		"an impossible limit grants nothing":                        {aCheck(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
 		"an older check acts":                                       {aCheck(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
 		"nothing is left to do for a machine that is being deleted": {aCheck(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
-		"one whose remediation has begun is not":                    {aCheck(a("m", health.Unhealthy, askedOwner)), nil},
 		"one behind the control plane is not judged": {
 			aCheck(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
 		"one behind the infrastructure is not judged": {
@@ -85,8 +78,6 @@ func TestWhatBlocksAMachine(t *testing.T) {
 		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
 		"an unclaimed check is not acted on": {
 			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = machines.Observed }), []string{explain.NotActing}},
-		"a paused check is not acted on, and would be short-circuited": {
-			aCheck(a("m", health.Unhealthy)).limited("0").with(func(w *observed) { w.mode = machines.Paused }), []string{explain.NotActing, tooMany}},
 		"a request of somebody else is in the way": {
 			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
 		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
@@ -96,10 +87,6 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
-		"a machine within its timeout while as many as may be are remediated would have to wait": {
-			aCheck(a("m", health.Pending, dueIn(time.Minute)), a("n", health.Unhealthy, askedOwner)).with(func(w *observed) {
-				w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-			}), []string{explain.WithinTimeout, string(budget.AtWork)}},
 		"what the reader may not read says nothing about the manager": {
 			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.MissingPermission}},
 		"a reader who may not read requests goes by the conditions of the machine": {

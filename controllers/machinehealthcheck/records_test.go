@@ -95,15 +95,6 @@ func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
 	}
 }
 
-func TestARecordHasTheZoneOfTheNodeOfAMachineWithoutAFailureDomain(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy, func(t *target) {
-		t.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-m", Labels: map[string]string{corev1.LabelTopologyZone: "row-3"}}}
-	}))
-	if got := recordOfFirst(t, w, nil).Spec.Target.FailureDomain; got != "row-3" {
-		t.Errorf("its failure domain is %q", got)
-	}
-}
-
 func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 	marked := func(value string) func(*target) {
 		return func(t *target) {

@@ -21,24 +21,21 @@ import (
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
-	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
-		a("f", health.Healthy, beingDeleted)).limited("40%")
-	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
-		"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2"
-	if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
-		t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
-	}
-}
-
-func TestTheMessageOfARangeNamesBothEnds(t *testing.T) {
-	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
-	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
-	c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	want := "Remediation is not allowed, the number of not started or unhealthy machines does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
-		"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3"
-	if c.Message != want {
-		t.Errorf("got  %q\nwant %q", c.Message, want)
+	ranged := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
+	ranged.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
+	for want, w := range map[string]*observed{
+		"exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
+			"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2": aCheck(
+			a("a", health.Healthy), a("b", health.Unhealthy), a("c", health.Pending), a("d", health.Starting), a("e", health.Unknown),
+			a("f", health.Healthy, beingDeleted)).limited("40%"),
+		"does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
+			"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3": ranged,
+	} {
+		c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		want = "Remediation is not allowed, the number of not started or unhealthy machines " + want
+		if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
+			t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
+		}
 	}
 }
 
@@ -92,11 +89,13 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	template, request := clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition
 	cases := map[string]struct {
 		later func(*observed)
+		made  bool // a request
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, map[clusterv1.ConditionType]bool{template: true, request: true}},
-		"the template is there, nothing begun": {func(*observed) {}, map[clusterv1.ConditionType]bool{request: true}},
-		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, map[clusterv1.ConditionType]bool{}},
+		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, false, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"the template is there, nothing begun": {func(*observed) {}, false, map[clusterv1.ConditionType]bool{request: true}},
+		"it is there, and a request is made":   {func(*observed) {}, true, map[clusterv1.ConditionType]bool{}},
+		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, false, map[clusterv1.ConditionType]bool{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -106,42 +105,15 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 			w.check, w.remediation.Missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
-			for _, c := range statusAfter(w, decide(w), result{}).GetV1Beta1Conditions() {
+			for _, c := range statusAfter(w, decide(w), result{started: tc.made}).GetV1Beta1Conditions() {
 				if c.Type == template || c.Type == request {
-					got[c.Type] = true
+					got[c.Type] = c.Status == corev1.ConditionFalse && c.Severity == clusterv1.ConditionSeverityError
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("what is still said (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestW5TroubleWithTemplatesIsClearedWhenItIsOver(t *testing.T) {
-	w := aCheck(a("a", health.Unhealthy)).external()
-	w.remediation.Missing = "it is gone"
-	s := decide(w)
-	w.check = statusAfter(w, s, result{refused: errors.New("no rights")})
-	for _, kind := range []clusterv1.ConditionType{
-		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-	} {
-		if c := v1beta1conditions.Get(w.check, kind); c == nil || c.Status != corev1.ConditionFalse || c.Severity != clusterv1.ConditionSeverityError {
-			t.Errorf("%s is %v, want False", kind, c)
-		}
-	}
-	w.remediation.Missing = ""
-	s = decide(w)
-	healed := statusAfter(w, s, result{started: true})
-	for _, kind := range []clusterv1.ConditionType{
-		clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-	} {
-		if c := v1beta1conditions.Get(healed, kind); c != nil {
-			t.Errorf("%s is still there: %v", kind, c)
-		}
-	}
-	if c := conditionOf(healed, mendv1.RemediationTemplateAvailable); c == nil || c.Status != metav1.ConditionTrue {
-		t.Errorf("RemediationTemplateAvailable is %v, want True", c)
 	}
 }
 

@@ -3,8 +3,6 @@ package nodehealthcheck
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -78,27 +76,4 @@ func TestANewLeaderSeesTheRequestForAMemberThatTheFormerOneMade(t *testing.T) {
 	k.remove(k.objects()[0])
 	k.settle("another")
 	k.wants("m0 is over", "Reboot/m1")
-}
-
-func TestAnArbiterIsAMemberOfTheControlPlane(t *testing.T) {
-	arbiter := func() client.Object { return node("arb", map[string]string{"node-role.kubernetes.io/arbiter": ""}) }
-	for name, tc := range map[string]struct {
-		bad  []string
-		want []string
-	}{
-		"a master is remediated: two of three are alive": {[]string{"m0"}, []string{"Reboot/m0"}},
-		"the arbiter is remediated":                      {[]string{"arb"}, []string{"Reboot/arb"}},
-		"it waits while a master is remediated":          {[]string{"m0", "arb"}, []string{"Reboot/m0"}},
-		"a master waits while the arbiter is remediated": {[]string{"arb", "m0"}, []string{"Reboot/arb"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("a", "b", "c", "d"), member("m0"), member("m1"), arbiter(), template("Reboot", "reboot", false), check("nhc"))...)
-			badMembers(tc.bad...)(k)
-			k.reconciles("nhc")
-			k.wants("one member at a time", tc.want...)
-			if labels := k.objects()[0].GetLabels(); !slices.Contains(slices.Collect(maps.Keys(labels)), nhcv1.ControlPlaneLabel) {
-				t.Errorf("labels %v", labels)
-			}
-		})
-	}
 }

@@ -75,10 +75,6 @@ func TestEtcdKeepsItsMajority(t *testing.T) {
 		happens func(k *fixture)
 		want    int // requests
 	}{
-		"of three servers with etcd alone two fail: one at a time": {func(k *fixture) {
-			k.turn("e0", corev1.ConditionUnknown)
-			k.turn("e1", corev1.ConditionFalse)
-		}, 1},
 		"one is silent and excluded, and another, Ready, is needed for the majority": {func(k *fixture) {
 			k.turn("e0", corev1.ConditionUnknown)
 			k.label("e0", map[string]string{nhcv1.ExcludeLabel: nhcv1.ExcludeValue})

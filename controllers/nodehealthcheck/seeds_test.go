@@ -34,7 +34,6 @@ func TestConditionsOfANode(t *testing.T) {
 		"C82: one is met, and has not lasted":                     {[]corev1.NodeCondition{ready(bad, time.Minute), disk(bad, time.Hour)}, health.Pending, 4 * time.Minute},
 		"C82: one has lasted":                                     {[]corev1.NodeCondition{ready(bad, 5*time.Minute), disk(bad, time.Hour)}, health.Unhealthy, 0},
 		"C82: the first one has not lasted, the second one has":   {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Minute)}, health.Unhealthy, 0},
-		"C82: of two that have not lasted the nearer one counts":  {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Second)}, health.Pending, 59 * time.Second},
 		"seed 0.15: the other one alone is enough":                {[]corev1.NodeCondition{ready(good, time.Hour), disk(good, time.Hour)}, health.Unhealthy, 0},
 		"seed 0.15: and where the first one alone is met":         {[]corev1.NodeCondition{ready(bad, time.Hour)}, health.Unhealthy, 0},
 		"seed 1.9: three minutes are too few for one status":      {[]corev1.NodeCondition{ready(bad, 3*time.Minute)}, health.Pending, 2 * time.Minute},

@@ -42,7 +42,7 @@ func TestThresholds(t *testing.T) {
 		"C83: one more unhealthy than the number":                    {"", "2", 5, 3, false},
 		"C83, W15: 49% of 3 may be unhealthy, rounded down":          {"", "49%", 3, 1, true},
 		"C83, W15: 49% of 3 is not 2":                                {"", "49%", 3, 2, false},
-		"C83, W15, seed 0.12: 40% of 6 is 2":                         {"", "40%", 6, 3, false},
+		"C83, W15, seed 0.6, seed 0.12: 40% of 6 is 2":               {"", "40%", 6, 3, false},
 		"C83, W15: more may be unhealthy than there are":             {"", "9", 4, 4, true},
 		"C83: none may be unhealthy":                                 {"", "0", 4, 1, false},
 		"C83, seed 0.11, seed 1.4: without thresholds 51% are asked": {"", "", 3, 1, true},

@@ -69,7 +69,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"not if there is one":                                            {of(is(health.Pending), bad(asked)).with(atOnce(2)), []Reason{WithinTimeout}},
 		"and before others that wait":                                    {of(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress}},
 		"a request in the way of one that is pending":                    {of(is(health.Pending, requested(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay}},
-		"a kind that can be no template is not also missing":             {of(bad()).with(refused), []Reason{TemplateRefused}},
 		"a template that is missing, while requests are not known":       {of(bad()).with(missing, unknown), []Reason{TemplateMissing}},
 		"limits that cannot be read go before all others":                {of(bad()).with(invalid, tooMany, atOnce(0)), []Reason{InvalidLimit}},
 		"too many go before a cooldown":                                  {of(bad()).with(tooMany, storming, coolsFor(minute)), []Reason{TooManyUnhealthy}},

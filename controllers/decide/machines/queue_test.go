@@ -18,7 +18,7 @@ func TestWhichMachinesStart(t *testing.T) {
 	}{
 		"W1: all beside one that has its request":                              {of(bad(requested(OwnRequest)), bad(), bad()).with(external), "bc"},
 		"all that are unhealthy":                                               {of(bad(), is(health.Pending), bad()), "ac"},
-		"the longest overdue is first":                                         {of(bad(), bad(due(hour))).with(atOnce(1)), "b"},
+		"W18: the longest overdue is first":                                    {of(bad(), bad(due(hour))).with(atOnce(1)), "b"},
 		"before it, one that a person marked":                                  {of(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},
 		"by name where that is the same":                                       {of(bad(), bad()).with(atOnce(1)), "a"},
 		"last is one that could not be begun":                                  {of(bad(due(hour), tried(1)), bad()).with(atOnce(1)), "b"},

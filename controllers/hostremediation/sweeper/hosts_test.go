@@ -302,7 +302,7 @@ func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
 	}
 	marks := map[string]string{infrav1.UnhealthyAnnotation: "x", mendv1.MarkedForAnnotation: "machine-that-was-replaced"}
 	for does, ends := range map[string]func(context.Context, client.Client, *bmov1alpha1.BareMetalHost) error{
-		"a person repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
+		"C11: a person repairs it": func(ctx context.Context, c client.Client, h *bmov1alpha1.BareMetalHost) error {
 			delete(h.Annotations, infrav1.UnhealthyAnnotation)
 			return c.Update(ctx, h)
 		},

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -101,27 +100,6 @@ func TestC3C4ARemediationThatACheckMakesIsDeletedOnceTheNodeIsBack(t *testing.T)
 	}
 }
 
-func TestC5AnAttemptThatIsInVainIsFollowedByAnother(t *testing.T) {
-	bothKinds(t, settings{box: mute(1)}, func(t *testing.T, e *environment) {
-		e.stands("Booting")
-		e.comesTo(in("PoweringOff", 2))
-		equal(t, "the beginning of the second attempt", e.now(), 10*time.Minute+16*time.Second)
-		e.ends("Succeeded")
-		equal(t, "the number of retries", e.says().Retries, 1)
-		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
-		if on := e.host().Annotations; len(on) > 0 {
-			t.Errorf("the host, which is not bad, has %v", on)
-		}
-	})
-}
-
-// callUnhealthy writes on the machine what a MachineHealthCheck does.
-func callUnhealthy(e *environment) {
-	edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
-		conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
-	})
-}
-
 // ownerIsAsked fails the test unless both versions of Cluster API see that the owner of the machine shall replace it.
 func (e *environment) ownerIsAsked() {
 	e.t.Helper()
@@ -139,7 +117,9 @@ func (e *environment) ownerIsAsked() {
 
 func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
-		callUnhealthy(e)
+		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
+		})
 		equal(t, "what Cluster API replaces before", collections.IsUnhealthyAndOwnerRemediated(e.machine()), false)
 		order := e.sees(
 			sight{"the owner is asked", func() bool {
@@ -169,30 +149,6 @@ func (e *environment) marked(is bool) {
 	}
 }
 
-func TestC7ARemediationOfAHostThatItsOwnerSwitchedOffFails(t *testing.T) {
-	before := settings{
-		host: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online, h.Status.PoweredOn = false, false },
-		box:  func(b *box) { b.model.Install(false, noon) },
-	}
-	for name, as := range map[string]settings{"before": before, "meanwhile": {box: stuck}} {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, as, func(t *testing.T, e *environment) {
-				if name == "meanwhile" {
-					e.stands("MovingWorkload")
-					switchedOff.do(e)
-				}
-				e.ends("Failed")
-				equal(t, "the phase", e.says().Phase, "Failed")
-				equal(t, "the power", e.box.model.Powered(), false)
-				e.marked(false)
-				switchedOn.do(e)
-				e.until(time.Minute)
-				equal(t, "the power, once its owner wants it on,", e.box.model.Powered(), true)
-			})
-		})
-	}
-}
-
 func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *testing.T) {
 	bothKinds(t, settings{box: func(b *box) { b.mute = -1 }}, func(t *testing.T, e *environment) {
 		e.forbidden = true
@@ -210,35 +166,5 @@ func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *tes
 		if left := append(e.orphans(), *order...); len(left) > 0 {
 			t.Errorf("it leaves %q", left)
 		}
-	})
-}
-
-// Which hosts CAPM3 takes is in package host.
-func TestC11TheMarkStaysUntilAPersonRemovesIt(t *testing.T) {
-	bothKinds(t, settings{box: mute(-1)}, func(_ *testing.T, e *environment) {
-		e.ends("OwnerRequested")
-		e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) // its owner replaces it
-		e.vanish(e.management, e.machine())
-		e.goneOnceDeleted()
-		e.until(24 * time.Hour)
-		e.marked(true)
-	})
-}
-
-func TestC12PowerAnnotationsOfOthersStay(t *testing.T) {
-	const theirs = "reboot.metal3.io/maintenance"
-	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
-		e.stands("MovingWorkload")
-		e.annotateHost(func(on map[string]string) { on[theirs] = `{"mode":"soft"}` })
-		e.evict()
-		e.detach()
-		e.stands("PoweringOn")
-		e.until(time.Minute)
-		if on := e.host().Annotations; len(on) != 1 || on[theirs] != `{"mode":"soft"}` || e.box.model.Powered() {
-			t.Errorf("the host has %v, and is on: %t", on, e.box.model.Powered())
-		}
-		e.annotateHost(func(on map[string]string) { delete(on, theirs) })
-		e.ends("Succeeded")
-		e.power(bmo.Off, bmo.On)
 	})
 }

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -20,78 +18,13 @@ import (
 
 // What has to be stricter than with CAPM3. N2, N3, N11 and what of N10 is a move are what happens at every standstill.
 
-func TestN3AHostThatIsGoneIsWaitedForBeforeTheOwnerIsAsked(t *testing.T) {
-	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
-		e.stands("MovingWorkload")
-		e.vanish(e.management, e.management.is[place{betweenKind, e.at}])
-		since := e.now()
-		e.until(timeout - time.Second) // it may be registered anew until then
-		e.tells("cannot be found; waiting for it to come back")
-		equal(t, "how long it is waited for", e.ends("OwnerRequested")-since, timeout)
-	})
-}
-
-func TestN4AnUnreachableClusterIsNotTheFaultOfTheHost(t *testing.T) {
-	bothKinds(t, settings{box: func(b *box) { b.e.pods.unreachable = true }}, func(t *testing.T, e *environment) {
-		tainted := e.sees(sight{"the node is tainted", func() bool { return outOfService(e.node()) }})
-		e.stands("MovingWorkload")
-		e.until(time.Minute)
-		e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/ClusterUnreachable"})
-		e.stands("Booting")
-		e.until(24 * time.Hour)
-		equal(t, "the state, after a day in which a person was waited for,", e.memory(), "Booting")
-		e.reports(map[string]string{infrav1.NodeHealthyCondition: "False/ClusterUnreachable"})
-		e.marked(false)
-		heals.do(e)
-		e.ends("Succeeded")
-		e.power(bmo.Off, bmo.On)
-		e.went(*tainted)
-	})
-}
-
-func TestN4AHostWithTheUnreachableAPIServerIsSoonOnAgain(t *testing.T) {
-	as := settings{apiServer: true, machine: func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }}
-	bothKinds(t, as, func(t *testing.T, e *environment) {
-		e.stands("MovingWorkload")
-		e.until(30 * time.Second)
-		e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/ClusterUnreachable"})
-		e.comesTo(func(e *environment) bool { return e.box.model.Powered() })
-		equal(t, "when it is on again", e.now(), time.Minute+11*time.Second)
-		e.ends("Succeeded")
-		e.power(bmo.Off, bmo.On)
-	})
-}
-
-func TestN5AMachineWithoutANodeIsPowerCycledUntilOneJoins(t *testing.T) {
-	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(_ *testing.T, e *environment) {
-		callUnhealthy(e)
-		e.ends("OwnerRequested")
-		e.ownerIsAsked()
-		e.marked(true)
-		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
-	})
+func TestN5AMachineWithoutANodeIsWellOnceOneJoins(t *testing.T) {
 	bothKinds(t, settings{noNode: true, box: mute(-1)}, func(_ *testing.T, e *environment) {
 		e.stands("Booting")
 		e.box.start()
 		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = e.nodeName })
 		e.ends("Succeeded")
 		e.power(bmo.Off, bmo.On)
-	})
-}
-
-func TestN6TheErrorOfABMCIsReportedAndTriedAgain(t *testing.T) {
-	as := settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }}
-	bothKinds(t, as, func(t *testing.T, e *environment) {
-		callUnhealthy(e)
-		for attempt := range 2 {
-			e.comesTo(in("PoweringOff", attempt+1))
-			e.until(time.Minute)
-			e.tells("power management error: no route to the BMC")
-		}
-		equal(t, "when the owner is asked", e.ends("OwnerRequested"), 20*time.Minute)
-		e.ownerIsAsked()
-		e.marked(true)
-		e.power()
 	})
 }
 
@@ -120,107 +53,9 @@ func TestN7WhatDoesNotLeaveTheNodeIsNamedAndWaitedForUntilTheDeadline(t *testing
 	}
 }
 
-func TestN8AHostThatMustNotBeOffIsRebootedOnceAnAttemptAndItsNodeNotFenced(t *testing.T) {
-	bothKinds(t, settings{host: builders.NeverOff, box: mute(1)}, func(_ *testing.T, e *environment) {
-		never := e.sees(
-			sight{"the node is tainted", func() bool { return outOfService(e.node()) }},
-			sight{"the host is kept off, and would reboot for ever", func() bool { return heldOff(e.host()) }},
-		)
-		e.stands("Booting")
-		e.until(time.Minute)
-		e.power(bmo.Reset)
-		e.reports(map[string]string{infrav1.PoweredOffCondition: "False/CannotBeProven", infrav1.WorkloadMovedCondition: "False/CannotBeProven"})
-		e.ends("Succeeded")
-		e.power(bmo.Reset, bmo.Reset)
-		e.went(*never)
-	})
-}
-
-func TestN9AHostThatIsNotManagedIsWaitedForAndNotTouched(t *testing.T) {
-	why := map[string]string{"paused": "the host is paused", "detached": "the host is detached", "being prepared": `the host is "preparing"`}
-	for _, tl := range unmanaged() {
-		for name, reason := range why {
-			if tl.name != "a host that is "+name+" at first" {
-				continue
-			}
-			t.Run(name, func(t *testing.T) {
-				bothKinds(t, tl.settings, func(t *testing.T, e *environment) {
-					asked := e.sees(sight{"the host is asked", func() bool { return held(e.host()) }})
-					e.stands("Preparing")
-					e.until(time.Second)
-					e.reports(map[string]string{infrav1.PowerOffRequestedCondition: "False/HostNotReady"})
-					e.tells(reason)
-					e.until(3 * timeout)
-					equal(t, "the state", e.memory(), "Preparing")
-					e.tells("has not been managed for too long")
-					e.went(*asked)
-					e.power()
-					tl.script[0].do(e)
-					e.ends("Succeeded")
-					e.power(bmo.Off, bmo.On)
-				})
-			})
-		}
-	}
-}
-
 func blocked(e *environment) bool {
 	_, is := e.remediation().GetAnnotations()[clusterctlv1.BlockMoveAnnotation]
 	return is
-}
-
-// pausing are the ways in which a remediation is paused, and how they end.
-var pausing = map[string]func(e *environment, paused bool){
-	"with Cluster c1": (*environment).pause,
-	"by its annotation cluster.x-k8s.io/paused": func(e *environment, paused bool) {
-		edit(e, e.management, e.remediation(), false, func(rem client.Object) {
-			marks := rem.GetAnnotations()
-			if delete(marks, clusterv1.PausedAnnotation); paused {
-				marks[clusterv1.PausedAnnotation] = ""
-			}
-			rem.SetAnnotations(marks)
-		})
-	},
-}
-
-func TestN10NothingBeginsInAPause(t *testing.T) {
-	for name, pause := range pausing {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, settings{}, func(t *testing.T, e *environment) {
-				pause(e, true)
-				e.until(2 * timeout)
-				e.tells("The remediation is paused (" + name + ")")
-				if e.kept() || len(e.host().Annotations) > 0 {
-					t.Errorf("something has begun\n%s", e.story())
-				}
-				pause(e, false)
-				e.ends("Succeeded")
-				e.power(bmo.Off, bmo.On)
-			})
-		})
-	}
-}
-
-func TestN10APauseReleasesTheHostAndTheAttemptIsNotCountedAgain(t *testing.T) {
-	for name, pause := range pausing {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, settings{mayRecycle: true, box: func(b *box) { b.model.Faults.IgnoresOff = true }}, func(t *testing.T, e *environment) {
-				e.stands("PoweringOff")
-				equal(t, "whether clusterctl is kept from moving it", blocked(e), true)
-				pause(e, true)
-				e.until(time.Minute)
-				e.tells("Attempt 1 of 2: The remediation is paused (" + name + ")")
-				equal(t, "whether it is in the pause", blocked(e) || held(e.host()), false)
-				moved(e)
-				e.box.revive()
-				e.until(24 * time.Hour)
-				equal(t, "whether the host is held in the pause", held(e.host()), false)
-				pause(e, false)
-				e.ends("Succeeded")
-				equal(t, "the number of retries", e.says().Retries, 0)
-			})
-		})
-	}
 }
 
 func TestN10TheWorkloadMovesBeforeAPauseReleasesTheHost(t *testing.T) {
@@ -270,19 +105,6 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 	}
 }
 
-func TestN13TheTaintOfSomebodyElseStays(t *testing.T) {
-	bothKinds(t, settings{empty: true}, func(t *testing.T, e *environment) {
-		edit(e, e.work, e.node(), false, func(n *corev1.Node) {
-			n.Spec.Taints = append(n.Spec.Taints, theTaint)
-		})
-		ours := e.sees(sight{"the node has our mark", func() bool { return fencedByUs(e.node()) }})
-		e.ends("Succeeded")
-		equal(t, "whether the node has the taint", outOfService(e.node()), true)
-		e.power(bmo.Off, bmo.On)
-		e.went(*ours)
-	})
-}
-
 func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 	bothKinds(t, settings{}, func(t *testing.T, e *environment) {
 		e.ends("Succeeded")
@@ -302,18 +124,6 @@ func TestANodeThatLivesUnderTheBootOfBeforeIsUnfencedAndItsHostLeftAlone(t *test
 		equal(t, "whether it is unfenced within a minute", e.now() <= time.Minute, true)
 		e.ends("Failed")
 		e.tells("The node went on to live after it was fenced")
-	})
-}
-
-func TestW23AHostWhoseConsumerIsAnotherMachineIsNotTouched(t *testing.T) {
-	bothKinds(t, settings{host: builders.ConsumedBy("other")}, func(t *testing.T, e *environment) {
-		e.stands("Preparing")
-		e.until(time.Second)
-		e.reports(map[string]string{infrav1.PowerOffRequestedCondition: "False/HostMismatch"})
-		e.tells("names Metal3Machine ns/other, expected Metal3Machine ns/w")
-		equal(t, "when it fails", e.ends("Failed"), timeout)
-		equal(t, "the number of annotations of the host", len(e.host().Annotations), 0)
-		e.power()
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +18,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/partners/bmo"
-	"github.com/kubemend/kubemend/test/builders"
 )
 
 // meanwhile changes what is there before the controllers see any of it, and is not checked.
@@ -174,39 +172,6 @@ func TestTheNodeOfAnotherMachineIsNeverFenced(t *testing.T) {
 				e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/NodeMismatch"})
 				e.power(bmo.Off, bmo.On)
 				e.went(*fenced)
-			})
-		})
-	}
-}
-
-func TestAHostIsNotHeldOffThatHasChangedSinceTheCacheSawIt(t *testing.T) {
-	for name, row := range map[string]struct {
-		status bool
-		change func(*bmov1alpha1.BareMetalHost)
-		held   bool // once the cache shows it: the Bare Metal Operator acts on the annotation when it can again
-	}{
-		"it was switched off":     {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
-		"it is another machine's": {change: builders.ConsumedBy("other")},
-		"it went off":             {true, func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }, true},
-		"it is being deprovisioned": {true, func(h *bmov1alpha1.BareMetalHost) {
-			h.Status.Provisioning.State = bmov1alpha1.StateDeprovisioning
-		}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, settings{box: func(b *box) { b.model.Faults.Stopped = true }}, func(t *testing.T, e *environment) {
-				at := placeOf(scheme, e.host())
-				shown := e.management.cache.has[at]
-				e.editHost(row.status, row.change)
-				e.management.cache.has[at] = shown
-				e.reconciles(e.at)
-				equal(t, "whether the host is held", held(e.host()), false)
-				equal(t, "the state", e.memory(), "PoweringOff")
-				written := e.management.all
-				e.reconciles(e.at)
-				equal(t, "the number of writes while the cache lags", e.management.all-written, 0)
-				e.management.cache.has[at] = slim(e.host())
-				e.reconciles(e.at)
-				equal(t, "whether the host is held once the cache shows it", held(e.host()), row.held)
 			})
 		})
 	}

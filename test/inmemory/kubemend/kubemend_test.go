@@ -165,20 +165,6 @@ func (e *environment) check(ctx context.Context, name string) *clusterv1.Machine
 	return check
 }
 
-func TestAMachineIsUnhealthyWhenTheTimeoutEndsAndNotBefore(t *testing.T) {
-	scene(t, func(ctx context.Context, e *environment) {
-		e.reports(ctx, "a", corev1.ConditionUnknown)
-		time.Sleep(5*time.Minute - time.Second)
-		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
-		time.Sleep(2 * time.Second)
-		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionFalse))
-		Expect(conditions.IsFalse(e.machine(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)).To(BeTrue())
-		e.reports(ctx, "a", corev1.ConditionTrue)
-		time.Sleep(time.Second)
-		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
-	})
-}
-
 // ClusterCache gives a connection up after five probes, one each ten seconds, and tries to connect again each 30 s.
 func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {

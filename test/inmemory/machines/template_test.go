@@ -31,17 +31,12 @@ func (p provider) object(kind, namespace, name string) *unstructured.Unstructure
 }
 
 // template makes a Metal3RemediationTemplate in the environment's namespace.
-func (s *environment) template(name string, edits ...func(embedded map[string]any)) {
-	s.templateOf(metal3, name, edits...)
-}
+func (s *environment) template(name string) { s.templateOf(metal3, name) }
 
-func (s *environment) templateOf(p provider, name string, edits ...func(embedded map[string]any)) {
+func (s *environment) templateOf(p provider, name string) {
 	embedded := map[string]any{
 		"metadata": map[string]any{"labels": map[string]any{"from": "template"}, "annotations": map[string]any{"note": "kept"}},
 		"spec":     map[string]any{"strategy": map[string]any{"type": "Reboot", "retryLimit": int64(1), "timeout": "300s"}},
-	}
-	for _, edit := range edits {
-		edit(embedded)
 	}
 	t := p.object(p.kind+"Template", s.cluster.Namespace, name)
 	t.Object["spec"] = map[string]any{"template": embedded}

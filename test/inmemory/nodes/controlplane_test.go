@@ -8,8 +8,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubemend/kubemend/test/suite"
 )
 
 // members makes nodes c1 to cn of the control plane, which are of no other pool.
@@ -51,56 +49,35 @@ var _ = Describe("Nodes of the control plane", func() {
 		s.request(ctx, second)
 	})
 
-	once("C65: with the old label for masters are control-plane nodes too", func(ctx context.Context, s *environment) {
-		s.node(ctx, "m1", labelled("node-role.kubernetes.io/master", ""))
-		s.workers(ctx, 1)
-		s.members(ctx, 4)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), maxUnhealthy("1"))
-		s.fails(ctx, "m1")
-		Expect(s.request(ctx, "m1").GetLabels()).To(HaveKey("remediation.medik8s.io/isControlPlaneNode"))
+	once("W3, gap: are remediated one at a time also by two checks", func(ctx context.Context, s *environment) {
+		s.members(ctx, 5)
+		s.changeNode(ctx, "c1", labelled("half", "one"))
+		s.changeNode(ctx, "c2", labelled("half", "two"))
+		one, two := s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
+		s.check(ctx, "one", s.by(one), selecting("half", "one"), maxUnhealthy("1"))
+		s.check(ctx, "two", s.by(two), selecting("half", "two"), maxUnhealthy("1"))
+		Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 1}))
+		Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 1}))
+		for _, name := range []string{"c1", "c2"} {
+			s.reports(ctx, name, corev1.NodeReady, corev1.ConditionFalse)
+		}
+		Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 0}))
+		Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 0}))
+		s.clock.Step(patience) // both become unhealthy at the same moment
+
+		Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
+		first, second, waits := "c1", "c2", "two"
+		if s.nodesRequested(ctx)()[0] == "c2" {
+			first, second, waits = "c2", "c1", "one"
+		}
+		Eventually(s.listed(ctx, waits)).Should(Equal([]string{second}))
+		s.kill()
+		s.start()
+		s.clock.Step(time.Minute)
+		s.settle("one")
+		s.settle("two")
+		Expect(s.nodesRequested(ctx)()).To(Equal([]string{first}))
+		s.recovers(ctx, first)
+		s.request(ctx, second)
 	})
-
-	for text, with := range suite.InOrder(map[string]func(ctx context.Context, s *environment) (corev1.ObjectReference, corev1.ObjectReference){
-		"with templates of one kind": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
-			return s.template(ctx, reboot, "soft"), s.template(ctx, reboot, "hard")
-		},
-		"with templates of two kinds": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
-			return s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
-		},
-		"with a cluster-scoped kind of request": func(ctx context.Context, s *environment) (one, two corev1.ObjectReference) {
-			return s.template(ctx, global, "soft"), s.template(ctx, replace, "hard")
-		},
-	}) {
-		once("W3, gap: are remediated one at a time also by two checks, "+text, func(ctx context.Context, s *environment) {
-			s.members(ctx, 5)
-			s.changeNode(ctx, "c1", labelled("half", "one"))
-			s.changeNode(ctx, "c2", labelled("half", "two"))
-			one, two := with(ctx, s)
-			s.check(ctx, "one", s.by(one), selecting("half", "one"), maxUnhealthy("1"))
-			s.check(ctx, "two", s.by(two), selecting("half", "two"), maxUnhealthy("1"))
-			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 1}))
-			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 1}))
-			for _, name := range []string{"c1", "c2"} {
-				s.reports(ctx, name, corev1.NodeReady, corev1.ConditionFalse)
-			}
-			Eventually(s.counts(ctx, "one")).Should(Equal([]int{1, 0}))
-			Eventually(s.counts(ctx, "two")).Should(Equal([]int{1, 0}))
-			s.clock.Step(patience) // both become unhealthy at the same moment
-
-			Eventually(s.nodesRequested(ctx)).Should(HaveLen(1))
-			first, second, waits := "c1", "c2", "two"
-			if s.nodesRequested(ctx)()[0] == "c2" {
-				first, second, waits = "c2", "c1", "one"
-			}
-			Eventually(s.listed(ctx, waits)).Should(Equal([]string{second}))
-			s.kill()
-			s.start()
-			s.clock.Step(time.Minute)
-			s.settle("one")
-			s.settle("two")
-			Expect(s.nodesRequested(ctx)()).To(Equal([]string{first}))
-			s.recovers(ctx, first)
-			s.request(ctx, second)
-		})
-	}
 })

@@ -12,8 +12,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
-func noThreshold(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy, c.Spec.MaxUnhealthy = nil, nil }
-
 // Here are those that need a controller. The rows of decide/nodes and decide/escalation that begin with their ids show the others, and the tests
 // of nodehealthcheck, of its admission and of the docs those that are about these.
 var _ = Describe("Unlike medik8s', a check", func() {
@@ -33,28 +31,6 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.node(ctx, "w4")
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-	})
-
-	once("W15, seed 0.6, 0.12: rounds a percentage for maxUnhealthy down, and takes a number above that of the nodes for all of them", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 6)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), maxUnhealthy("40%"))
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.storm(ctx, "check", "w1", "w2", "w3")
-		Eventually(s.allowed(ctx, "check")).Should(Equal("False/TooManyUnhealthy"))
-		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
-		s.change(ctx, "check", maxUnhealthy("100"))
-		Eventually(s.nodesRequested(ctx)).Should(ConsistOf("w1", "w2", "w3"))
-	})
-
-	once("W16, gap, seed 0.11, 1.4: requires 51% healthy nodes where no threshold is set", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")), noThreshold)
-		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		s.storm(ctx, "check", "w1", "w2")
-		Eventually(s.allowed(ctx, "check")).Should(Equal("False/TooManyUnhealthy"))
-		Expect(s.nodesRequested(ctx)()).To(BeEmpty())
-		s.recovers(ctx, "w1")
-		s.request(ctx, "w2")
 	})
 
 	once("W17, gap, seed 0.19: uses the content of spec.template as the spec of requests where it has no spec", func(ctx context.Context, s *environment) {
