@@ -228,7 +228,7 @@ func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 	for name, act := range map[string]func(*Hosts, *bmov1alpha1.BareMetalHost) error{
 		"KeepOff": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.KeepOff(t.Context(), read, us) },
 		"AskReceipt": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
-			return h.AskReceipt(t.Context(), read, us, time.Now())
+			return h.AskReceipt(t.Context(), read, us, time.Time{})
 		},
 		"Reboot": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.Reboot(t.Context(), read, us, 1) },
 		"RemoveOrphans": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {

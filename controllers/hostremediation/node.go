@@ -117,16 +117,22 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
 	w.facts.Discarded = w.facts.Discarded || seen.Deleting && w.record.Deleted.IsZero()
 	w.facts.Looked = seen.Presence != fence.Unseen
-	w.facts.Sign = seen.Sign
-	switch {
-	case seen.Node != nil && w.record.BootID != "" && seen.Node.Status.NodeInfo.BootID != "":
-		w.facts.NewBoot = seen.Node.Status.NodeInfo.BootID != w.record.BootID
-	case w.facts.State == powercycle.PoweringOn || w.facts.State == powercycle.Booting:
-		w.facts.Sign = time.Time{} // it may be of a new boot
-	}
+	w.facts.Sign, w.facts.NewBoot = w.signOfLife()
 	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
 		w.recheckAfter(drainRecheck)
 	}
+}
+
+// signOfLife is the last one of the node, and whether it has booted since it was fenced. While its host powers on, a sign of a boot that
+// is not known is none.
+func (w *observed) signOfLife() (sign time.Time, booted bool) {
+	if w.seen.Node != nil && w.record.BootID != "" && w.seen.Node.Status.NodeInfo.BootID != "" {
+		return w.seen.Sign, w.seen.Node.Status.NodeInfo.BootID != w.record.BootID
+	}
+	if w.facts.State == powercycle.PoweringOn || w.facts.State == powercycle.Booting {
+		return time.Time{}, false
+	}
+	return w.seen.Sign, false
 }
 
 // claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In doubt it is not

@@ -120,6 +120,20 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 	return about
 }
 
+// reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
+func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text string) {
+	c, turned := turned(check, next, mendv1.WorkloadClusterReachable)
+	switch changed := c != nil && c.Reason == mendv1.ChangedReason; {
+	case changed && conditions.GetReason(check, c.Type) != c.Reason:
+		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, c.Message
+	case changed || !turned:
+		return "", "", ""
+	case c.Status == metav1.ConditionFalse:
+		return corev1.EventTypeWarning, mendv1.EventUnreachable, c.Message
+	}
+	return corev1.EventTypeNormal, mendv1.EventReachable, explain.ReachableAgain
+}
+
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
 func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
@@ -137,16 +151,8 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
 	}
-	if c, turned := turned(w.check, next, mendv1.WorkloadClusterReachable); c != nil {
-		switch changed := c.Reason == mendv1.ChangedReason; {
-		case changed && conditions.GetReason(w.check, c.Type) != c.Reason:
-			add(corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, "Observe", c.Message)
-		case changed || !turned:
-		case c.Status == metav1.ConditionFalse:
-			add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", c.Message)
-		default:
-			add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", explain.ReachableAgain)
-		}
+	if kind, reason, text := reachNote(w.check, next); reason != "" {
+		add(kind, reason, "Observe", text)
 	}
 	return notes
 }

@@ -129,7 +129,7 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 			delete(c.identities, cluster)
 			c.mu.Unlock()
 		}
-		return nil //nolint:nilerr // a Cluster that is gone keeps nothing
+		return nil // a Cluster that is gone keeps nothing
 	}
 	kept := Kept(of)
 	c.mu.Lock()

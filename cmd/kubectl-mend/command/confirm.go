@@ -52,7 +52,8 @@ func (b *byHand) confirmNamed(ctx context.Context, named subject, namespace stri
 		return fmt.Errorf("cannot confirm %s: read which workload cluster answers: %w", said, err)
 	}
 	confirms, text := explain.Confirm(workload.Kept(cluster), found)
-	if b.say(explain.Announced(b.verb, said, confirms, false, text)); !confirms {
+	b.say(explain.Announced(b.verb, said, confirms, false, text))
+	if !confirms {
 		return nil
 	}
 	return b.apply(ctx, change{

@@ -100,16 +100,8 @@ func healthyStep(f *Facts, d *Decision) {
 
 func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 	t := d.Target
-	if t.Older || t.Deleting {
+	if t.Older || t.Deleting || awaits(f, d) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
-	}
-	if f.Template.Syncing && !t.Failed {
-		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
-		// would look as if the provider had removed its report.
-		return
-	}
-	if t.AskedWhileHealthy && !f.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread)) {
-		return // whether its owner is to remediate it is known in a moment; until then it must neither act on that nor forget it
 	}
 	due := d.Verdict.Due(f.Now)
 	if len(due) > 0 {
@@ -129,6 +121,17 @@ func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "")
 	}
 	d.remove(ExternallyRemediated) // of a template that the check does not name any more
+}
+
+// awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
+func awaits(f *Facts, d *Decision) bool {
+	if f.Template.Syncing && !d.Target.Failed {
+		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
+		// would look as if the provider had removed its report.
+		return true
+	}
+	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
+	return d.Target.AskedWhileHealthy && !f.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
 }
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
