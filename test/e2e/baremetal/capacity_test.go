@@ -32,6 +32,12 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		Expect(builders.Apply(ctx, here, check)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
 		lost := fixture.storyOf(ctx, name)
+		Eventually(func(g Gomega) []mendv1.RemediationRecord {
+			open := &mendv1.RemediationRecordList{}
+			ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid), mendv1.RecordOpenLabel: "true"}
+			g.Expect(here.List(ctx, open, ofIt)).To(Succeed())
+			return open.Items
+		}).Should(BeEmpty(), "a remediation joins the open record of one before it, such as a power cycle of another spec")
 
 		host.Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 
