@@ -187,7 +187,7 @@ type Memory struct {
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
-	// Held says that the host was seen to be held off for this attempt: that it is not any more means that it was let go.
+	// Held says that the host was seen to be held off for this attempt: that it is not any more means that it was released.
 	Held bool `json:"held,omitempty"`
 	// Receipt is when the receipt was seen that was asked for after that; zero if it was not.
 	Receipt time.Time `json:"receipt,omitzero"`
@@ -303,8 +303,8 @@ type Facts struct {
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.
 	Idle bool
-	// Discarded says that the workload cluster is gone or being deleted, or that somebody else deletes the node: nobody waits for its
-	// workload.
+	// Discarded says that the workload cluster is gone or being deleted, or that another client deletes the node: a power cycle
+	// does not wait for its workload then.
 	Discarded bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool

@@ -165,7 +165,7 @@ func TestNext(t *testing.T) {
 		"a host that is gone cannot be marked":                              {in(RequestingOwner, hostNeverNamed), RequestOwner, OwnerRequested, "OwnerRequested"},
 		"no owner is asked while a host may be registered anew":             {in(RequestingOwner, hostLostLong), AskPerson, RequestingOwner, "HostGone"},
 		"nor for a host that cannot be provisioned anew":                    {in(RequestingOwner, hostExternally), Advance, Failed, "HostExternallyProvisioned"},
-		"nor one that there is not, and nothing is marked":                  {in(RequestingOwner, nobodysMachine), Advance, Failed, "MachineWithoutOwner"},
+		"nor one that there is not, and nothing is marked":                  {in(RequestingOwner, withoutOwner), Advance, Failed, "MachineWithoutOwner"},
 		"one that may come back is waited for, to be released and marked":   {in(RequestingOwner, hostVanished), Wait, RequestingOwner, "HostGone"},
 		"the owner of a healthy machine is not asked":                       {in(RequestingOwner, wellNow), Advance, Succeeded, "MachineHealthy"},
 		"W3: after the owner was asked no finalizer is kept":                {in(OwnerRequested, markedByUs), DropFinalizer, OwnerRequested, "OwnerRequested"},

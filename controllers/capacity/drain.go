@@ -72,7 +72,8 @@ func (r *reading) draining(ctx context.Context, reader client.Reader) ([]corev1.
 	return pods.Items, d, r.readDrainRules(ctx, reader, d)
 }
 
-// readDrainRules reads the rules that apply to the machine, and the namespaces that they select pods by.
+// readDrainRules reads the rules that apply to the machine, and the namespaces that they select pods by. Where namespaces
+// cannot be read that a rule selects by, no rule is known.
 func (r *reading) readDrainRules(ctx context.Context, reader client.Reader, d *draining) error {
 	list := &clusterv1.MachineDrainRuleList{}
 	err := r.Management.List(ctx, list, client.InNamespace(r.Namespace))
@@ -178,7 +179,8 @@ func turn(p capacity.Pod) int {
 	return 1
 }
 
-// behaviourOf is what the drain does with p, and when: lower orders come first.
+// behaviourOf is what the drain does with p, and when: lower orders come first. The label of a pod counts before the rules, and
+// of these the first that applies.
 func (d *draining) behaviourOf(p *corev1.Pod) (behaviour clusterv1.MachineDrainRuleDrainBehavior, order int32) {
 	switch label := p.Labels[clusterv1.PodDrainLabel]; {
 	case !drained(p), d.unreachable && p.DeletionTimestamp != nil && !p.DeletionTimestamp.After(d.past):

@@ -96,7 +96,8 @@ func (r *reading) metal3Machine(ctx context.Context, m *clusterv1.Machine) (*uns
 	return obj, nil
 }
 
-// listHosts reads all hosts of the namespace, as the first of those machines sees them that have none.
+// listHosts reads all hosts of the namespace, as the first of those machines sees them that have none. Where another one wants
+// other hosts, since its template was changed, it has them as it sees them itself.
 func (r *reading) listHosts(ctx context.Context, hostless []seeking) error {
 	list := &bmov1alpha1.BareMetalHostList{}
 	known, err := r.list(ctx, list, bareMetalHosts)

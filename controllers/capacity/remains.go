@@ -46,7 +46,8 @@ func (r *reading) remains(ctx context.Context, ref clusterv1.ContractVersionedOb
 	return capacity.Remains{Exists: true, Group: ref.APIGroup, Paused: paused(obj), Deleting: moment(obj.DeletionTimestamp), Finalizers: finalizersOf(obj)}, nil
 }
 
-// readWorkload reads what a drain or the detachment of volumes waits for from the workload cluster itself.
+// readWorkload reads what a drain or the detachment of volumes waits for from the workload cluster itself. Whatever goes wrong
+// there, what Cluster API says of it remains.
 func (r *reading) readWorkload(ctx context.Context) error {
 	d := &r.facts.Old.Deletion
 	drains := d.Condition.Reason == clusterv1.MachineDeletingDrainingNodeReason

@@ -179,7 +179,8 @@ func (r *Reconciler) serve(ctx context.Context, s *Service) error {
 	return nil
 }
 
-// run starts s if it can run, and returns why it does not serve its kind; empty if it does.
+// run starts s if it can run, and returns why it does not serve its kind; empty if it does. One that is switched off runs by
+// the choice that was made before, to release what it holds.
 func (r *Reconciler) run(ctx context.Context, s *Service) (why, detail string, err error) {
 	before := *s
 	if s.Choice == Off && s.Releases != "" {

@@ -42,7 +42,8 @@ func (c *Check) Answer() Answer {
 // ranks are the phases from the worst to the best.
 var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1.Pending, cliv1.Healthy}
 
-// worst is the answer about the worst of the targets of c: of several in one phase the first, and the one whose timeout expires first.
+// worst is the answer about the worst of the targets of c: of several in one phase the first, and the one whose timeout expires
+// first. Those that are not judged do not count.
 func (c *Check) worst() Answer {
 	is := Answer{State: IsHealthy}
 	switch {

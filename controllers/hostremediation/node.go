@@ -233,7 +233,7 @@ func needsNode(w *observed) bool {
 		return false
 	case powercycle.PoweringOn:
 		if w.facts.HasPowerAnnotations {
-			return false // to release the host waits for nobody
+			return false // its release does not wait for the workload cluster
 		}
 	}
 	return w.record.Fencing || w.record.Lived || !w.backup().Empty()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,7 +59,7 @@ func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 	}{
 		{powercycle.PoweringOn, true, false, false, true},
 		{powercycle.PoweringOn, false, true, false, true},
-		{powercycle.PoweringOn, true, false, true, false}, // to release its host waits for nobody
+		{powercycle.PoweringOn, true, false, true, false}, // the release of its host does not wait for the workload cluster
 		{powercycle.Booting, false, true, false, true},
 		{powercycle.Booting, false, false, false, false},
 	} {
@@ -70,7 +71,7 @@ func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 	}
 }
 
-func TestNobodyWaitsForTheWorkloadOfANodeThatSomebodyDeletes(t *testing.T) {
+func TestAPowerCycleDoesNotWaitForTheWorkloadOfANodeThatAnotherClientDeletes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		deleted time.Time // by us, to fence it
 		want    powercycle.State
@@ -90,6 +91,29 @@ func TestNobodyWaitsForTheWorkloadOfANodeThatSomebodyDeletes(t *testing.T) {
 				t.Errorf("in %s: %s", got.Step, got.Message)
 			}
 		})
+	}
+}
+
+// A kubelet that starts renews its lease before it reports its boot ID: while the host powers on, a node whose boot is not known has not
+// lived on under the fence.
+func TestASignOfLifeCountsWhileTheHostPowersOnOnlyIfTheBootIsKnown(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state          powercycle.State
+		before, now    string
+		counts, booted bool
+	}{
+		"while the workload moves":   {powercycle.MovingWorkload, "", "2", true, false},
+		"without the boot of before": {powercycle.PoweringOn, "", "2", false, false},
+		"without one now":            {powercycle.Booting, "1", "", false, false},
+		"under the same boot":        {powercycle.PoweringOn, "1", "1", true, false},
+		"under another one":          {powercycle.Booting, "1", "2", true, true},
+	} {
+		w := &observed{}
+		w.facts.State, w.record.BootID, w.seen.Sign, w.seen.Node = tc.state, tc.before, noon, &corev1.Node{}
+		w.seen.Node.Status.NodeInfo.BootID = tc.now
+		if sign, booted := w.signOfLife(); sign.Equal(noon) != tc.counts || booted != tc.booted {
+			t.Errorf("%s: %s, booted %t", name, sign, booted)
+		}
 	}
 }
 

@@ -117,7 +117,8 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	return outcomes
 }
 
-// essential is what is asked of m when it was written.
+// essential is what is asked of m when it was written. The first reconcile writes all machines: without this, thousands of them
+// would be in memory three times until it ends.
 func essential(m *clusterv1.Machine) *clusterv1.Machine {
 	is := &clusterv1.Machine{}
 	is.Namespace, is.Name, is.UID = m.Namespace, m.Name, m.UID

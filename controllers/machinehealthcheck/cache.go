@@ -40,7 +40,8 @@ func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, err
 	return shared.GetIndexer(), nil
 }
 
-// machinesOf returns the machines of a cluster, in no order.
+// machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
+// machine that has not changed is the same pointer as the last time.
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	if r.machines != nil {
 		objs, err := r.machines.ByIndex(byCluster, cluster.String())

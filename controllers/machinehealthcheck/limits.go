@@ -102,7 +102,8 @@ func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidF
 	}
 }
 
-// stormOf is the storm as the check's condition StormCooldown says it.
+// stormOf is the storm as the check's condition StormCooldown says it. It is the memory of the cooldown, which so outlives a
+// restart: the condition turned True when the cooldown began.
 func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
 	c := conditionOf(check, mendv1.StormCooldown)
 	if c == nil {

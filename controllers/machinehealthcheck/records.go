@@ -29,7 +29,8 @@ func (r *Reconciler) writeAhead(ctx context.Context, w *observed, s step, since 
 	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.target.machine)), since)
 }
 
-// recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this check's.
+// recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
+// check's. It is empty if the request names one, or if the machine is healthy again, so that there is nothing to follow.
 func (r *Reconciler) recordAdopted(ctx context.Context, w *observed, s step) types.NamespacedName {
 	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.target.request).Name != "" {
 		return types.NamespacedName{}

@@ -198,7 +198,8 @@ func (w *observed) tryTemplate(p plan) {
 	}
 }
 
-// observeOrphans finds the requests of this check that none of its targets needs any more.
+// observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
+// versions of its kind is one request.
 func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.requestsOf(ctx, w, kind)

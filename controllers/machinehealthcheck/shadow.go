@@ -72,7 +72,8 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) sh
 	return recorded
 }
 
-// begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them.
+// begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One
+// that this manager began while it acted on the check has a record, which its request names.
 func begunByOthers(w *observed, p plan) []shadow {
 	var all []shadow
 	for _, i := range p.Open {

@@ -184,7 +184,8 @@ func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// turns is s without numbers, names and messages: what events are about, and what other controllers act on.
+// turns is s without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
+// older flavour that has another message has another time too.
 func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
 	is := *s
 	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil

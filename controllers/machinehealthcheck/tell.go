@@ -157,7 +157,8 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 	return notes
 }
 
-// restricted is the restriction of which the last event told.
+// restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which
+// tells as well of limits that kept no machine from being remediated.
 func (w *observed) restricted() string {
 	if w.before.warned != nil {
 		return *w.before.warned
@@ -181,7 +182,8 @@ func warnedAfter(w *observed, p plan, next *clusterv1.MachineHealthCheck) string
 	return w.restricted()
 }
 
-// turned returns the condition of that type in next, and whether its status differs from before.
+// turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
+// before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
 	is := conditionOf(next, kind)
 	if is == nil {

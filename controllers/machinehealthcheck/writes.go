@@ -117,7 +117,8 @@ func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	})
 }
 
-// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked.
+// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
+// waits in between that is two and a half seconds.
 const standsStill = 7
 
 // undone reports whether the API server has m in no newer version than the cache, which waits for a write that is gone: the API server was restored

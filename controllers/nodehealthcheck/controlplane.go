@@ -60,7 +60,8 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed, orpha
 // RBAC for the identity leases of API servers, which are where Kubernetes has them.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,roleName=kubemend-api-servers,verbs=list
 
-// observeServers reads when the API servers renewed their identity leases, where there is a majority to protect.
+// observeServers reads when the API servers renewed their identity leases, where there is a majority to protect. Where they
+// cannot be read the nodes decide alone.
 func (r *Reconciler) observeServers(ctx context.Context, w *observed) {
 	c := w.facts.ControlPlane
 	if controlplane.Majority(c.Members(w.facts.Now)) == 0 {

@@ -156,6 +156,7 @@ func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 }
 
 // readRetry is how soon a template is looked for again that was not there (medik8s), and what is not watched is looked at.
+// Templates that come later are watched; their kinds are not.
 const readRetry = 15 * time.Second
 
 // retry makes what could not be read be looked for again.

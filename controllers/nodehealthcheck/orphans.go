@@ -217,7 +217,8 @@ func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*liste
 	return unread, nil
 }
 
-// dropped is what a check says on which kubemend does not act any more.
+// dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the
+// list may be all that says which check made them.
 func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := w.check.DeepCopy()
 	if gone {

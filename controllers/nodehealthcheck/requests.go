@@ -297,7 +297,8 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	return all
 }
 
-// made reports whether w's check made obj: that very check, and none of its name that was there before.
+// made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say
+// any more which one it was, the status does.
 func (w *observed) made(obj *unstructured.Unstructured) bool {
 	if !w.within(obj) {
 		return false

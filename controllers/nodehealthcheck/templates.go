@@ -81,7 +81,8 @@ func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template
 	}
 }
 
-// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen.
+// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The
+// first one that cannot be used disables the check.
 func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 	w.templates, w.facts.Templates = templatesOf(&w.check.Spec)
 	for i := range w.templates {
@@ -110,7 +111,8 @@ func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 	r.observeFormer(ctx, w)
 }
 
-// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not.
+// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the
+// word of the controller, for users who may not read the templates.
 func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {

@@ -14,7 +14,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// planByHand returns whether the remediation that a person asks for is requested, and how.
+// planByHand returns whether the remediation that a person asks for is requested, and how. Nothing is requested that no
+// controller acts on, or that the limits of a check would not let begin and no controller would block.
 func planByHand(f *byHandFacts) explain.ByHand {
 	if f.machine == nil {
 		return planWithoutMachine(f)

@@ -205,7 +205,8 @@ func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
 	return errors.Join(errs...)
 }
 
-// write writes the annotation, unless what the plan depends on has changed since the check was read.
+// write writes the annotation, unless what the plan depends on has changed since the check was read. That a controller has
+// written the status meanwhile, which one that judges does at any moment, changes nothing.
 func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
 	said := fmt.Sprintf("%s mhc/%s in %s", h.way, check.Name, check.Namespace)
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -14,7 +14,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// tolerated is by how much the clock of the user may differ from that of the API server and is still believed.
+// tolerated is by how much the clock of the user may differ from that of the API server and is still believed. The API server
+// says the time in whole seconds, and an answer takes a while.
 const tolerated = 3 * time.Second
 
 // serverClock goes as the clock of the API server does, as far as its answers tell: by that clock managers renew their leases, and conditions have

@@ -20,7 +20,8 @@ func (o *Options) addSourceFlags(cmd *cobra.Command) {
 	_ = cmd.MarkFlagFilename("from") // the flag is there
 }
 
-// snapshot is what a command is about: the file of --from, or the scope as it is read from the cluster, in the namespace of the flags.
+// snapshot is what a command is about: the file of --from, or the scope as it is read from the cluster, in the namespace of the
+// flags. Its clock says what time it is there.
 func (o *Options) snapshot(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 	if o.from != "" {
 		return load(o.from)

@@ -106,6 +106,7 @@ func objectOf(o *corev1.ObjectReference) explain.Ref {
 }
 
 // once drops events that were sent about several objects at once: about a remediation, and about its host and machine as well.
+// The one about the remediation stays.
 func once(all []Entry) []Entry {
 	of := byObject(pointers(all))
 	return slices.DeleteFunc(slices.Clone(all), func(e Entry) bool {

@@ -175,7 +175,8 @@ func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now ti
 	return c.Clusters.View(ctx, cluster, now)
 }
 
-// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster.
+// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The
+// condition of another check may be old.
 func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check, cluster)) == machinehealthcheck.Act

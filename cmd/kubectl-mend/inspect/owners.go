@@ -12,7 +12,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// owners says of the targets that a KubeadmControlPlane was asked to replace, and does not, why and until when.
+// owners says of the targets that a KubeadmControlPlane was asked to replace, and does not, why and until when. Where that
+// cannot be read, or has no rule for it, its own words stay.
 func (a *Asker) owners(is *explain.Check) {
 	for i := range is.Targets {
 		t := &is.Targets[i]

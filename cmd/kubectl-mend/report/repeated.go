@@ -21,7 +21,8 @@ type Repeated struct {
 	Causes []string
 }
 
-// repeatedly are the hosts, machines and nodes of which at least q.AtLeast remediations began within q.Within, those with most first.
+// repeatedly are the hosts, machines and nodes of which at least q.AtLeast remediations began within q.Within, those with most
+// first. A machine that was replaced is another one since, while its host is the same.
 func repeatedly(begun []*Remediation, q Question) []Repeated {
 	if q.AtLeast < 1 {
 		return nil

@@ -17,7 +17,8 @@ import (
 // named are the names that --fail gives.
 type named struct{ machines, nodes []string }
 
-// namesIn returns the names in a list such as machine/w1,node/n2; false if it is none, but a selector.
+// namesIn returns the names in a list such as machine/w1,node/n2; false if it is none, but a selector. A label may have a slash
+// as well, but not without an operator.
 func namesIn(fail string) (named, bool) {
 	var n named
 	for part := range strings.SplitSeq(fail, ",") {
@@ -62,6 +63,7 @@ func (s *engine) failing(fail string) ([]nodeKey, error) {
 }
 
 // failingLabels are the nodes of the machines that a selector selects, and the nodes of the management cluster that it selects.
+// Labels of nodes of workload clusters do not count.
 func (s *engine) failingLabels(selector labels.Selector, machines []*clusterv1.Machine, nodes []*corev1.Node) ([]nodeKey, error) {
 	var found []nodeKey
 	var hidden error

@@ -61,7 +61,8 @@ func (o *environment) hosts(ctx context.Context) {
 	}
 }
 
-// newHost is a host as it was read.
+// newHost is a host as it was read. What is on its disk is not simulated, and a record does not have all that decides it: the
+// provisioning state stays as it is.
 func (o *environment) newHost(h *bmov1alpha1.BareMetalHost) *bareMetal {
 	state := h.Status.Provisioning.State
 	b := &bareMetal{model: bmo.Host{
@@ -90,7 +91,8 @@ func (o *environment) dueHosts(ctx context.Context) {
 	}
 }
 
-// operate makes happen what is due of a host, and has the Bare Metal Operator reconcile it, if it would.
+// operate makes happen what is due of a host, and has the Bare Metal Operator reconcile it, if it would. A host whose power it
+// does not manage, or cannot, stays as it is.
 func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) {
 	now := o.clock.Now()
 	b.model.Advance(now)

@@ -45,7 +45,8 @@ func (o *environment) cloned(ctx context.Context, m, next *clusterv1.Machine) bo
 	return true
 }
 
-// placed puts the machines on hosts that wait for one, as CAPM3 does: each on one that fits, as soon as there is any.
+// placed puts the machines on hosts that wait for one, as CAPM3 does: each on one that fits, as soon as there is any. Of
+// several it takes the first by name, and not any, so that an answer is the same every time.
 func (o *environment) placed(ctx context.Context) {
 	var waiting []unplaced
 	for _, is := range o.unplaced {

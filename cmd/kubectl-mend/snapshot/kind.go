@@ -138,7 +138,8 @@ func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(k.read(), ", "), "none"))
 }
 
-// custom reports whether the kinds of a group come from CustomResourceDefinitions.
+// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and
+// needs the approval of Kubernetes to end with k8s.io.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }

@@ -25,7 +25,8 @@ const mostNamed = 100
 // firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands as it was.
 const firstLook = 2 * time.Minute
 
-// restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all are healthy.
+// restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all
+// are healthy. In a fleet these are nearly all, and their machines and nodes nearly all of what there is to read.
 func (r *reading) restless(ctx context.Context) {
 	r.each(ctx, append(r.clusters(), r.first()...))
 	r.each(ctx, slices.Concat(r.second(ctx), r.vouching(), r.openRecords())) // with the requests
@@ -93,7 +94,8 @@ func (r *reading) remediated() func(cluster client.ObjectKey) bool {
 	}
 }
 
-// requested reports whether objects of a kind are made from templates and ask for a remediation.
+// requested reports whether objects of a kind are made from templates and ask for a remediation. Of the others that are made
+// from templates, only Metal3Machines are read.
 func (r *reading) requested(gk schema.GroupKind) bool {
 	_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
 	own := gk.Group == infrav1.GroupVersion.Group && gk.Kind == "Metal3Remediation" || gk.Group == mendv1.GroupVersion.Group && gk.Kind == "HostRemediation"

@@ -22,7 +22,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// slim drops from an object what no command reads.
+// slim drops from an object what no command reads. It keeps a record small and free of secrets. The object belongs to the
+// caller, and may be changed; nil is returned for one that is not kept at all.
 func slim(obj client.Object) client.Object {
 	var slimmed any = obj
 	var err error

@@ -171,7 +171,8 @@ func (r *reading) second(ctx context.Context) []task {
 	return slices.Concat(r.tasks(named), r.forNodeChecks(len(checks) > 0 || r.NodeChecks), r.spares())
 }
 
-// spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the machines were read.
+// spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the
+// machines were read. What is known of one machine alone the manager says in its condition.
 func (r *reading) spares() []task {
 	if r.Spares {
 		return []task{{gvk: metal3MachineGVK, namespace: r.Namespace}}
@@ -190,7 +191,8 @@ func (r *reading) spares() []task {
 // naming are the kinds that checks name, and where they are to be read.
 type naming map[schema.GroupKind]*task
 
-// add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere.
+// add adds the kind of a template, and that of the requests made from it: in one namespace, or everywhere. Where not everything
+// may be read it is the namespaces that were named.
 func (n naming) add(template schema.GroupVersionKind, namespace string, everywhere bool) {
 	if remediationrequest.Refusal(template) != nil {
 		return // the controllers read no objects of such a kind
@@ -308,7 +310,8 @@ func (r *reading) markedKinds(ctx context.Context, found func(schema.GroupVersio
 	}
 }
 
-// has reports whether there is an object of a kind with a mark.
+// has reports whether there is an object of a kind with a mark. That it may not be read is missing only of remediations:
+// infrastructure providers have dozens of other kinds that users may rarely list, and of which no check makes any.
 func (r *reading) has(ctx context.Context, gvk schema.GroupVersionKind, mark client.ListOption) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
