@@ -38,10 +38,11 @@ type HostPower interface {
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 }
 
-// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them.
+// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them, and as ones whose power cannot be believed.
 type HostMarker interface {
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
+	Disprove(ctx context.Context, h *bmov1alpha1.BareMetalHost, now time.Time) error
 }
 
 // NodeReader reads the nodes of hosts; fence.Reader implements it, and fence.Nodes.

@@ -171,6 +171,10 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
 			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 		}
+	case powercycle.Disprove:
+		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
+			err = r.Hosts.Disprove(ctx, w.found.Host, w.now)
+		}
 	case powercycle.Fence:
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:

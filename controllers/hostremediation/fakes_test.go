@@ -29,6 +29,7 @@ const (
 	releases  act = "release the host"
 	marks     act = "mark the host"
 	unmarks   act = "remove the mark"
+	disproves act = "note the disproved power-off"
 	fences    act = "fence the node"
 	unfences  act = "unfence the node"
 	disowns   act = "disown the fence"
@@ -120,10 +121,15 @@ func (f *fakeHosts) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, typ
 	return f.done(unmarks, func(map[string]string) {})
 }
 
+func (f *fakeHosts) Disprove(_ context.Context, _ *bmov1alpha1.BareMetalHost, now time.Time) error {
+	return f.done(disproves, func(on map[string]string) { on[mendv1.PowerOffDisprovedAnnotation] = now.String() })
+}
+
 // fakeNodes is the fixture's node, which does as it is asked.
 type fakeNodes struct{ k *fixture }
 
-func (f *fakeNodes) Look(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) {
+func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ fence.Owner) (fence.Seen, error) {
+	f.k.looked = node
 	return f.k.seen, nil
 }
 

@@ -49,6 +49,8 @@ type fixture struct {
 	host  *bmov1alpha1.BareMetalHost
 	found *host.Found // what is found instead of host, if anything
 	seen  fence.Seen
+	// looked is the name of the Node that was read last past the cache.
+	looked string
 }
 
 // silent are workload clusters that do not answer.

@@ -47,7 +47,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	defer done()
 	r.observeCached(ctx, w, name)
 	if needsNode(w) && !r.fencedInCache(ctx, w) {
-		r.readNode(ctx, w, name)
+		r.readNode(ctx, w, w.nodeName())
 	}
 }
 
@@ -142,7 +142,8 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
 		return
 	}
-	if seen.Ours || seen.Mark == "" || w.machine == nil || w.machine.Status.NodeRef.Name != seen.Node.Name {
+	known := w.machine != nil && (w.machine.Status.NodeRef.Name == seen.Node.Name || w.node != nil && w.node.Name == seen.Node.Name)
+	if seen.Ours || seen.Mark == "" || !known {
 		return
 	}
 	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
@@ -239,12 +240,16 @@ func needsNode(w *observed) bool {
 	return w.record.Fencing || w.record.Lived || !w.backup().Empty()
 }
 
-// nodeName is the name of the machine's node, or the one in the record; empty if there never was a node.
+// nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered again under another
+// name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name of before would move nothing.
 func (w *observed) nodeName() string {
-	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
-		return w.machine.Status.NodeRef.Name
+	switch {
+	case w.machine == nil:
+		return w.record.Node
+	case w.node != nil:
+		return w.node.Name
 	}
-	return w.record.Node
+	return cmp.Or(w.machine.Status.NodeRef.Name, w.record.Node)
 }
 
 // named is the machine with the name of its node, which the record keeps where the machine has lost it.

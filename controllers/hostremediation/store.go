@@ -1,7 +1,6 @@
 package hostremediation
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -86,7 +85,7 @@ func (w *observed) noteNames(step powercycle.Step, filter string) {
 	}
 	if w.machine != nil {
 		rec.Machine, rec.Cluster = w.machine.Name, w.machine.Spec.ClusterName
-		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
+		rec.Node = w.nodeName()
 	}
 	rec.Filter = filter
 	w.noteBoot()
