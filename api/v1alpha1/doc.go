@@ -75,10 +75,6 @@ const (
 
 	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
 	FencedByAnnotation = "kubemend.io/fenced-by"
-
-	// NodeSpecBackupAnnotation on a remediation holds what the spec of a node that was deleted has to get back, as JSON: taints, and whether it was
-	// unschedulable. For its labels and annotations there are the two annotations of CAPM3.
-	NodeSpecBackupAnnotation = "kubemend.io/node-spec-backup"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the

@@ -82,10 +82,6 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(MovingWorkload, fenced, switchedOff), Wait, MovingWorkload, "WorkloadMoving",
 		},
 		{
-			"or the node was deleted to fence it",
-			in(MovingWorkload, deleting, noNode, func(f *Facts) { f.FencedByUs = true }), Wait, MovingWorkload, "WorkloadMoving",
-		},
-		{
 			"or the cluster is out of reach",
 			in(MovingWorkload, deleting, blind, fencedBefore), Wait, MovingWorkload, "WorkloadMoving",
 		},

@@ -101,8 +101,8 @@ func (s situation) finishes() bool {
 	switch s.Node {
 	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
-	case NodeAbsent: // it was deleted to fence it
-		return off && s.FencedByUs
+	case NodeAbsent: // Kubernetes collects its pods without it
+		return false
 	}
 	return off
 }

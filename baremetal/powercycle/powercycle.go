@@ -85,12 +85,11 @@ const (
 	NoteReceipt Action = "note the receipt"
 	// Reboot asks for one reboot.
 	Reboot Action = "reboot the host"
-	// Fence lets what ran on the node start elsewhere: by the out-of-service taint, or by deleting the node after its labels and
-	// annotations were saved.
+	// Fence lets what ran on the node start elsewhere, by the out-of-service taint.
 	Fence Action = "fence the node"
 	// Release takes every mark of ours off the host that acts on its power.
 	Release Action = "release the host"
-	// Unfence takes the taint of ours off the node, or gives a node that came back its labels and annotations.
+	// Unfence takes the taint of ours off the node.
 	Unfence Action = "unfence the node"
 	// MarkHost marks the host as unhealthy, so that no machine is put on it.
 	MarkHost Action = "mark the host"

@@ -55,18 +55,12 @@ type Nodes interface {
 	NodeReader
 	NodeFencer
 	NodeWatcher
-	FenceModes
-}
-
-// FenceModes is how the nodes of a cluster are fenced.
-type FenceModes interface {
-	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
 }
 
 // NodeFencer fences nodes.
 type NodeFencer interface {
-	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode) error
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 

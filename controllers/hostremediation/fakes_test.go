@@ -133,10 +133,6 @@ func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ f
 	return f.k.seen, nil
 }
 
-func (f *fakeNodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
-	return override, nil
-}
-
 func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
 func (f *fakeNodes) Unwatch(client.ObjectKey, string)                                  {}
 func (f *fakeNodes) Forget(client.ObjectKey)                                           {}
@@ -148,7 +144,7 @@ func (f *fakeNodes) bounded(ctx context.Context) {
 	}
 }
 
-func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode) error {
+func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner) error {
 	f.bounded(ctx)
 	if f.k.host.Status.PoweredOn {
 		f.k.t.Error("a node was fenced whose host is on")
@@ -160,7 +156,7 @@ func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Nod
 	return err
 }
 
-func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Backup) error {
+func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner) error {
 	f.bounded(ctx)
 	err := f.k.does(unfences)
 	if err == nil {

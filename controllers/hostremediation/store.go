@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,11 +38,8 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
-		w.record.Deleted, w.record.Pods = time.Time{}, nil
-		for _, key := range fence.Keys() {
-			delete(marks, key) // what they held is restored, or cannot be believed
-		}
+	if step.Do == powercycle.Unfence || step.Next.Final() {
+		w.record.Pods = nil
 	}
 	content, err := w.record.Encode()
 	if err != nil {
