@@ -81,8 +81,9 @@ const (
 // mark, and tells it from one that a person made.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
-// PowerOffDisprovedAnnotation on a BareMetalHost is when a node went on to live although its host had been proven off, in RFC 3339. What reads the
-// power of the host cannot be believed then: the host is not power-cycled until a person removes the annotation, as `kubectl mend reset` does.
+// PowerOffDisprovedAnnotation on a BareMetalHost is when a node went on to live although its host had been proven off, in RFC 3339. What
+// reads the power of the host cannot be believed then: the host is not power-cycled until a person removes the annotation, as `kubectl
+// mend reset` does.
 const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 
 // WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as that was

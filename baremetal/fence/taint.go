@@ -18,9 +18,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Fence puts the out-of-service taint on node, signed as by: Kubernetes then deletes its pods for good and detaches their volumes. node is as it was last
-// seen. It is a conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat it does no harm, and a node
-// that is gone needs no fence. A taint of somebody else does as well, and is left as it is; one that by inherits is signed.
+// Fence puts the out-of-service taint on node, signed as by: Kubernetes then deletes its pods for good and detaches their volumes. node is
+// as it was last seen. It is a conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat
+// it does no harm, and a node that is gone needs no fence. A taint of somebody else does as well, and is left as it is; one that by
+// inherits is signed.
 func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
@@ -32,7 +33,8 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	return nil
 }
 
-// Unfence takes by's taint and mark off node, which is as it was last seen. To repeat it does no harm, and a node that is gone has no taint.
+// Unfence takes by's taint and mark off node, which is as it was last seen. To repeat it does no harm, and a node that is gone has no
+// taint.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {

@@ -209,7 +209,8 @@ func Disproved(host *bmov1alpha1.BareMetalHost) bool {
 	return disproved
 }
 
-// Disprove notes on the host, where it outlives the remediation, that its node went on to live at now although the host had been proven off.
+// Disprove notes on the host, where it outlives the remediation, that its node went on to live at now although the host had been proven
+// off.
 func (h *Hosts) Disprove(ctx context.Context, host *bmov1alpha1.BareMetalHost, now time.Time) error {
 	if Disproved(host) {
 		return nil

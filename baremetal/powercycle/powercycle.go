@@ -288,7 +288,8 @@ type Facts struct {
 	KeptOff, HasPowerAnnotations bool
 	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
 	RebootAsked, RebootPending bool
-	// HostMarked says that the host is marked as unhealthy, Disproved that an earlier power-off of it was disproved, and no person has reset that.
+	// HostMarked says that the host is marked as unhealthy, Disproved that an earlier power-off of it was disproved, and no person has reset
+	// that.
 	HostMarked, Disproved bool
 
 	Node Node

@@ -240,8 +240,9 @@ func needsNode(w *observed) bool {
 	return w.record.Fencing || w.record.Lived
 }
 
-// nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered again under another
-// name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name of before would move nothing.
+// nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered
+// again under another name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name
+// of before would move nothing.
 func (w *observed) nodeName() string {
 	switch {
 	case w.machine == nil:
