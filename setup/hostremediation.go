@@ -66,7 +66,6 @@ func hostRemediationServices(
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
 			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay, Records: kept,
-			Fencing:  o.hostRemediations.Fencing,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return cc.GetUncachedClient(ctx, cluster)

@@ -84,7 +84,6 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.machineHealthChecks.Unclaimed) }},
 		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.Metal3Remediations) }},
 		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.NodeHealthChecks) }},
-		"fencing":                         {[]string{"auto", "taint", "delete"}, func() string { return string(o.hostRemediations.Fencing) }},
 	} {
 		for _, word := range tc.words {
 			if err := fs.Parse([]string{"--" + option + "=" + word}); err != nil || tc.now() != word {

@@ -59,7 +59,7 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, version string, o *Options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		Fencing: string(o.hostRemediations.Fencing), NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
+		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
 		Outside: !self.InCluster(),
 	}
 }

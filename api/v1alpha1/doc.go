@@ -75,15 +75,16 @@ const (
 
 	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
 	FencedByAnnotation = "kubemend.io/fenced-by"
-
-	// NodeSpecBackupAnnotation on a remediation holds what the spec of a node that was deleted has to get back, as JSON: taints, and whether it was
-	// unschedulable. For its labels and annotations there are the two annotations of CAPM3.
-	NodeSpecBackupAnnotation = "kubemend.io/node-spec-backup"
 )
 
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which we marked the host as unhealthy. It stays with the
 // mark, and tells it from one that a person made.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
+
+// PowerOffDisprovedAnnotation on a BareMetalHost is when a node went on to live although its host had been proven off, in RFC 3339. What
+// reads the power of the host cannot be believed then: the host is not power-cycled until a person removes the annotation, as `kubectl
+// mend reset` does.
+const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 
 // WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as that was
 // read first, or a person has confirmed it. With the UID of another Cluster it does not count.

@@ -46,8 +46,6 @@ type Owner struct {
 	Former []types.UID
 	// Unsigned says that a taint without a mark counts as its own as well: CAPM3 signs nothing.
 	Unsigned bool
-	// Deletes says that it has deleted the node of its machine, or is about to.
-	Deletes bool
 	// Fences says that it is about to fence the node, so that it has to know the pods that are there; Found are those that it knows
 	// of, nil if it knows of none, and Long says that the fence has stood for as long as volumes take to be detached.
 	Fences bool
@@ -69,10 +67,9 @@ func (o Owner) inherits(node *corev1.Node) bool {
 // not block.
 type Left func(Place)
 
-// RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. Nodes are deleted before Kubernetes
-// v1.28, which knows no such taint, or where --fencing says so. No pod and no volume is touched: Kubernetes does that, once the node is
-// fenced.
-// +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch;delete
+// RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. No pod and no
+// volume is touched: Kubernetes does that, once the node is fenced.
+// +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=get
 // +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list;watch
 // +kubebuilder:rbac:groups=core,resources=persistentvolumes,roleName=kubemend-workload-fencer,verbs=get

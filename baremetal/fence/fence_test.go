@@ -198,7 +198,6 @@ func TestFence(t *testing.T) {
 	cases := map[string]struct {
 		seen      *corev1.Node
 		meanwhile func(*testing.T, client.Client)
-		mode      Mode
 		want      []string
 		fails     bool
 		steady    bool // nothing is written
@@ -213,11 +212,6 @@ func TestFence(t *testing.T) {
 		"W15: a node that has changed is looked at again":  {seen: node(), meanwhile: meanwhile(notReady), want: []string{silent}, fails: true},
 		"a node that is gone needs no fence":               {seen: node(), meanwhile: vanished, want: []string{"no node"}},
 		"another node of the name is not fenced":           {seen: node(), meanwhile: replaced, fails: true},
-		"an unknown mode is refused":                       {seen: node(), mode: Auto, fails: true},
-		"a node is deleted":                                {seen: node(), mode: Delete, want: []string{"no node"}},
-		"a node that has changed is not deleted":           {seen: node(), mode: Delete, meanwhile: meanwhile(notReady), want: []string{silent}, fails: true},
-		"a node that is gone needs not be deleted":         {seen: node(), mode: Delete, meanwhile: vanished, want: []string{"no node"}},
-		"another node of the name is not deleted":          {seen: node(), mode: Delete, meanwhile: replaced, fails: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -226,13 +220,10 @@ func TestFence(t *testing.T) {
 			if tc.meanwhile != nil {
 				tc.meanwhile(t, w.client)
 			}
-			if tc.mode == "" {
-				tc.mode = Taint
-			}
 			first := seen.ResourceVersion
 			for range 2 { // to repeat it does no harm
 				was := seen.DeepCopy()
-				err := nodesOf(w).Fence(t.Context(), cluster, seen, us, tc.mode)
+				err := nodesOf(w).Fence(t.Context(), cluster, seen, us)
 				if (err != nil) != tc.fails {
 					t.Fatalf("Fence() = %v, fails: want %t", err, tc.fails)
 				}
@@ -283,7 +274,7 @@ func TestUnfence(t *testing.T) {
 				tc.meanwhile(t, w.client)
 			}
 			for range 2 {
-				if err := nodesOf(w).Unfence(t.Context(), cluster, seen, us, Backup{}); err != nil {
+				if err := nodesOf(w).Unfence(t.Context(), cluster, seen, us); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(tc.want, lines(now(t, w.client))); diff != "" {
@@ -305,7 +296,7 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, whole)
 	cached := now(t, w.client)
 	cached.Annotations, cached.Labels = map[string]string{FencedByAnnotation: "us"}, nil
-	if err := nodesOf(w).Unfence(t.Context(), cluster, cached, us, Backup{}); err != nil {
+	if err := nodesOf(w).Unfence(t.Context(), cluster, cached, us); err != nil {
 		t.Fatal(err)
 	}
 	is := now(t, w.client)
@@ -320,18 +311,13 @@ func TestAFailedWriteIsAnError(t *testing.T) {
 		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 			return broken
 		},
-		Delete: func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
-			return broken
-		},
 	}
 	w := clusterOf(fails, node(outage, marked("us")))
 	n := nodesOf(w)
 	for name, err := range map[string]error{
-		"taint":    n.Fence(t.Context(), cluster, node(), us, Taint),
-		"delete":   n.Fence(t.Context(), cluster, node(), us, Delete),
-		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}),
-		"restore":  n.Unfence(t.Context(), cluster, node(afterwards), us, Backup{Labels: `{"a":"b"}`, Deleted: noon}),
-		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us, Taint),
+		"taint":    n.Fence(t.Context(), cluster, node(), us),
+		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us),
+		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us),
 	} {
 		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {
 			t.Errorf("%s: %v", name, err)
@@ -347,11 +333,11 @@ func TestAConflictFencesNothing(t *testing.T) {
 		attempts++
 		return apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))
 	}}, node(outage, marked("us")))
-	if err := nodesOf(w).Fence(t.Context(), cluster, node(), us, Taint); !apierrors.IsConflict(err) || attempts != 1 {
+	if err := nodesOf(w).Fence(t.Context(), cluster, node(), us); !apierrors.IsConflict(err) || attempts != 1 {
 		t.Errorf("fenced after %d attempts: %v", attempts, err)
 	}
 	attempts = 0
-	if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us, Backup{}); !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
+	if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us); !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
 		t.Errorf("unfenced after %d attempts: %v", attempts, err)
 	}
 }

@@ -2,15 +2,12 @@ package fence
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +18,6 @@ type link struct {
 	config *rest.Config
 	// pods opens a watch on the metadata of the pods of a node, from a version of their list on. It ends with ctx.
 	pods func(ctx context.Context, node, since string) (watch.Interface, error)
-	// version asks the API server for its version.
-	version func(ctx context.Context) (version.Info, error)
 }
 
 // link returns the link to a cluster: the one at hand if the connection is still the same. It sends nothing.
@@ -55,25 +50,12 @@ func dial(config *rest.Config) (*link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build a client for pods: %w", err)
 	}
-	server, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("build a client for the version: %w", err)
-	}
 	return &link{
 		config: config,
 		pods: func(ctx context.Context, node, since string) (watch.Interface, error) {
 			return pods.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Watch(ctx, metav1.ListOptions{
 				FieldSelector: fields.OneTermEqualSelector(nodeNameField, node).String(), ResourceVersion: since,
 			})
-		},
-		version: func(ctx context.Context) (version.Info, error) {
-			var info version.Info
-			raw, err := server.RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
-			if err != nil {
-				return info, err
-			}
-			err = json.Unmarshal(raw, &info)
-			return info, err
 		},
 	}, nil
 }

@@ -48,7 +48,7 @@ type Seen struct {
 	// become Ready. Zero if there is none.
 	Sign time.Time
 
-	// Fenced says that the workload is made to move, by whomever: by a taint, or because the node is being deleted.
+	// Fenced says that the node has the out-of-service taint, whosesoever it is.
 	Fenced bool
 	// Ours says that the node bears our mark: there is something to remove.
 	Ours bool
@@ -182,8 +182,8 @@ func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
 		Presence: Present, Node: node, Deleting: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
-		// One that somebody else deletes, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
-		Fenced: outOfService(node) != nil || !node.DeletionTimestamp.IsZero() && by.Deletes,
+		// A node that is being deleted, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
+		Fenced: outOfService(node) != nil,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
 	}
 	for _, c := range node.Status.Conditions {

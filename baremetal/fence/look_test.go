@@ -179,7 +179,6 @@ func TestLook(t *testing.T) {
 	cases := map[string]struct {
 		fakeCluster *fakeCluster
 		name        string
-		deletes     bool
 		want        Seen
 	}{
 		"a machine that never had a node": {fakeCluster: &fakeCluster{down: true}, want: Seen{Presence: Absent, Drained: true}},
@@ -246,18 +245,11 @@ func TestLook(t *testing.T) {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
 			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown},
 		},
-		"a node that we delete, and that a finalizer keeps, is fenced": {
-			deletes:     true,
-			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p", tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists}))), name: "n",
-			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown, Fenced: true, Left: []string{"Pod ns/p"}, Count: 1},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			by := us
-			by.Deletes = tc.deletes
 			for who, looker := range lookers(tc.fakeCluster) {
-				seen, err := looker.Look(t.Context(), cluster, tc.name, by)
+				seen, err := looker.Look(t.Context(), cluster, tc.name, us)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -3,7 +3,6 @@ package fence
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -19,32 +18,14 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-var (
-	errGone     = errors.New("it is gone, and its labels and annotations cannot be restored yet")
-	errDeleting = errors.New("it is being deleted, and its labels and annotations cannot be restored yet")
-)
-
-// Fence makes the workload of a node move, by the given mode, and signs it as by. node is as it was last seen. It is a
-// conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat it does no
-// harm, and a node that is gone needs no fence.
-//
-// With Taint, a taint of somebody else does as well, and is left as it is; one that by inherits is signed. With Delete, that very node is deleted,
-// not another one of its name; its backup must have been stored before.
-func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, mode Mode) error {
+// Fence puts the out-of-service taint on node, signed as by: Kubernetes then deletes its pods for good and detaches their volumes. node is
+// as it was last seen. It is a conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat
+// it does no harm, and a node that is gone needs no fence. A taint of somebody else does as well, and is left as it is; one that by
+// inherits is signed.
+func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		switch mode {
-		case Taint:
-			err = changeSeen(ctx, live, node, func(is *corev1.Node) error {
-				putOutOfService(is, by)
-				return nil
-			})
-		case Delete:
-			err = live.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}},
-				client.Preconditions{UID: &node.UID, ResourceVersion: &node.ResourceVersion})
-		default:
-			err = fmt.Errorf("%q is no way to do that", mode)
-		}
+		err = changeSeen(ctx, live, node, func(is *corev1.Node) { putOutOfService(is, by) })
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("fence node %q of cluster %s: %w", node.Name, cluster, err)
@@ -52,46 +33,15 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	return nil
 }
 
-// Unfence reverts what Fence did, in either mode: our taint and our mark, and it gives a node that was created since the one of saved was deleted
-// what it lacks of that. node is as it was last seen. To repeat it does no harm.
-//
-// A node that is gone needs to be rid of no taint, but it is an error if there is something to give back: the caller that keeps the backup
-// must not drop it before this has returned nil.
-func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, saved Backup) error {
-	err := n.unfence(ctx, cluster, node, by, saved)
-	if err != nil {
-		return fmt.Errorf("unfence node %q of cluster %s: %w", node.Name, cluster, err)
-	}
-	return nil
-}
-
-func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner, saved Backup) error {
-	kept, err := saved.parse()
-	if err != nil {
-		return err
-	}
-	if saved.Deleted.IsZero() {
-		kept = keepsakes{}
-	}
+// Unfence takes by's taint and mark off node, which is as it was last seen. To repeat it does no harm, and a node that is gone has no
+// taint.
+func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return err
+	if err == nil {
+		err = change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
 	}
-	err = change(ctx, live, node, func(is *corev1.Node) error {
-		if !kept.empty() && !is.DeletionTimestamp.IsZero() {
-			return errDeleting
-		}
-		putBackInService(is, by)
-		if saved.since(is) {
-			kept.giveBack(is)
-		}
-		return nil
-	})
-	switch {
-	case !apierrors.IsNotFound(err):
-		return err
-	case !kept.empty():
-		return errGone
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("unfence node %q of cluster %s: %w", node.Name, cluster, err)
 	}
 	return nil
 }
@@ -100,11 +50,10 @@ func (n *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		err = change(ctx, live, node, func(is *corev1.Node) error {
+		err = change(ctx, live, node, func(is *corev1.Node) {
 			if by.owns(types.UID(is.Annotations[FencedByAnnotation])) {
 				delete(is.Annotations, FencedByAnnotation)
 			}
-			return nil
 		})
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -117,11 +66,9 @@ func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *core
 //
 // The patch holds what was changed alone, but the list of taints only as a whole, for there is no key by which the taints of two
 // writers could be merged. So it applies to no other version than was.
-func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node) error) error {
+func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node)) error {
 	is := was.DeepCopy()
-	if err := edit(is); err != nil {
-		return err
-	}
+	edit(is)
 	if equality.Semantic.DeepEqual(was, is) {
 		return nil
 	}
@@ -133,7 +80,7 @@ func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit 
 }
 
 // change is changeSeen, which after a conflict edits what the API server has now.
-func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node) error) error {
+func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node)) error {
 	was := node
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		err := changeSeen(ctx, live, was, edit)

@@ -14,7 +14,7 @@ import (
 // Rancher loses a cluster over a field that it does not expect there (rancher/rancher#51795).
 func TestATaintHasNothingThatIsOptional(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, node())
-	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us, Taint); err != nil {
+	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us); err != nil {
 		t.Fatal(err)
 	}
 	got, err := json.Marshal(now(t, w.client).Spec.Taints)
@@ -38,13 +38,13 @@ func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
 	if seen := SeenOf(before, us); !seen.Fenced || !seen.Ours {
 		t.Fatalf("seen as %+v, want fenced, and ours", seen)
 	}
-	if err := nodesOf(w).Fence(t.Context(), cluster, before, us, Taint); err != nil {
+	if err := nodesOf(w).Fence(t.Context(), cluster, before, us); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, now(t, w.client)); diff != "" {
 		t.Errorf("what is fenced was fenced again (-before +after):\n%s", diff)
 	}
-	if err := nodesOf(w).Unfence(t.Context(), cluster, before, us, Backup{}); err != nil {
+	if err := nodesOf(w).Unfence(t.Context(), cluster, before, us); err != nil {
 		t.Fatal(err)
 	}
 	after := now(t, w.client)
@@ -78,13 +78,13 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := clusterOf(interceptor.Funcs{}, row.seen)
-			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir, Taint); err != nil {
+			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.fenced, lines(now(t, w.client))); diff != "" {
 				t.Errorf("fenced (-want +got):\n%s", diff)
 			}
-			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), row.heir, Backup{}); err != nil {
+			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), row.heir); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(row.unfenced, lines(now(t, w.client))); diff != "" {

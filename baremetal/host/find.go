@@ -235,6 +235,9 @@ func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, k
 func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
 	err := h.Live.Get(ctx, key, live)
+	if err == nil {
+		h.written.Note(live) // an older version in the cache afterwards would show the host off again that is on
+	}
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"testing"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -14,6 +15,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
 func another(m *unstructured.Unstructured) *unstructured.Unstructured {
@@ -147,6 +149,21 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != want {
 			t.Errorf("%s: no host could come back: %v, want %v", reason, got, want)
 		}
+	}
+}
+
+func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
+	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
+	found, err := h.Of(t.Context(), aMachine())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
+	if err := h.Refresh(t.Context(), &found); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Of(t.Context(), aMachine()); !errors.Is(err, consistency.ErrStale) {
+		t.Errorf("the cache has an older version than was read past it: %v", err)
 	}
 }
 

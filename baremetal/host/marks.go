@@ -30,7 +30,7 @@ var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealth
 func relevant(key string) bool {
 	switch key {
 	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation,
-		mendv1.MarkedForAnnotation, mendv1.ResetAnnotation,
+		mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
@@ -192,12 +192,31 @@ func without(host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) map[st
 // power for remediations that do not exist any more. nil removes one.
 func Cleared(host *bmov1alpha1.BareMetalHost, orphans map[string]types.UID) map[string]any {
 	changes := without(host, orphans)
-	for _, key := range append([]string{mendv1.MarkedForAnnotation}, unhealthyKeys...) {
+	for _, key := range append([]string{mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation}, unhealthyKeys...) {
 		if _, marked := host.Annotations[key]; marked {
 			changes[key] = nil
 		}
 	}
 	return changes
+}
+
+// Disproved reports whether a node went on to live although this host had been proven off, and no person has reset that.
+func Disproved(host *bmov1alpha1.BareMetalHost) bool {
+	if host == nil {
+		return false
+	}
+	_, disproved := host.Annotations[mendv1.PowerOffDisprovedAnnotation]
+	return disproved
+}
+
+// Disprove notes on the host, where it outlives the remediation, that its node went on to live at now although the host had been proven
+// off.
+func (h *Hosts) Disprove(ctx context.Context, host *bmov1alpha1.BareMetalHost, now time.Time) error {
+	if Disproved(host) {
+		return nil
+	}
+	disproved := map[string]any{mendv1.PowerOffDisprovedAnnotation: now.UTC().Format(time.RFC3339)}
+	return h.annotate(ctx, host, "note the disproved power-off of", disproved)
 }
 
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.

@@ -110,22 +110,23 @@ func bootNotSeen(f *Facts) { f.BootUnread = true }
 func since(d time.Duration) func(*Facts) {
 	return func(f *Facts) { f.Since = ago(d) }
 }
-func wasOff(f *Facts)         { f.WasOff = true }
-func rebooted(f *Facts)       { f.RebootAsked, f.HasPowerAnnotations = true, true }
-func rebooting(f *Facts)      { f.RebootAsked, f.RebootPending, f.HasPowerAnnotations = true, true, true }
-func hostIsMarked(f *Facts)   { f.HostMarked = true }
-func markedByUs(f *Facts)     { f.HostMarked, f.Marked = true, true }
-func blind(f *Facts)          { f.Node = NodeUnseen }
-func blindLong(f *Facts)      { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
-func noNode(f *Facts)         { f.Node = NodeAbsent }
-func fenced(f *Facts)         { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
-func mayBeFenced(f *Facts)    { f.Fencing = true }
-func fencedByOthers(f *Facts) { f.Fenced = true }
-func empty(f *Facts)          { f.Drained = true }
-func fencedBefore(f *Facts)   { f.FencedAt = ago(time.Minute) }
-func discarded(f *Facts)      { f.Discarded = true }
-func free(f *Facts)           { f.Finalizer = false }
-func second(f *Facts)         { f.Attempt = 2 }
+func wasOff(f *Facts)          { f.WasOff = true }
+func rebooted(f *Facts)        { f.RebootAsked, f.HasPowerAnnotations = true, true }
+func rebooting(f *Facts)       { f.RebootAsked, f.RebootPending, f.HasPowerAnnotations = true, true, true }
+func hostIsMarked(f *Facts)    { f.HostMarked = true }
+func disprovedBefore(f *Facts) { f.Disproved = true }
+func markedByUs(f *Facts)      { f.HostMarked, f.Marked = true, true }
+func blind(f *Facts)           { f.Node = NodeUnseen }
+func blindLong(f *Facts)       { f.Node, f.Unseen = NodeUnseen, ago(time.Minute) }
+func noNode(f *Facts)          { f.Node = NodeAbsent }
+func fenced(f *Facts)          { f.Fenced, f.FencedByUs, f.Fencing = true, true, true }
+func mayBeFenced(f *Facts)     { f.Fencing = true }
+func fencedByOthers(f *Facts)  { f.Fenced = true }
+func empty(f *Facts)           { f.Drained = true }
+func fencedBefore(f *Facts)    { f.FencedAt = ago(time.Minute) }
+func discarded(f *Facts)       { f.Discarded = true }
+func free(f *Facts)            { f.Finalizer = false }
+func second(f *Facts)          { f.Attempt = 2 }
 
 // attemptOver comes after the state that it is about.
 func attemptOver(f *Facts) {

@@ -82,10 +82,6 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(MovingWorkload, fenced, switchedOff), Wait, MovingWorkload, "WorkloadMoving",
 		},
 		{
-			"or the node was deleted to fence it",
-			in(MovingWorkload, deleting, noNode, func(f *Facts) { f.FencedByUs = true }), Wait, MovingWorkload, "WorkloadMoving",
-		},
-		{
 			"or the cluster is out of reach",
 			in(MovingWorkload, deleting, blind, fencedBefore), Wait, MovingWorkload, "WorkloadMoving",
 		},
@@ -123,11 +119,11 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"a node that lives on after it was fenced ends all attempts",
-			in(MovingWorkload, fencedBefore, renewedAgain), Advance, Failed, "SignOfLife",
+			in(MovingWorkload, fencedBefore, renewedAgain), Disprove, Failed, "SignOfLife",
 		},
 		{
 			"also if nothing had to move",
-			in(MovingWorkload, fencedBefore, empty, renewedAgain), Advance, Failed, "SignOfLife",
+			in(MovingWorkload, fencedBefore, empty, renewedAgain), Disprove, Failed, "SignOfLife",
 		},
 		{
 			"it is unfenced at once while its host powers on",
@@ -143,15 +139,15 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"which ends all attempts once it goes on to report",
-			in(PoweringOn, lived, renewedAgain), Advance, Failed, "SignOfLife",
+			in(PoweringOn, lived, renewedAgain), Disprove, Failed, "SignOfLife",
 		},
 		{
 			"in each of these states",
-			in(Booting, lived, renewedAgain, stateOver), Advance, Failed, "SignOfLife",
+			in(Booting, lived, renewedAgain, stateOver), Disprove, Failed, "SignOfLife",
 		},
 		{
 			"before its host is held off once more",
-			in(PoweringOff, lived, renewedAgain, released), Advance, Failed, "SignOfLife",
+			in(PoweringOff, lived, renewedAgain, released), Disprove, Failed, "SignOfLife",
 		},
 		{
 			"but not by one report, with which a kubelet begins that has yet to say that it has booted",

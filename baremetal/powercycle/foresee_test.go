@@ -25,7 +25,7 @@ func anyFacts(t *rapid.T) Facts {
 	}
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Teardown, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
-		&f.ControlPlane, &f.NoPowerOff, &f.KeptOffByOthers, &f.PowerFails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Looked,
+		&f.ControlPlane, &f.NoPowerOff, &f.KeptOffByOthers, &f.PowerFails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Disproved, &f.Looked,
 		&f.Fenced, &f.FencedByUs, &f.Drained,
 	}
 	for _, is := range rare {

@@ -101,8 +101,8 @@ func (s situation) finishes() bool {
 	switch s.Node {
 	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
-	case NodeAbsent: // it was deleted to fence it
-		return off && s.FencedByUs
+	case NodeAbsent: // Kubernetes collects its pods without it
+		return false
 	}
 	return off
 }
@@ -237,6 +237,8 @@ var (
 	refuted     = is("node shows life after it was fenced", func(s situation) bool {
 		return s.livedOn() && !s.NewBoot && (s.Lived || !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
+	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
+	disproved    = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
 	mayLive      = guard{
 		name: "node not fenced, may live", until: situation.watched,

@@ -60,6 +60,8 @@ func (f Facts) changed(step Step) Facts {
 		f.Fenced, f.FencedByUs = false, false
 	case MarkHost:
 		f.HostMarked = true
+	case Disprove:
+		f.Disproved = true
 	case RequestOwner:
 		f.OwnerAsked = true
 	case Withdraw:

@@ -85,15 +85,16 @@ const (
 	NoteReceipt Action = "note the receipt"
 	// Reboot asks for one reboot.
 	Reboot Action = "reboot the host"
-	// Fence lets what ran on the node start elsewhere: by the out-of-service taint, or by deleting the node after its labels and
-	// annotations were saved.
+	// Fence lets what ran on the node start elsewhere, by the out-of-service taint.
 	Fence Action = "fence the node"
 	// Release takes every mark of ours off the host that acts on its power.
 	Release Action = "release the host"
-	// Unfence takes the taint of ours off the node, or gives a node that came back its labels and annotations.
+	// Unfence takes the taint of ours off the node.
 	Unfence Action = "unfence the node"
 	// MarkHost marks the host as unhealthy, so that no machine is put on it.
 	MarkHost Action = "mark the host"
+	// Disprove notes on the host that its node went on to live after it was proven off, so that no other remediation believes its power.
+	Disprove Action = "note the disproved power-off"
 	// RequestOwner asks the owner of the machine to remediate it.
 	RequestOwner Action = "request owner remediation"
 	// Withdraw undoes MarkHost and RequestOwner: the machine is healthy after all.
@@ -105,7 +106,7 @@ const (
 // Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
 func (a Action) Visible() bool {
 	switch a {
-	case KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, RequestOwner, Withdraw:
+	case KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, Disprove, RequestOwner, Withdraw:
 		return true
 	default:
 		return false
@@ -287,8 +288,9 @@ type Facts struct {
 	KeptOff, HasPowerAnnotations bool
 	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
 	RebootAsked, RebootPending bool
-	// HostMarked says that the host is marked as unhealthy.
-	HostMarked bool
+	// HostMarked says that the host is marked as unhealthy, Disproved that an earlier power-off of it was disproved, and no person has reset
+	// that.
+	HostMarked, Disproved bool
 
 	Node Node
 	// Looked says that the node was asked for just now, and is not as a cache has it.

@@ -84,6 +84,7 @@ func TestNext(t *testing.T) {
 		"what cannot be proven off is not fenced, but powered on":        {in(PoweringOff, off, wasOff, attemptOver, second), Advance, PoweringOn, "FencingImpossible"},
 		"a host that is another object has to be asked anew":             {in(PoweringOff, off, hostMadeAnew), KeepOff, PoweringOff, "PowerOffRequested"},
 		"also if its workload was moving, when what was seen is void":    {in(MovingWorkload, hostMadeAnew), Advance, PoweringOff, "PowerOffRequested"},
+		"a host whose power was wrong before is left to a person":        {in(Pending, disprovedBefore), AskPerson, Pending, "PowerOffDisproved"},
 		"a node that has booted since is not fenced":                     {in(MovingWorkload, anotherBoot), Advance, PoweringOff, "SignOfLife"},
 		"nor one that was heard of since, before it was watched":         {in(MovingWorkload, renewed), Wait, MovingWorkload, "WatchingForLife"},
 		"the clock of the operator is not compared with the node's":      {in(MovingWorkload, operatorBehind), Fence, MovingWorkload, "Fenced"},

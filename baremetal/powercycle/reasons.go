@@ -43,6 +43,7 @@ const (
 	PausedReason             Reason = "Paused"
 	PowerOffDisabledReason   Reason = "PowerOffDisabled"
 	PowerOffFailedReason     Reason = "PowerOffFailed"
+	PowerOffDisprovedReason  Reason = "PowerOffDisproved"
 	PowerOffRequestedReason  Reason = "PowerOffRequested"
 	PowerOffTimedOutReason   Reason = "PowerOffTimedOut"
 	PowerOnFailedReason      Reason = "PowerOnFailed"

@@ -76,7 +76,7 @@ func (s scene) key() [21]byte {
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Teardown, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
 		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign),
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved,
 	} {
 		if b {
 			bits |= 1 << i
@@ -248,6 +248,8 @@ func wrong(s scene, step Step) string {
 	case (step.Do == KeepOff || step.Do == BeginAttempt) && f.Lived && !f.NewBoot && f.Sign.After(f.Memory.Sign) &&
 		f.Node == NodePresent && f.Looked && !f.FencedByUs:
 		return "4: power-cycles once more by a proof that was wrong"
+	case step.Do == BeginAttempt && f.State == Pending && f.Disproved:
+		return "4: power-cycles a host whose power was wrong before, without a person"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:

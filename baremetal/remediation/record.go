@@ -3,7 +3,6 @@ package remediation
 import (
 	"encoding/json"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,8 +35,6 @@ type Record struct {
 	NodeUID types.UID `json:"nodeUID,omitempty"`
 	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
 	Pods []types.UID `json:"pods,omitzero"`
-	// Deleted is when the node was about to be deleted, to fence it.
-	Deleted time.Time `json:"deleted,omitzero"`
 }
 
 // RecordOf reads what rem remembers. A record that cannot be read is an error: to begin anew could do everything twice. The record that comes

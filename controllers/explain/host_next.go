@@ -38,7 +38,9 @@ var persons = map[powercycle.Reason]string{
 	powercycle.PowerOffFailedReason: seeToTheBMC, powercycle.PowerOffTimedOutReason: seeToTheBMC,
 	powercycle.PowerOnFailedReason: seeToTheBMC, powercycle.PowerOnTimedOutReason: seeToTheBMC, powercycle.RebootTimedOutReason: seeToTheBMC,
 	powercycle.SignOfLifeReason: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
-		"look whether data of what ran on the node is damaged; then delete the remediation",
+		"look whether data of what ran on the node is damaged; then delete the remediation, and run kubectl mend reset host/NAME",
+	powercycle.PowerOffDisprovedReason: "see that the host's BMC address is that of this very host, and that the BMC reads its power; then run " +
+		"kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
 	powercycle.HoldRemovedReason:        "find out who removed the annotation that kept it powered off",
 	powercycle.PoweredOnAgainReason:     "find out who powers it on",
 	powercycle.NodeMismatchReason:       "see which machine the node belongs to: its spec.providerID, and those of the Machines",

@@ -74,6 +74,8 @@ var wordings = map[powercycle.Reason][]wording{
 			"the host is wrong, and it is not power-cycled again"},
 		{nil, "The node shows life although its host showed off: the host is not proven off"},
 	},
+	powercycle.PowerOffDisprovedReason: always("After an earlier power-off of the host its node went on to live: what reads the power of the host " +
+		"cannot be believed, and the host is not power-cycled until a person resets it"),
 	powercycle.HoldRemovedReason: always("The host is not kept powered off any more after it was proven off; it is powered on, and not " +
 		"off again in this attempt"),
 	powercycle.NodeGoneReason:        always("There is no node any more, and nothing is left of its workload"),

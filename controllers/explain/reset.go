@@ -89,6 +89,8 @@ func (m RemovedMark) does() string {
 	switch m.Annotation {
 	case infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return "keeps CAPM3 from putting a machine on the host"
+	case mendv1.PowerOffDisprovedAnnotation:
+		return "keeps kubemend from power-cycling the host, whose reported power was wrong"
 	case mendv1.MarkedForAnnotation:
 		return "says for which machine kubemend marked the host"
 	case mendv1.RebootedForAnnotation:

@@ -38,10 +38,11 @@ type HostPower interface {
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 }
 
-// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them.
+// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them, and as ones whose power cannot be believed.
 type HostMarker interface {
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
+	Disprove(ctx context.Context, h *bmov1alpha1.BareMetalHost, now time.Time) error
 }
 
 // NodeReader reads the nodes of hosts; fence.Reader implements it, and fence.Nodes.
@@ -54,18 +55,12 @@ type Nodes interface {
 	NodeReader
 	NodeFencer
 	NodeWatcher
-	FenceModes
-}
-
-// FenceModes is how the nodes of a cluster are fenced.
-type FenceModes interface {
-	ModeFor(ctx context.Context, cluster client.ObjectKey, override fence.Mode) (fence.Mode, error)
 }
 
 // NodeFencer fences nodes.
 type NodeFencer interface {
-	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, mode fence.Mode) error
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 

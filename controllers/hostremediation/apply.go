@@ -75,10 +75,10 @@ func (r *Reconciler) show(ctx context.Context, w *observed) error {
 
 // storeAndAct stores the step, and then carries it out. It returns whether it was done.
 func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	err := r.prepare(ctx, w, step)
-	if err == nil {
-		err = r.took(w, step)
+	if step.Do == powercycle.Fence {
+		w.record.Pods = w.seen.Pods
 	}
+	err := r.took(w, step)
 	storeErr := r.store(ctx, w)
 	switch {
 	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
@@ -171,6 +171,10 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
 			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 		}
+	case powercycle.Disprove:
+		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
+			err = r.Hosts.Disprove(ctx, w.found.Host, w.now)
+		}
 	case powercycle.Fence:
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:
@@ -200,30 +204,6 @@ func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Actio
 	}
 }
 
-// prepare reads what has to be stored with step: before a node is deleted, what has to be restored to it.
-func (r *Reconciler) prepare(ctx context.Context, w *observed, step powercycle.Step) error {
-	if step.Do != powercycle.Fence {
-		return nil
-	}
-	mode, err := r.Fencer.ModeFor(ctx, client.ObjectKeyFromObject(w.cluster), r.Fencing)
-	if err != nil {
-		return err
-	}
-	w.record.Pods = w.seen.Pods
-	if w.mode = mode; mode != fence.Delete {
-		return nil
-	}
-	backup, err := fence.BackupOf(w.seen.Node, w.rem.GetAnnotations())
-	if err != nil {
-		return err
-	}
-	marks := maps.Clone(w.rem.GetAnnotations())
-	backup.Into(marks)
-	w.rem.SetAnnotations(marks)
-	w.record.Deleted = w.now
-	return nil
-}
-
 // fence fences the node. What came before took time: the host must be off, and kept powered off, now.
 func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	if err := r.unchanged(ctx, w); err != nil {
@@ -231,26 +211,7 @@ func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.mode)
-}
-
-// backup is what has to be restored to the node, as far as it can be believed: only to the node of the machine, also of one that is gone, and to no node that
-// is older than its deletion. When CAPM3 deleted the node is not known, but it did so for this very remediation.
-func (w *observed) backup() fence.Backup {
-	owner := remediation.OwnerOf(w.rem)
-	if owner == nil || owner.Name != w.record.Machine || w.machine != nil && w.nodeName() != w.machine.Status.NodeRef.Name {
-		return fence.Backup{}
-	}
-	saved := fence.BackupIn(w.rem.GetAnnotations())
-	saved.Deleted = w.record.Deleted
-	created, moved := w.rem.GetCreationTimestamp().Time, w.record.By(w.rem).Before != ""
-	if w.record.TakenOver && saved.Deleted.IsZero() || !saved.Deleted.IsZero() && !moved && saved.Deleted.Before(created) {
-		saved.Deleted = created
-	}
-	if saved.Deleted.IsZero() {
-		return fence.Backup{}
-	}
-	return saved
+	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 }
 
 // unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was decided.
@@ -270,14 +231,14 @@ func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
 	cluster := client.ObjectKeyFromObject(w.cluster)
 	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
-	return r.Fencer.Unfence(ctx, cluster, w.seen.Node, w.signs(), w.backup())
+	return r.Fencer.Unfence(ctx, cluster, w.seen.Node, w.signs())
 }
 
 // signs is the remediation as it signs a node.
 func (w *observed) signs() fence.Owner {
 	by := w.record.By(w.rem)
 	owner := fence.Owner{
-		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(), Deletes: !w.record.Deleted.IsZero(),
+		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(),
 		Fences: w.record.State == powercycle.MovingWorkload, Found: w.record.Pods,
 		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(move)),
 	}

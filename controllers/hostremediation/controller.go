@@ -93,8 +93,6 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	// Fencing is how nodes are fenced.
-	Fencing fence.Mode
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package shard)
 	WatchFilterValue string
 	// Reader returns a reader of a workload cluster that reads past all caches. If nil, the leases of API servers are not read.

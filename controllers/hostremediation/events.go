@@ -82,13 +82,14 @@ var (
 		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.OwnerRequestedReason: true,
 		powercycle.CancelledReason: true, powercycle.PausedReason: true, powercycle.TimedOutByCheckReason: true, powercycle.SignOfLifeReason: true,
 		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
+		powercycle.PowerOffDisprovedReason: true,
 	}
 	onMachine = map[powercycle.Reason]bool{
 		powercycle.OwnerRequestedReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
 		powercycle.HostKeptOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
 		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
 		powercycle.HostServicedReason: true, powercycle.QueueTimedOutReason: true, powercycle.HostGoneReason: true,
-		powercycle.HostExternalReason: true, powercycle.OwnerlessReason: true,
+		powercycle.HostExternalReason: true, powercycle.OwnerlessReason: true, powercycle.PowerOffDisprovedReason: true,
 	}
 )
 

@@ -29,6 +29,7 @@ const (
 	releases  act = "release the host"
 	marks     act = "mark the host"
 	unmarks   act = "remove the mark"
+	disproves act = "note the disproved power-off"
 	fences    act = "fence the node"
 	unfences  act = "unfence the node"
 	disowns   act = "disown the fence"
@@ -120,15 +121,16 @@ func (f *fakeHosts) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, typ
 	return f.done(unmarks, func(map[string]string) {})
 }
 
+func (f *fakeHosts) Disprove(_ context.Context, _ *bmov1alpha1.BareMetalHost, now time.Time) error {
+	return f.done(disproves, func(on map[string]string) { on[mendv1.PowerOffDisprovedAnnotation] = now.String() })
+}
+
 // fakeNodes is the fixture's node, which does as it is asked.
 type fakeNodes struct{ k *fixture }
 
-func (f *fakeNodes) Look(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) {
+func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ fence.Owner) (fence.Seen, error) {
+	f.k.looked = node
 	return f.k.seen, nil
-}
-
-func (f *fakeNodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
-	return override, nil
 }
 
 func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
@@ -142,7 +144,7 @@ func (f *fakeNodes) bounded(ctx context.Context) {
 	}
 }
 
-func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Mode) error {
+func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner) error {
 	f.bounded(ctx)
 	if f.k.host.Status.PoweredOn {
 		f.k.t.Error("a node was fenced whose host is on")
@@ -154,7 +156,7 @@ func (f *fakeNodes) Fence(ctx context.Context, _ client.ObjectKey, _ *corev1.Nod
 	return err
 }
 
-func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner, _ fence.Backup) error {
+func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.Node, _ fence.Owner) error {
 	f.bounded(ctx)
 	err := f.k.does(unfences)
 	if err == nil {

@@ -49,6 +49,8 @@ type fixture struct {
 	host  *bmov1alpha1.BareMetalHost
 	found *host.Found // what is found instead of host, if anything
 	seen  fence.Seen
+	// looked is the name of the Node that was read last past the cache.
+	looked string
 }
 
 // silent are workload clusters that do not answer.
@@ -91,7 +93,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
 		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Fencer: k.nodes, Clusters: silent{},
-		Claims: &Claims{}, UnderWay: NewUnderWay(k.clock), Recorder: events.NewFakeRecorder(1000), Clock: k.clock, Fencing: fence.Taint,
+		Claims: &Claims{}, UnderWay: NewUnderWay(k.clock), Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)

@@ -51,6 +51,26 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 	}
 }
 
+func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeyed = true
+	m := k.machine(t.Context())
+	m.Spec.ProviderID = "metal3://a"
+	if err := k.client.Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	k.seen.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "renamed"}, Spec: corev1.NodeSpec{ProviderID: "metal3://a"}}
+	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
+	k.reaches(powercycle.MovingWorkload)
+	remembered, err := remediation.RecordOf(k.remediation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k.looked != "renamed" || remembered.Node != "renamed" {
+		t.Errorf("Node %q was read to be fenced, and %q is remembered to be unfenced", k.looked, remembered.Node)
+	}
+}
+
 // indexing makes a client list by the indexes of a manager's cache.
 type indexing struct{ *fake.ClientBuilder }
 

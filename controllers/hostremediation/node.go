@@ -47,7 +47,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	defer done()
 	r.observeCached(ctx, w, name)
 	if needsNode(w) && !r.fencedInCache(ctx, w) {
-		r.readNode(ctx, w, name)
+		r.readNode(ctx, w, w.nodeName())
 	}
 }
 
@@ -63,13 +63,13 @@ func (w *observed) answering(ctx context.Context) (context.Context, context.Canc
 }
 
 // fencedInCache reports whether the cache shows the fence of this remediation on the node, where a step depends on that alone: the node is unfenced without
-// being read past the cache. A node that a backup has to be restored to is not.
+// being read past the cache.
 func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
 	switch w.facts.State {
 	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn, powercycle.Booting:
 		return false // whether it has lived since is read as well
 	}
-	if w.node == nil || !w.backup().Empty() {
+	if w.node == nil {
 		return false
 	}
 	seen := fence.SeenOf(w.node, w.signs())
@@ -113,9 +113,9 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 		r.claimFence(ctx, w, &seen)
 	}
 	w.seen, w.facts.Node = seen, presence[seen.Presence]
-	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours || !w.backup().Empty(), seen.Drained
+	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
 	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
-	w.facts.Discarded = w.facts.Discarded || seen.Deleting && w.record.Deleted.IsZero()
+	w.facts.Discarded = w.facts.Discarded || seen.Deleting
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign, w.facts.NewBoot = w.signOfLife()
 	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
@@ -142,7 +142,8 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
 		return
 	}
-	if seen.Ours || seen.Mark == "" || w.machine == nil || w.machine.Status.NodeRef.Name != seen.Node.Name {
+	known := w.machine != nil && (w.machine.Status.NodeRef.Name == seen.Node.Name || w.node != nil && w.node.Name == seen.Node.Name)
+	if seen.Ours || seen.Mark == "" || !known {
 		return
 	}
 	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
@@ -157,7 +158,7 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 }
 
 // mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider ID, or it is not the
-// node of before the power cycle. A node that kubemend has deleted is another object when it is back.
+// node of before the power cycle.
 func (w *observed) mismatched(node *corev1.Node) bool {
 	if node == nil || w.machine == nil {
 		return false
@@ -236,15 +237,20 @@ func needsNode(w *observed) bool {
 			return false // its release does not wait for the workload cluster
 		}
 	}
-	return w.record.Fencing || w.record.Lived || !w.backup().Empty()
+	return w.record.Fencing || w.record.Lived
 }
 
-// nodeName is the name of the machine's node, or the one in the record; empty if there never was a node.
+// nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered
+// again under another name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name
+// of before would move nothing.
 func (w *observed) nodeName() string {
-	if w.machine != nil && w.machine.Status.NodeRef.Name != "" {
-		return w.machine.Status.NodeRef.Name
+	switch {
+	case w.machine == nil:
+		return w.record.Node
+	case w.node != nil:
+		return w.node.Name
 	}
-	return w.record.Node
+	return cmp.Or(w.machine.Status.NodeRef.Name, w.record.Node)
 }
 
 // named is the machine with the name of its node, which the record keeps where the machine has lost it.

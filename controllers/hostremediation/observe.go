@@ -49,8 +49,6 @@ type observed struct {
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
-	// mode is how the node is to be fenced.
-	mode fence.Mode
 	// queue is what may go first, existing are the remediations of its namespace, and members the machines of its control plane; nil before they are read.
 	queue    *powercycle.Queue
 	existing remediation.Existing
@@ -165,9 +163,6 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 // checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
 func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
 	w.record.Memory = w.record.NotAfter(w.now)
-	if w.record.Deleted.After(w.now) { // else no node that comes back would count as one that was made since
-		w.record.Deleted = w.now
-	}
 	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
 		return nil
 	}
@@ -365,6 +360,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
+		Disproved: host.Disproved(w.found.Host),
 	}
 	if w.machine == nil {
 		return f

@@ -6,22 +6,21 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/flags"
 )
 
 // Options are the settings of the controllers that power-cycle hosts.
 type Options struct {
-	Fencing     fence.Mode
 	OrphanGrace time.Duration
 	Concurrency int
 }
 
 // AddFlags adds the controllers' flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Var(flags.OneOf(&o.Fencing, fence.Auto, fence.Taint, fence.Delete), "fencing",
-		"How to fence the node of a host that is off. taint: by the out-of-service taint. delete: by deleting the node. "+
-			"auto: by the taint if the workload cluster is v1.28 or later, else by deletion.")
+	fs.Func("fencing", "Removed.", func(string) error {
+		return errors.New("nodes are fenced by the out-of-service taint alone, which every Kubernetes that Cluster API supports has: remove the flag")
+	})
+	_ = fs.MarkHidden("fencing") // the flag is there
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
 		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
 	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")

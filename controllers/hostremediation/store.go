@@ -1,13 +1,11 @@
 package hostremediation
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,11 +38,8 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence || step.Next.Final() && w.backup().Empty() {
-		w.record.Deleted, w.record.Pods = time.Time{}, nil
-		for _, key := range fence.Keys() {
-			delete(marks, key) // what they held is restored, or cannot be believed
-		}
+	if step.Do == powercycle.Unfence || step.Next.Final() {
+		w.record.Pods = nil
 	}
 	content, err := w.record.Encode()
 	if err != nil {
@@ -86,7 +81,7 @@ func (w *observed) noteNames(step powercycle.Step, filter string) {
 	}
 	if w.machine != nil {
 		rec.Machine, rec.Cluster = w.machine.Name, w.machine.Spec.ClusterName
-		rec.Node = cmp.Or(w.machine.Status.NodeRef.Name, rec.Node)
+		rec.Node = w.nodeName()
 	}
 	rec.Filter = filter
 	w.noteBoot()

@@ -58,8 +58,8 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	}
 }
 
-// A power cycle with --fencing=delete deletes the node and has it come back. A check without template must not have the machine replaced meanwhile,
-// and says why it waits.
+// The node may be deleted while its host is power-cycled. A check without template must not have the machine replaced meanwhile, and says
+// why it waits.
 func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	kind := mendv1.GroupVersion.WithKind("HostRemediation")
 	scheme := runtime.NewScheme()

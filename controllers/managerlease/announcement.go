@@ -35,8 +35,6 @@ type Announcement struct {
 	Namespace string `json:"namespace,omitempty"`
 	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter that they need; empty if they need none.
 	WatchFilter string `json:"watchFilter,omitempty"`
-	// Fencing is the flag --fencing: auto, taint or delete.
-	Fencing string `json:"fencing"`
 	// NodeLeaseNamespace is where the leases on nodes are.
 	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
 	// Outside says that the manager runs in no pod of the cluster, with the rights of a user.

@@ -104,7 +104,7 @@ func (u *Uninstaller) unfence(ctx context.Context, t *owned) error {
 		return err
 	}
 	by := fence.Owner{UID: types.UID(t.on.Annotations[fence.FencedByAnnotation])}
-	return u.Nodes.Unfence(ctx, t.cluster, node, by, fence.Backup{})
+	return u.Nodes.Unfence(ctx, t.cluster, node, by)
 }
 
 // own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another

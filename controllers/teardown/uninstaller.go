@@ -51,7 +51,7 @@ type Clusters interface {
 
 // Nodes takes fences away; fence.Nodes does it.
 type Nodes interface {
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 
 // Uninstaller looks for what is left, removes what no controller removes, and says when nothing is left. All replicas look; the leader acts.

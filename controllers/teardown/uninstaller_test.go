@@ -59,7 +59,7 @@ func (unreachable) GetUncachedClient(context.Context, client.ObjectKey) (client.
 	return nil, errors.New("no route to host")
 }
 
-func (unreachable) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner, fence.Backup) error {
+func (unreachable) Unfence(context.Context, client.ObjectKey, *corev1.Node, fence.Owner) error {
 	return nil
 }
 

@@ -212,7 +212,6 @@ func obeyPolicies(management *cluster) {
 		Expect(here.Create(ctx, rem)).To(Succeed())
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":"{\"state\":\"Ended\"}"}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":null}}}`)).To(refused)
-		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"remediation.metal3.io/node-labels-backup":"{}"}}}`)).To(MatchError(ContainSubstring("node-labels-backup")))
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"note":"of a tenant"},"finalizers":[]}}`)).To(Succeed(), "what is not memory is theirs to change")
 
 		host := builders.BareMetalHost(namespace, "host")

@@ -19,7 +19,8 @@ var flags = []flag{
 	{"manager", []string{"--unclaimed-machine-health-checks=fight"}, `invalid argument "fight" for "--unclaimed-machine-health-checks" flag: must be one of observe, act, ignore`},
 	{"manager", []string{"--metal3-remediations=maybe"}, `invalid argument "maybe" for "--metal3-remediations" flag: must be one of auto, on, off`},
 	{"manager", []string{"--node-health-checks=maybe"}, `invalid argument "maybe" for "--node-health-checks" flag: must be one of auto, on, off`},
-	{"manager", []string{"--fencing=hope"}, `invalid argument "hope" for "--fencing" flag: must be one of auto, taint, delete`},
+	{"manager", []string{"--fencing=delete"}, `invalid argument "delete" for "--fencing" flag: nodes are fenced by the out-of-service taint alone, ` +
+		`which every Kubernetes that Cluster API supports has: remove the flag`},
 	{"manager", []string{"--sync-period=often"}, `invalid argument "often" for "--sync-period" flag: time: invalid duration "often"`},
 	{"manager", []string{"--machinehealthcheck-concurrency=many"}, `invalid argument "many" for "--machinehealthcheck-concurrency" flag`},
 	{"manager", []string{"--kube-api-qps=fast"}, `invalid argument "fast" for "--kube-api-qps" flag`},

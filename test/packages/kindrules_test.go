@@ -14,7 +14,6 @@ import (
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
 func answeredWebhooks(t *testing.T, all []object) []string {
@@ -121,7 +120,7 @@ func protectedMemory(t *testing.T, all []object) []string {
 	var found []string
 	for _, o := range ofKind(all, "ValidatingAdmissionPolicy") {
 		memory := fmt.Sprint(o.Object)
-		for _, key := range append(fence.Keys(), mendv1.PowerCycleAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation) {
+		for _, key := range []string{mendv1.PowerCycleAnnotation, mendv1.RebootedForAnnotation, mendv1.MarkedForAnnotation} {
 			if !strings.Contains(memory, "'"+key+"'") {
 				found = append(found, fmt.Sprintf("%s does not protect %s", id(o), key))
 			}

@@ -52,11 +52,10 @@ type Manager struct {
 	// Version and the flags are those that the manager announces; absent if it announces nothing.
 	Version string       `json:"version,omitempty"`
 	Started *metav1.Time `json:"started,omitempty"`
-	// Unclaimed is the flag --unclaimed-machine-health-checks, WatchNamespace --namespace, WatchFilter --watch-filter and Fencing --fencing.
+	// Unclaimed is the flag --unclaimed-machine-health-checks, WatchNamespace --namespace, WatchFilter --watch-filter.
 	Unclaimed      string `json:"unclaimed,omitempty"`
 	WatchNamespace string `json:"watchNamespace,omitempty"`
 	WatchFilter    string `json:"watchFilter,omitempty"`
-	Fencing        string `json:"fencing,omitempty"`
 	// Outside reports that the manager runs in no pod of the cluster.
 	Outside bool `json:"outside"`
 	// Teardown reports that the manager removes all that kubemend made, and begins nothing.

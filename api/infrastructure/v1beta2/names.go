@@ -33,15 +33,6 @@ const (
 // HostAnnotation on a Metal3Machine names its BareMetalHost as namespace/name.
 const HostAnnotation = "metal3.io/BareMetalHost"
 
-// On a Metal3Remediation, while its node is deleted and not yet back. Each value is a JSON object of strings.
-const (
-	// NodeAnnotationsBackupAnnotation holds the annotations of the node.
-	NodeAnnotationsBackupAnnotation = "remediation.metal3.io/node-annotations-backup"
-
-	// NodeLabelsBackupAnnotation holds the labels of the node.
-	NodeLabelsBackupAnnotation = "remediation.metal3.io/node-labels-backup"
-)
-
 // The taint by which Kubernetes v1.28 and later moves pods and volumes away from a node that is known to be off. See
 // https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#non-graceful-node-shutdown.
 const (

@@ -10,6 +10,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -33,7 +34,10 @@ func planResetHost(f resetFacts) explain.Reset {
 	}
 	r.Theirs = host.Unhealthy(f.host) && host.MarkedFor(f.host) == ""
 	for _, rem := range f.remediations {
-		if ends := remediation.Remembered(rem).State.Final() && len(rem.GetFinalizers()) == 0; !ends {
+		state := remediation.Remembered(rem).State
+		ended := state.Final() && len(rem.GetFinalizers()) == 0
+		waits := host.Disproved(f.host) && state == powercycle.Pending // for this very reset
+		if !ended && !waits {
 			r.Remediation = rem.Kind.Kind + " " + rem.GetName()
 		}
 	}

@@ -68,6 +68,9 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 			"kubemend.io/receipt-for: asks the Bare Metal Operator for a receipt for remediation nothing",
 		}},
 		"whose remediation has ended": {[]func(*place){exhausted("gone"), remediated("OwnerRequested")}, []string{"no remediation of it is under way"}},
+		"for which a remediation waits, as its power-off was disproved": {[]func(*place){exhausted("gone"), remediated("Pending"), func(p *place) {
+			p.hosts["w1"].Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
+		}}, []string{"4 annotations are removed", "power-off-disproved: keeps kubemend from power-cycling the host"}},
 		"that somebody marked by hand": {[]func(*place){exhausted("gone"), func(p *place) { delete(p.hosts["w1"].Annotations, mendv1.MarkedForAnnotation) }}, []string{
 			"2 annotations are removed", "kubemend did not mark the host unhealthy",
 		}},

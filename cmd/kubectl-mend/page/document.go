@@ -79,7 +79,7 @@ func manager(m *managerlease.Manager) cliv1.Manager {
 		return is
 	}
 	is.Version, is.Started, is.Unclaimed, is.WatchNamespace = a.Version, document.Moment(a.Started.Time), a.Unclaimed, a.Namespace
-	is.WatchFilter, is.Fencing, is.Outside, is.Teardown = a.WatchFilter, a.Fencing, a.Outside, a.Teardown
+	is.WatchFilter, is.Outside, is.Teardown = a.WatchFilter, a.Outside, a.Teardown
 	for _, k := range a.Kinds {
 		is.Kinds = append(is.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
 	}

@@ -93,7 +93,7 @@ func (s *engine) hostControllers(m managerlease.Manager, kinds []remediation.Kin
 		all = append(all, &hostremediation.Reconciler{
 			Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(w.RESTMapper()) },
 			Kind:      kind, Client: c, Live: c, Hosts: &host.Hosts{Client: c, Live: c}, Clusters: w.Clusters(), Nodes: nodes, Fencer: nodes,
-			Claims: claims, Recorder: s.eventLog, Clock: s.clock, Fencing: cmp.Or(fence.Mode(m.Announcement.Fencing), fence.Auto),
+			Claims: claims, Recorder: s.eventLog, Clock: s.clock,
 			WatchFilterValue: m.Announcement.WatchFilter, Unwatched: true,
 		})
 	}
@@ -159,14 +159,6 @@ func (s *engine) reconcilersOf(a object) []reconcile.Reconciler {
 
 // nodes are the hostremediation.Nodes of workload clusters in memory. They are not watched: the next reconcile sees what has changed.
 type nodes struct{ *fence.Nodes }
-
-// ModeFor returns the taint where the settings do not say Delete: every Kubernetes that is supported knows it.
-func (nodes) ModeFor(_ context.Context, _ client.ObjectKey, override fence.Mode) (fence.Mode, error) {
-	if override == fence.Delete {
-		return fence.Delete, nil
-	}
-	return fence.Taint, nil
-}
 
 func (nodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
 

@@ -52,7 +52,7 @@ type Nodes struct {
 
 // Unfencer unfences nodes; fence.Nodes does it.
 type Unfencer interface {
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner, saved fence.Backup) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 
 // signature is the annotation of a remediation on a node.
@@ -98,7 +98,7 @@ func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 	if confirmed, err := s.Installed.In(ctx, s.Live, cluster.Namespace); err != nil || confirmed.Has(mark.by) {
 		return time.Time{}, err
 	}
-	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: mark.by}, fence.Backup{}); err != nil {
+	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: mark.by}); err != nil {
 		return time.Time{}, err
 	}
 	s.orphans.forget(mark)

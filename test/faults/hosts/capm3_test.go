@@ -11,7 +11,6 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/partners/bmo"
 )
 
@@ -61,26 +60,6 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "1m36s: the volume is gone", "1m36s: the host is released", "1m42s: the host is on",
 			"1m42s: the node is free", "2m11s: the node is Ready", "2m11s: the remediation is not kept")
 		e.goneOnceDeleted()
-	})
-}
-
-func TestC2ANodeIsDeletedAfterItsBackupAndGetsBackWhatItHad(t *testing.T) {
-	bothKinds(t, settings{fencing: fence.Delete}, func(t *testing.T, e *environment) {
-		was := e.node()
-		order := e.sees(
-			sight{"labels are kept", func() bool {
-				return e.remediation().GetAnnotations()[infrav1.NodeLabelsBackupAnnotation] != ""
-			}},
-			sight{"the host is off", func() bool { return !e.host().Status.PoweredOn }},
-			sight{"the node is gone", func() bool { return e.node() == nil }},
-			sight{"the node is tainted", func() bool { return e.node() != nil && outOfService(e.node()) }},
-			sight{"the node is another one", func() bool { return e.node() != nil && e.node().UID != was.UID }},
-		)
-		e.ends("Succeeded")
-		e.went(*order, "6s: the host is off", "6s: labels are kept", "6s: the node is gone", "1m23s: the node is another one")
-		equal(t, "the label of the rack", e.node().Labels["example.org/rack"], "7")
-		equal(t, "the note", e.node().Annotations["example.org/note"], "keep")
-		e.power(bmo.Off, bmo.On)
 	})
 }
 

@@ -7,7 +7,6 @@
 package hosts
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -109,7 +108,6 @@ type environment struct {
 
 // settings are what is special about an environment.
 type settings struct {
-	fencing fence.Mode // taint if empty
 	// machine, host, and box edit what there is at first.
 	machine func(*clusterv1.Machine)
 	host    func(*bmov1alpha1.BareMetalHost)
@@ -265,7 +263,7 @@ func (e *environment) start() {
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes: nodes, Fencer: nodes, Claims: &hostremediation.Claims{}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
-		Fencing: cmp.Or(e.as.fencing, fence.Taint), Unwatched: true,
+		Unwatched: true,
 		Installed: func() ([]remediation.Kind, error) {
 			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
 		},

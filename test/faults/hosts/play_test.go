@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/faults"
@@ -186,8 +185,7 @@ func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 const longEnough = 12 * time.Hour
 
 func playWithPartners(rt *rapid.T, k kind) {
-	fencing := rapid.SampledFrom([]fence.Mode{fence.Taint, fence.Delete}).Draw(rt, "how nodes are fenced")
-	as := settings{mayRecycle: true, fencing: fencing}
+	as := settings{mayRecycle: true}
 	as.downtime = time.Duration(rapid.IntRange(0, 60).Draw(rt, "seconds of downtime")) * time.Second
 	e := newEnvironment(rt, k, as)
 	e.box.model.Times.Servicing = 20 * time.Minute

@@ -208,21 +208,16 @@ func (e *environment) orphans() (left []string) {
 		}
 	}
 	if rem := e.remediation(); rem != nil {
-		left = append(left, orphansOn(rem, e.node() != nil)...)
+		left = append(left, orphansOn(rem)...)
 	}
 	return left
 }
 
-// orphansOn are those on the remediation itself. It keeps the labels of a node that has not come back.
-func orphansOn(rem client.Object, node bool) []string {
-	left, keys := slices.Clone(rem.GetFinalizers()), []string{clusterctlv1.BlockMoveAnnotation}
-	if node {
-		keys = append(keys, infrav1.NodeAnnotationsBackupAnnotation, infrav1.NodeLabelsBackupAnnotation)
-	}
-	for _, key := range keys {
-		if _, has := rem.GetAnnotations()[key]; has {
-			left = append(left, "remediation "+key)
-		}
+// orphansOn are those on the remediation itself.
+func orphansOn(rem client.Object) []string {
+	left := slices.Clone(rem.GetFinalizers())
+	if _, has := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; has {
+		left = append(left, "remediation "+clusterctlv1.BlockMoveAnnotation)
 	}
 	return left
 }

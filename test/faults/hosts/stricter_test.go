@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
@@ -124,6 +125,8 @@ func TestANodeThatLivesUnderTheBootOfBeforeIsUnfencedAndItsHostLeftAlone(t *test
 		equal(t, "whether it is unfenced within a minute", e.now() <= time.Minute, true)
 		e.ends("Failed")
 		e.tells("The node went on to live after it was fenced")
+		_, disproved := e.host().Annotations[mendv1.PowerOffDisprovedAnnotation]
+		equal(t, "whether the host says so to the next remediation", disproved, true)
 	})
 }
 

@@ -128,9 +128,7 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 				})
 				e.do(err)
 				evil := e.make(metav1.ObjectMeta{Namespace: e.at.Namespace, Name: "evil", OwnerReferences: row.owners, Annotations: map[string]string{
-					mendv1.PowerCycleAnnotation:             string(memory),
-					infrav1.NodeLabelsBackupAnnotation:      `{"node-role.kubernetes.io/control-plane":"","tier":"payments"}`,
-					infrav1.NodeAnnotationsBackupAnnotation: `{"projectcalico.org/IPv4Address":"10.6.6.6/24"}`,
+					mendv1.PowerCycleAnnotation: string(memory),
 				}}, *strategyOf(e.remediation()))
 				e.do(e.management.Create(t.Context(), e.named(evil)))
 				host, node := e.host(), e.node()

@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 )
@@ -118,8 +117,6 @@ var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
 	{name: "two power cycles in vain, after which owner remediation is requested", again: true, settings: settings{box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
-	{name: "a power cycle with the node deleted", settings: settings{fencing: fence.Delete}, ends: "Succeeded", cycles: 1},
-	{name: "a second power cycle with the node deleted", again: true, settings: settings{fencing: fence.Delete, box: mute(1)}, ends: "Succeeded", cycles: 2},
 	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
 	{
 		name: "two resets in vain, after which owner remediation is requested", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
