@@ -145,8 +145,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                            "claim completion confirm explain help history record release remediate report reset simulate status wait",
 		"re":                          "record release remediate report reset",
-		"report sh":                   "shadow",
-		"report --by ":                "cluster check cause host-model failure-domain",
+		"report --by ":                "cluster check cause",
 		"history no":                  "node/x",
 		"explain ma":                  "machine/x",
 		"explain machine/":            "machine/x",

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -63,7 +65,12 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records, unread := recordsFor(ctx, read, s.Namespace, s.Concerns)
+	records, _, unread := read.records(ctx, s.Namespace, func(brief snapshot.Brief) (*mendv1.RemediationRecord, error) {
+		if !s.Concerns(brief.RemediationRecord) {
+			return nil, nil
+		}
+		return brief.Whole()
+	})
 	objects, readErrors, err := observeHistory(ctx, reader, s.Namespace)
 	switch {
 	case err != nil && len(records) == 0:
@@ -71,9 +78,12 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	case err != nil: // records are enough for a history
 		readErrors = []string{err.Error()}
 	}
-	objects.Records, objects.Now = records, now
+	for _, record := range records {
+		objects.Records = append(objects.Records, *record)
+	}
+	objects.Now = now
 	if unread != nil {
-		readErrors = append(readErrors, fmt.Sprintf("RemediationRecords: %s", unread))
+		readErrors = append(readErrors, unread.Error())
 	}
 	return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s)
 }
