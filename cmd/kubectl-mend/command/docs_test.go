@@ -176,10 +176,9 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"status --context ":           "prod",
 		"status --user ":              "me",
 		"status --cluster ":           "x",
-		"history --machine ":          "x",
-		"history --host ":             "x",
 		"history --since ":            "",
 		"history host/":               "host/x",
+		"history mhc ":                "x",
 		"simulate ":                   "",
 		"simulate --fail ma":          "machine/x",
 		"record ":                     "",
@@ -227,7 +226,7 @@ func TestNamesAreCompletedFromAFile(t *testing.T) {
 		"explain mhc/":       "mhc/workers",
 		"explain -n none ma": "",
 		"status ":            "c1",
-		"history --node ":    "node-w1 node-w2 node-w3 node-w4 node-w5",
+		"history node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
 	} {
 		typed := strings.Split(line, " ")
 		code, out, problems := mended(t, append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...)...)
