@@ -24,8 +24,8 @@ type historian struct {
 	read int
 }
 
-// observeHistory reads what history is made of beside records, of one namespace or of all if it is empty. What may not be read is done without, and said; it
-// is an error if nothing can be.
+// observeHistory reads what history is made of beside records, of one namespace or of all if it is empty. What may not be read is done
+// without, and said; it is an error if nothing can be.
 func observeHistory(ctx context.Context, c client.Reader, namespace string) (*history.Objects, []error, error) {
 	h := &historian{Reader: c}
 	var machines clusterv1.MachineList

@@ -17,8 +17,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// recordReader reads the records of a namespace, or of all if it is empty, and gives each of them away, maybe several at once. It is false where their kind
-// is not installed.
+// recordReader reads the records of a namespace, or of all if it is empty, and gives each of them away, maybe several at once. It is false
+// where their kind is not installed.
 type recordReader func(ctx context.Context, namespace string, give func(snapshot.Brief) error) (bool, error)
 
 // streamed reads records as one stream.

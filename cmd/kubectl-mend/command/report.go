@@ -29,17 +29,21 @@ func (o *Options) report() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Say how long remediations take, and which hosts and machines fail most",
-		Long: "Say how remediations went, by their RemediationRecords: mean and 95th percentile of the times to detect, to begin and until capacity is back; " +
-			"and the hosts, machines and nodes that were remediated again and again.",
+		Long: "Say how remediations went, by their RemediationRecords: mean and 95th percentile of the times to detect, to begin " +
+			"and until capacity is back; and the hosts, machines and nodes that were remediated again and again.",
 		Example: fmt.Sprintf("  %[1]s report -A --since 90d --by check,cause\n  %[1]s report --cluster edge-3 -o json", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error { return o.printReport(c.Context(), &r) },
 	}
-	c.Flags().StringVar(&r.cluster, "cluster", "", "Name of the Cluster whose remediations count. If empty, those of all Clusters of the namespace.")
+	c.Flags().StringVar(&r.cluster, "cluster", "",
+		"Name of the Cluster whose remediations count. If empty, those of all Clusters of the namespace.")
 	c.Flags().Var(&r.since, "since", "How far back, such as 36h or 14d. 0 is as far as there are records.")
-	c.Flags().StringSliceVar(&r.by, "by", r.by, "What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
-	_ = c.RegisterFlagCompletionFunc("by", cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	c.Flags().IntVar(&r.lemons, "lemons", r.lemons, "List hosts, machines and nodes with at least so many remediations within --lemon-window. 0 lists none.")
+	c.Flags().StringSliceVar(&r.by, "by", r.by,
+		"What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
+	dimensions := cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)
+	_ = c.RegisterFlagCompletionFunc("by", dimensions) // the flag is there
+	c.Flags().IntVar(&r.lemons, "lemons", r.lemons,
+		"List hosts, machines and nodes with at least so many remediations within --lemon-window. 0 lists none.")
 	c.Flags().Var(&r.within, "lemon-window", "The window of --lemons.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)

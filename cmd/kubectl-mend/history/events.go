@@ -19,7 +19,9 @@ import (
 var ours = []string{"kubemend", "NodeHealthCheck"}
 
 // watched are the kinds of others whose events matter.
-var watched = []string{machineKind, machineCheckKind, nodeCheckKind, hostKind, clusterKind, "MachineSet", "MachineDeployment", "KubeadmControlPlane"}
+var watched = []string{
+	machineKind, machineCheckKind, nodeCheckKind, hostKind, clusterKind, "MachineSet", "MachineDeployment", "KubeadmControlPlane",
+}
 
 // ofNodes are the reasons of events about nodes that matter; kubelets tell many more.
 var ofNodes = []string{"NodeNotReady", "NodeReady", "Rebooted", "DeletingNode", "RemovingNode"}
@@ -44,10 +46,11 @@ func eventsWithin(o *Objects, s Scope) []event {
 	in := s.members(o)
 	var events []event
 	for i := range o.Events {
-		if e := &o.Events[i]; matters(e) {
-			if read := read(e); s.everything() && s.in(read.Object.Namespace) || in.have(&read) {
-				events = append(events, read)
-			}
+		if !matters(&o.Events[i]) {
+			continue
+		}
+		if e := eventOf(&o.Events[i]); s.everything() && s.in(e.Object.Namespace) || in.have(&e) {
+			events = append(events, e)
 		}
 	}
 	return once(events)
@@ -65,7 +68,8 @@ func matters(e *eventsv1.Event) bool {
 	return slices.Contains(watched, kind) || strings.HasSuffix(kind, requestSuffix)
 }
 
-func read(e *eventsv1.Event) event {
+// eventOf is an event as an entry. The prefix of all notes of NodeHealthChecks is left out.
+func eventOf(e *eventsv1.Event) event {
 	r := event{about: objectOf(&e.Regarding), HistoryEntry: cliv1.HistoryEntry{
 		Type: document.EventType(e.Type == corev1.EventTypeWarning), Reason: e.Reason, Source: cliv1.SourceEvent, Reporter: reporterOf(e),
 		Message: strings.TrimPrefix(e.Note, nhcv1.EventPrefix),
@@ -85,7 +89,8 @@ func read(e *eventsv1.Event) event {
 	r.Time = document.Time(at)
 	switch {
 	case e.Series != nil:
-		r.Count, r.LastTime = max(e.Series.Count, 2), document.Moment(e.Series.LastObservedTime.Time) // a series is begun with the second one
+		// A series is begun with the second one.
+		r.Count, r.LastTime = max(e.Series.Count, 2), document.Moment(e.Series.LastObservedTime.Time)
 	case e.DeprecatedCount > 1:
 		r.Count, r.LastTime = e.DeprecatedCount, document.Moment(e.DeprecatedLastTimestamp.Time)
 	}
@@ -96,7 +101,8 @@ func reporterOf(e *eventsv1.Event) string {
 	return cmp.Or(e.ReportingController, e.DeprecatedSource.Component)
 }
 
-// objectOf names what an event is about. The namespace of what has none is that of the event, and is left out. Kubelets write the name of their node as its UID.
+// objectOf names what an event is about. The namespace of what has none is that of the event, and is left out. Kubelets write the name of
+// their node as its UID.
 func objectOf(ref *corev1.ObjectReference) object {
 	o := object{cliv1.Reference{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}, ref.UID}
 	if o.Kind == nodeKind || o.Kind == nodeCheckKind {

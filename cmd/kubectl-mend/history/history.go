@@ -1,4 +1,5 @@
-// Package history lists what has happened to machines, nodes, hosts and their checks: the steps of RemediationRecords, and events that tell what no step does.
+// Package history lists what has happened to machines, nodes, hosts and their checks: the steps of RemediationRecords, and events that tell
+// what no step does.
 package history
 
 import (
@@ -26,7 +27,8 @@ type Objects struct {
 	Now time.Time
 }
 
-// alike is how far apart an event and a step of a record may be that are about the same fact: events are sent in bundles, records are written later.
+// alike is how far apart an event and a step of a record may be that are about the same fact: events are sent in bundles, records are
+// written later.
 const alike = time.Minute
 
 // near reports whether two moments are about the same fact.
@@ -67,8 +69,8 @@ func latest(e *cliv1.HistoryEntry) time.Time {
 	return e.LastTime.Time
 }
 
-// inOrder compares when two things happened. Of one second, records know no more: a machine is marked before its remediation is decided, and a remediation
-// ends last.
+// inOrder compares when two things happened. Of one second, records know no more: a machine is marked before its remediation is decided,
+// and a remediation ends last.
 func inOrder(a, b cliv1.HistoryEntry) int {
 	if order := a.Time.Truncate(time.Second).Compare(b.Time.Truncate(time.Second)); order != 0 {
 		return order

@@ -25,11 +25,11 @@ func of(o *Objects, s Scope) []cliv1.HistoryEntry {
 
 // reasons are those of a history.
 func reasons(o *Objects, s Scope) []string {
-	var all []string
+	var reasons []string
 	for _, e := range of(o, s) {
-		all = append(all, e.Reason)
+		reasons = append(reasons, e.Reason)
 	}
-	return all
+	return reasons
 }
 
 func a(kind, name string) Scope { return Scope{Namespace: "metal", Kind: kind, Name: name} }

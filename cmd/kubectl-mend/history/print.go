@@ -26,7 +26,8 @@ type Layout struct {
 	Paint      text.Painter
 }
 
-// roomy is from how many columns on a message stands beside the rest. Below that it is on lines of its own, since there would be no room for it.
+// roomy is from how many columns on a message stands beside the rest. Below that it is on lines of its own, since there would be no room
+// for it.
 const roomy = 140
 
 // below is how far a message is indented that is on lines of its own.

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -21,7 +23,8 @@ const (
 
 // outcomes are the reasons of the last steps of records.
 var outcomes = []string{
-	string(mendv1.RecordHealed), string(mendv1.RecordReplaced), string(mendv1.RecordGone), string(mendv1.RecordGivenUp), string(mendv1.RecordCancelled),
+	string(mendv1.RecordHealed), string(mendv1.RecordReplaced), string(mendv1.RecordGone), string(mendv1.RecordGivenUp),
+	string(mendv1.RecordCancelled),
 }
 
 // begins and ends are the reasons of events that tell what a record does: that its remediation was decided, and how it has ended.
@@ -30,7 +33,8 @@ var (
 	ends   = []string{mendv1.EventCapacityBack, mendv1.EventCapacityNotComing, mendv1.EventRemediationEnded, mendv1.EventMachineHealthy}
 )
 
-// toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for from then on.
+// toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
+// from then on.
 var toldBy = map[string][]powercycle.Reason{
 	string(record.RemediatorActs):        {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
 	string(powercycle.PoweringOff):       {powercycle.PowerOffRequestedReason},
@@ -48,15 +52,18 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
 		target = recordRef(ref, r)
 	}
-	self := &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name}
-	decided := cliv1.HistoryEntry{
-		Time: document.Time(r.Spec.Decided.Time), Type: cliv1.Normal, Reason: decidedReason, Object: target, Source: cliv1.SourceRecord, Record: self,
-		Message: decidedOf(r),
+	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
+	add := func(at metav1.Time, reason, message string, object cliv1.Reference) {
+		entries = append(entries, cliv1.HistoryEntry{
+			Time: document.Time(at.Time), Type: document.EventType(reason == string(mendv1.RecordGivenUp)), Reason: reason, Object: object,
+			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
+		})
 	}
 	if r.Spec.Mode == mendv1.RecordObserved {
-		decided.Reason = observedReason
+		add(r.Spec.Decided, observedReason, decidedOf(r), target)
+	} else {
+		add(r.Spec.Decided, decidedReason, decidedOf(r), target)
 	}
-	entries := append(make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1), decided)
 	for i := range r.Status.Steps {
 		step, object := &r.Status.Steps[i], target
 		if step.Object != nil {
@@ -64,15 +71,12 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 		}
 		more, waits := toldBy[step.Reason]
 		exactly := func(e *event) bool {
-			return near(e.Time.Time, step.Time.Time) && slices.Contains(more, powercycle.Reason(e.Reason))
+			then := near(e.Time.Time, step.Time.Time) || near(latest(&e.HistoryEntry), step.Time.Time)
+			return then && slices.Contains(more, powercycle.Reason(e.Reason))
 		}
-		if waits && (more == nil || slices.ContainsFunc(told[object], exactly)) {
-			continue
+		if !waits || more != nil && !slices.ContainsFunc(told[object], exactly) {
+			add(step.Time, step.Reason, step.Message, object)
 		}
-		entries = append(entries, cliv1.HistoryEntry{
-			Time: document.Time(step.Time.Time), Type: document.EventType(step.Reason == string(mendv1.RecordGivenUp)), Reason: step.Reason, Object: object,
-			Source: cliv1.SourceRecord, Record: self, Message: step.Message,
-		})
 	}
 	return entries
 }

@@ -113,15 +113,20 @@ func (s Scope) means(machine *clusterv1.Machine, o *Objects) bool {
 	case !s.in(machine.Namespace):
 		return false
 	case s.Kind == hostKind:
-		return slices.ContainsFunc(o.Hosts, func(host bmov1alpha1.BareMetalHost) bool { return host.Name == s.Name && carries(&host, machine) })
+		return slices.ContainsFunc(o.Hosts, func(host bmov1alpha1.BareMetalHost) bool {
+			return host.Name == s.Name && carries(&host, machine)
+		})
 	case s.Kind == machineCheckKind:
-		return slices.ContainsFunc(o.Checks, func(check clusterv1.MachineHealthCheck) bool { return check.Name == s.Name && judges(&check, machine) })
+		return slices.ContainsFunc(o.Checks, func(check clusterv1.MachineHealthCheck) bool {
+			return check.Name == s.Name && judges(&check, machine)
+		})
 	}
 	return s.named(machineKind, machine.Namespace, machine.Name) || s.named(nodeKind, "", machine.Status.NodeRef.Name) ||
 		s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName)
 }
 
-// addMachine adds a machine and what belongs to it. What its node is called another one may be called too, in another cluster: only a record knows its UID.
+// addMachine adds a machine and what belongs to it. What its node is called another one may be called too, in another cluster: only a
+// record knows its UID.
 func (m *members) addMachine(machine *clusterv1.Machine, o *Objects) {
 	m.add(machineKind, machine)
 	for i := range o.Hosts {
@@ -169,7 +174,8 @@ func (m *members) addRecord(r *mendv1.RemediationRecord, now time.Time) {
 	}
 }
 
-// have reports whether an event belongs to the scope. A check has events about other machines too, which they name as related, and is named as related itself.
+// have reports whether an event belongs to the scope. A check has events about other machines too, which they name as related, and is named
+// as related itself.
 func (m *members) have(e *event) bool {
 	switch at := e.Time.Time; {
 	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.has(&e.about, at) && (!e.about.isCheck() || e.related.Kind == ""):
@@ -179,7 +185,8 @@ func (m *members) have(e *event) bool {
 	}
 }
 
-// has reports whether an object belongs to the scope at a moment. A request that was deleted before there was a record of it is known by the name of its machine.
+// has reports whether an object belongs to the scope at a moment. A request that was deleted before there was a record of it is known by
+// the name of its machine.
 func (m *members) has(o *object, at time.Time) bool {
 	if strings.HasSuffix(o.Kind, requestSuffix) {
 		machine := cliv1.Reference{Kind: machineKind, Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-by-hand")}
@@ -187,9 +194,9 @@ func (m *members) has(o *object, at time.Time) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(m.objects[o.Reference], func(is member) bool {
-		known := is.uid == "" || o.uid == "" || is.uid == o.uid
-		return known && (is.from.IsZero() || !at.Before(is.from.Add(-alike)) && !at.After(is.until.Add(alike)))
+	return slices.ContainsFunc(m.objects[o.Reference], func(known member) bool {
+		same := known.uid == "" || o.uid == "" || known.uid == o.uid
+		return same && (known.from.IsZero() || !at.Before(known.from.Add(-alike)) && !at.After(known.until.Add(alike)))
 	})
 }
 

@@ -12,7 +12,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// PausedBy is the field manager that wrote the paused annotation of an object, and when that last changed the object, as far as the API server knows.
+// PausedBy is the field manager that wrote the paused annotation of an object, and when that last changed the object, as far as the API
+// server knows.
 func PausedBy(o metav1.Object) (writer string, at time.Time) {
 	for _, entry := range o.GetManagedFields() {
 		if !slices.Contains(AnnotationsBy(entry), clusterv1.PausedAnnotation) {

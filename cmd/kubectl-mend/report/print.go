@@ -142,7 +142,8 @@ func (p *printer) repeated() {
 	for i := range p.report.Repeated {
 		entry := &p.report.Repeated[i]
 		rows = append(rows, []string{
-			entry.Kind + "/" + p.named(&entry.Reference), strconv.Itoa(entry.Most), duration.HumanDuration(p.report.Time.Sub(entry.Last.Time)),
+			entry.Kind + "/" + p.named(&entry.Reference), strconv.Itoa(entry.Most),
+			duration.HumanDuration(p.report.Time.Sub(entry.Last.Time)),
 			cmp.Or(entry.HostModel, "-"), cmp.Or(strings.Join(entry.Causes, ", "), "-"),
 		})
 	}

@@ -17,8 +17,9 @@ type identity struct {
 	cluster string
 }
 
-// identify are the objects that a record counts for: its machine or else its node, and its host. A machine that was replaced is another one since, while its
-// host is the same. Machines and hosts are in the namespace of the record: a tenant who may write records must not make them count for another's.
+// identify are the objects that a record counts for: its machine or else its node, and its host. A machine that was replaced is another one
+// since, while its host is the same. Machines and hosts are in the namespace of the record: a tenant who may write records must not make
+// them count for another's.
 func identify(record *mendv1.RemediationRecord) []identity {
 	target, objects := &record.Spec.Target, make([]identity, 0, 2)
 	if host := target.Host; host != nil {
@@ -32,7 +33,8 @@ func identify(record *mendv1.RemediationRecord) []identity {
 		}
 		objects = append(objects, identity{Reference: machine})
 	case target.Node != nil:
-		objects = append(objects, identity{cliv1.Reference{Kind: target.Node.Kind, Name: target.Node.Name}, record.Namespace + "/" + target.ClusterName})
+		node := cliv1.Reference{Kind: target.Node.Kind, Name: target.Node.Name}
+		objects = append(objects, identity{node, record.Namespace + "/" + target.ClusterName})
 	}
 	return objects
 }

@@ -111,8 +111,8 @@ func keyOf(record *mendv1.RemediationRecord, by []string) key {
 	return group
 }
 
-// happened reports whether there was a remediation: it was begun, or it has ended otherwise than by being cancelled. When a machine went while no
-// manager ran it is not known when its remediation began.
+// happened reports whether there was a remediation: it was begun, or it has ended otherwise than by being cancelled. When a machine went
+// while no manager ran it is not known when its remediation began.
 func happened(record *mendv1.RemediationRecord) bool {
 	status := &record.Status
 	return status.Begun != nil || status.Ended != nil && status.Outcome != mendv1.RecordCancelled
@@ -177,8 +177,8 @@ func optional(reference cliv1.Reference) *cliv1.Reference {
 	return &reference
 }
 
-// summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the times that at
-// least 95 of 100 do not exceed.
+// summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the
+// times that at least 95 of 100 do not exceed.
 func summarize(times []time.Duration) *cliv1.DurationSummary {
 	n := len(times)
 	if n == 0 {
