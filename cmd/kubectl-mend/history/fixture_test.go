@@ -96,8 +96,8 @@ func cycled() *mendv1.RemediationRecord {
 	return r
 }
 
-// replaced is the record of a machine that its owner has replaced, on the host of which another one runs by now.
-func replaced() *mendv1.RemediationRecord {
+// replacing is the record of a machine that its owner has replaced, on the host of which another one runs by now.
+func replacing() *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-old-3f2a"}}
 	r.Spec = mendv1.RemediationRecordSpec{
 		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: stamp(0), Due: stamp(300), Decided: *stamp(301),
@@ -121,9 +121,9 @@ func replaced() *mendv1.RemediationRecord {
 // metal is a cluster in which one worker was power-cycled, another one was replaced, and a third one is healthy.
 func metal() *Objects {
 	machine, check := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers")
-	request, host, node, gone := regarding("HostRemediation", "workers-a"), regarding(hostKind, "host-0"), regarding(nodeKind, "workers-a"), regarding(machineKind, "workers-old")
+	request, host, node, former := regarding("HostRemediation", "workers-a"), regarding(hostKind, "host-0"), regarding(nodeKind, "workers-a"), regarding(machineKind, "workers-old")
 	const restricted = "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 3, unhealthy: 2, maxUnhealthy: 40%)"
-	o := &Objects{Now: at(13 * 60), Records: []*mendv1.RemediationRecord{cycled(), replaced()}, Events: []eventsv1.Event{
+	o := &Objects{Now: at(13 * 60), Records: []*mendv1.RemediationRecord{cycled(), replacing()}, Events: []eventsv1.Event{
 		told(-300, node, "NodeNotReady", "Node workers-a status is now: NodeNotReady", old("node-controller", 1, -300)),
 		told(0, machine, "MachineMarkedUnhealthy", "Machine metal/workers-a has been marked as unhealthy by metal/workers: Condition Ready on Node is Unknown for more than 5m0s", about(check)),
 		told(0, check, "RemediationStarted", "Requested a HostRemediation for workers-a", about(machine)),
@@ -137,9 +137,9 @@ func metal() *Objects {
 		told(149, check, "RemediationEnded", "Healthy again: workers-a", about(machine)),
 		told(150, check, "CapacityBack", "The capacity of Machine workers-a is back after 2m30s: Machine workers-a is healthy again", about(machine)),
 		told(150, machine, "CapacityBack", "The capacity of Machine workers-a is back after 2m30s: Machine workers-a is healthy again"),
-		told(300, gone, "MachineMarkedUnhealthy", "Machine metal/workers-old has been marked as unhealthy by metal/workers", about(check)),
-		told(302, gone, "OwnerRequested", "MachineSet workers was asked to replace the machine"),
-		told(330, gone, "FailedDrainNode", "error draining Machine's node \"node-old\": context deadline exceeded", warning, old("machine-controller", 7, 390)),
+		told(300, former, "MachineMarkedUnhealthy", "Machine metal/workers-old has been marked as unhealthy by metal/workers", about(check)),
+		told(302, former, "OwnerRequested", "MachineSet workers was asked to replace the machine"),
+		told(330, former, "FailedDrainNode", "error draining Machine's node \"node-old\": context deadline exceeded", warning, old("machine-controller", 7, 390)),
 		told(600, check, "RemediationRestricted", restricted, warning, seen(2, 660)),
 		told(5, regarding("Pod", "workers-a"), "Started", "Started container", old("kubelet", 1, 5)),
 		told(6, node, "NodeHasSufficientMemory", "no matter", old("kubelet", 1, 6)),

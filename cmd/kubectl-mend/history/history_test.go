@@ -97,6 +97,7 @@ func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 		stays bool
 	}{
 		"an end that the record has":               {told(160, machine, "CapacityBack", "it is back"), false},
+		"another end":                              {told(160, machine, "CapacityNotComing", "no machine is to come"), true},
 		"an end at another time":                   {told(400, machine, "CapacityBack", "it is back"), true},
 		"a beginning of another machine":           {told(1, check, "RemediationStarted", "x", about(regarding(machineKind, "workers-c"))), true},
 		"the reason of a step":                     {told(1, machine, "RequestCreated", "x"), false},
@@ -154,7 +155,7 @@ func TestARecordSaysWhatWasDecided(t *testing.T) {
 		"what others began": {func(r *mendv1.RemediationRecord) { r.Spec.Mode, r.Spec.BlockedBy = "Observed", "Pending" }, "RemediationObserved", "remediation by others; kubemend would not have begun it: Pending"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := replaced()
+			r := replacing()
 			tc.edit(r)
 			got := ofRecord(r, nil)[0]
 			want := cliv1.HistoryEntry{
@@ -185,14 +186,14 @@ func TestWhatARecordWaitsForIsInItsNamespaceIfItsKindHasOne(t *testing.T) {
 		{Kind: "VolumeAttachment", Name: "csi-1"}:            "",
 		{Kind: "Node", Namespace: "metal", Name: "node-old"}: "",
 	} {
-		if got := recordRef(&ref, replaced()).Namespace; got != want {
+		if got := recordRef(&ref, replacing()).Namespace; got != want {
 			t.Errorf("%s %s is in namespace %q, want %q", ref.Kind, ref.Name, got, want)
 		}
 	}
 }
 
 func TestWhichRecordsConcernAScope(t *testing.T) {
-	r := replaced()
+	r := replacing()
 	for name, tc := range map[string]struct {
 		scope Scope
 		want  bool

@@ -21,17 +21,27 @@ const (
 	observedReason = "RemediationObserved"
 )
 
-// outcomes are the reasons of the last steps of records.
-var outcomes = []string{
-	string(mendv1.RecordHealed), string(mendv1.RecordReplaced), string(mendv1.RecordGone), string(mendv1.RecordGivenUp),
-	string(mendv1.RecordCancelled),
-}
-
-// begins and ends are the reasons of events that tell what a record does: that its remediation was decided, and how it has ended.
-var (
-	begins = []string{mendv1.EventRemediationStarted, nhcv1.EventRemediationCreated}
-	ends   = []string{mendv1.EventCapacityBack, mendv1.EventCapacityNotComing, mendv1.EventRemediationEnded, mendv1.EventMachineHealthy}
+// The reasons of the last steps of records, which are their outcomes.
+const (
+	healed    = string(mendv1.RecordHealed)
+	replaced  = string(mendv1.RecordReplaced)
+	gone      = string(mendv1.RecordGone)
+	givenUp   = string(mendv1.RecordGivenUp)
+	cancelled = string(mendv1.RecordCancelled)
 )
+
+var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
+
+// begins are the reasons of events that a remediation was decided, as its record says too.
+var begins = []string{mendv1.EventRemediationStarted, nhcv1.EventRemediationCreated}
+
+// ends are the reasons of events that tell how a remediation has ended, with the outcomes that say the same.
+var ends = map[string][]string{
+	mendv1.EventMachineHealthy:    {healed},
+	mendv1.EventRemediationEnded:  {healed},
+	mendv1.EventCapacityBack:      {healed, replaced},
+	mendv1.EventCapacityNotComing: {gone, givenUp, cancelled},
+}
 
 // toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
 // from then on.
@@ -55,7 +65,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
 	add := func(at metav1.Time, reason, message string, object cliv1.Reference) {
 		entries = append(entries, cliv1.HistoryEntry{
-			Time: document.Time(at.Time), Type: document.EventType(reason == string(mendv1.RecordGivenUp)), Reason: reason, Object: object,
+			Time: document.Time(at.Time), Type: document.EventType(reason == givenUp), Reason: reason, Object: object,
 			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}
@@ -124,14 +134,14 @@ func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 		return near(at, r.Spec.Decided.Time)
 	}
 	return slices.ContainsFunc(r.Status.Steps, func(step mendv1.RecordStep) bool {
-		quoted := step.Message != "" && strings.Contains(e.Message, step.Message)
+		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
 		switch {
 		case e.Reason == mendv1.EventCapacityAwaited: // what is waited for is told again, such as by another manager
 			return quoted && !step.Time.After(at)
 		case !near(at, step.Time.Time) && !near(last, step.Time.Time):
 			return false
-		case slices.Contains(ends, e.Reason):
-			return slices.Contains(outcomes, step.Reason)
+		case ends[e.Reason] != nil:
+			return slices.Contains(ends[e.Reason], step.Reason)
 		}
 		return quoted || step.Reason == e.Reason
 	})
