@@ -138,6 +138,15 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	}
 }
 
+// A user who may write records in a namespace may name in one what is in another.
+func TestARecordHidesNoEventOfAnotherNamespace(t *testing.T) {
+	o := metal()
+	o.Records[0].Namespace = "theirs"
+	if got := reasons(o, Scope{}); !slices.Contains(got, "RemediationStarted") || !slices.Contains(got, "MachineHealthy") {
+		t.Errorf("there are %v", got)
+	}
+}
+
 // rename is an object of the same name that has another UID.
 func rename(o corev1.ObjectReference, uid types.UID) corev1.ObjectReference {
 	o.UID = uid

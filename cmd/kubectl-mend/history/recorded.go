@@ -112,17 +112,21 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// reportedOn are the objects that have events about what a record tells.
+// reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to write.
 func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
-	target := &r.Spec.Target
 	objects := make([]cliv1.Reference, 0, 2+len(r.Status.Requests))
-	for _, ref := range []*mendv1.RecordRef{target.Machine, target.Node} {
-		if ref != nil {
-			objects = append(objects, recordRef(ref, r))
+	add := func(ref *mendv1.RecordRef) {
+		if ref == nil {
+			return
+		}
+		if object := recordRef(ref, r); object.Namespace == "" || object.Namespace == r.Namespace {
+			objects = append(objects, object)
 		}
 	}
+	add(r.Spec.Target.Machine)
+	add(r.Spec.Target.Node)
 	for i := range r.Status.Requests {
-		objects = append(objects, recordRef(&r.Status.Requests[i], r))
+		add(&r.Status.Requests[i])
 	}
 	return objects
 }
