@@ -22,7 +22,7 @@ type HistoryEntry struct {
 	LastTime *metav1.Time `json:"lastTime,omitempty"`
 	Count    int32        `json:"count,omitempty"`
 	Type     EventType    `json:"type"`
-	// Reason is that of the event or condition.
+	// Reason is that of the event, or of the step of the record.
 	Reason string    `json:"reason"`
 	Object Reference `json:"object"`
 	Source Source    `json:"source"`
@@ -49,10 +49,6 @@ type Source string
 const (
 	// SourceEvent says: an event, which the API server keeps for an hour by default.
 	SourceEvent Source = "Event"
-	// SourceCondition says: a condition, of which only the last change is known.
-	SourceCondition Source = "Condition"
-	// SourceObject says: the rest of an object, such as when it was created.
-	SourceObject Source = "Object"
 	// SourceRecord says: a RemediationRecord, which outlives its objects.
 	SourceRecord Source = "Record"
 )

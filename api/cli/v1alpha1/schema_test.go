@@ -23,7 +23,7 @@ import (
 var schemaFile = filepath.Join("..", "..", "..", "docs", "cli", GroupVersion.Group+"_"+GroupVersion.Version+".schema.json")
 
 // kinds are the documents.
-var kinds = []string{"Explanation", "ExplanationList", "Status", "History", "Simulation", "Report", "ShadowReport"}
+var kinds = []string{"Explanation", "ExplanationList", "Status", "History", "Simulation", "Report"}
 
 // foreign are the types of other packages, as JSON has them.
 var foreign = map[string]property{

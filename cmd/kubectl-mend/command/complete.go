@@ -11,7 +11,7 @@ import (
 )
 
 // namedByFlag are the flags whose values are names of objects.
-var namedByFlag = map[string]kind{"cluster": clusterKind, "machine": machineKind, "host": hostKind, "node": nodeKind, "namespace": namespaceKind}
+var namedByFlag = map[string]kind{"cluster": clusterKind, "namespace": namespaceKind}
 
 // paths are the flags of kubectl whose values are files or folders.
 var paths = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}

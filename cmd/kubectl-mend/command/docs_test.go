@@ -145,8 +145,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                            "claim completion confirm explain help history record release remediate report reset simulate status wait",
 		"re":                          "record release remediate report reset",
-		"report sh":                   "shadow",
-		"report --by ":                "cluster check cause host-model failure-domain",
+		"report --by ":                "cluster check cause",
 		"history no":                  "node/x",
 		"explain ma":                  "machine/x",
 		"explain machine/":            "machine/x",
@@ -177,10 +176,9 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"status --context ":           "prod",
 		"status --user ":              "me",
 		"status --cluster ":           "x",
-		"history --machine ":          "x",
-		"history --host ":             "x",
 		"history --since ":            "",
 		"history host/":               "host/x",
+		"history mhc ":                "x",
 		"simulate ":                   "",
 		"simulate --fail ma":          "machine/x",
 		"record ":                     "",
@@ -228,7 +226,7 @@ func TestNamesAreCompletedFromAFile(t *testing.T) {
 		"explain mhc/":       "mhc/workers",
 		"explain -n none ma": "",
 		"status ":            "c1",
-		"history --node ":    "node-w1 node-w2 node-w3 node-w4 node-w5",
+		"history node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
 	} {
 		typed := strings.Split(line, " ")
 		code, out, problems := mended(t, append([]string{"__complete", typed[0], "--from", sample}, typed[1:]...)...)

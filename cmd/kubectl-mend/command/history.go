@@ -8,49 +8,60 @@ import (
 
 	"github.com/spf13/cobra"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// chronicle is what is printed.
-type chronicle struct {
-	Entries []history.Entry
-	// ReadErrors are what could not be read; the history does without.
-	ReadErrors []string
-}
+// historyOf are the kinds that have a history.
+var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCheckKind, clusterKind}
 
 func (o *Options) history() *cobra.Command {
 	var s history.Scope
+	var utc bool
 	since := span(24 * time.Hour)
 	c := &cobra.Command{
-		Use:   "history [KIND/NAME | --machine NAME | --host NAME | --cluster NAME | --node NAME]",
+		Use:   "history [KIND/NAME]",
 		Short: "List what has happened to machines, their nodes, hosts and checks",
-		Long: "List what has happened, oldest first: from RemediationRecords, which outlive their machines, from events, which the API server " +
-			"keeps for an hour by default, and from the objects themselves. A condition only has its last change.",
+		Long: "List what has happened, oldest first: the steps of RemediationRecords, which outlive their machines, and events " +
+			"that tell what no step does, which the API server keeps for an hour by default.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
-		Args:              func(_ *cobra.Command, args []string) error { return aboutOne(&s, args) },
-		ValidArgsFunction: o.completeNames(machineKind, hostKind, clusterKind, nodeKind),
+		Args:              func(_ *cobra.Command, args []string) error { return o.aboutOne(&s, args) },
+		ValidArgsFunction: o.completeNames(historyOf...),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.checkHistory(s, time.Duration(since)); err != nil {
-				return err
+			if since < 0 {
+				return Exit{Misused, errors.New("--since: the future has not happened yet")}
 			}
-			return o.tellHistory(c.Context(), s, time.Duration(since))
+			return o.tellHistory(c.Context(), s, time.Duration(since), utc)
 		},
 	}
-	c.Flags().StringVar(&s.Machine, "machine", "", "What concerns one Machine, also one that is gone.")
-	c.Flags().StringVar(&s.Host, "host", "", "What concerns one BareMetalHost, and the Machine on it.")
-	c.Flags().StringVar(&s.Cluster, "cluster", "", "What concerns the Machines of one Cluster.")
-	c.Flags().StringVar(&s.Node, "node", "", "What concerns one Node, and the Machines that it is, or was, of.")
 	c.Flags().Var(&since, "since", "How far back, such as 36h or 14d. 0 is as far as is remembered.")
+	c.Flags().BoolVar(&utc, "utc", false, "Print dates and times in UTC, as -o wide does.")
 	o.addOutput(c, wide)
-	excluding(c, "machine", "host", "cluster", "node")
 	o.addSourceFlags(c)
 	return c
 }
 
-// tellHistory reads and prints what has happened in a scope. Records are read first: with them the rest finds what belongs to machines that are gone.
-func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration) error {
+// aboutOne takes the object that the arguments name.
+func (o *Options) aboutOne(s *history.Scope, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	named, err := parseOne(args, historyOf...)
+	if err != nil {
+		return err
+	}
+	if inNamespace := named.kind != nodeKind && named.kind != nodeCheckKind; o.allNamespaces && inNamespace {
+		return Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
+	}
+	s.Kind, s.Name = string(named.kind), named.name
+	return nil
+}
+
+// tellHistory reads and prints what has happened in a scope. Records are enough for a history, and so is the rest.
+func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration, utc bool) error {
 	var err error
 	if s.Namespace, err = o.namespace(); err != nil {
 		return err
@@ -63,69 +74,51 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records, unread := recordsFor(ctx, read, s.Namespace, s.Concerns)
-	objects, readErrors, err := observeHistory(ctx, reader, s.Namespace)
+	records, _, unread := read.records(ctx, s.Namespace, func(brief snapshot.Brief) (*mendv1.RemediationRecord, error) {
+		if !s.Concerns(brief.RemediationRecord) {
+			return nil, nil
+		}
+		return brief.Whole()
+	})
+	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
 	switch {
 	case err != nil && len(records) == 0:
 		return err
-	case err != nil: // records are enough for a history
-		readErrors = []string{err.Error()}
+	case err != nil:
+		trouble = []error{err}
+	}
+	if unread != nil {
+		trouble = append(trouble, unread)
 	}
 	objects.Records, objects.Now = records, now
-	if unread != nil {
-		readErrors = append(readErrors, fmt.Sprintf("RemediationRecords: %s", unread))
+	found := history.Of(objects, s)
+	for _, err := range trouble {
+		found.ReadErrors = append(found.ReadErrors, err.Error())
 	}
-	return o.printHistory(chronicle{Entries: history.Of(objects, s), ReadErrors: readErrors}, now, s)
-}
-
-// aboutOne takes what the arguments name for what the flags of that name do.
-func aboutOne(s *history.Scope, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	named, err := parseOne(args, machineKind, hostKind, clusterKind, nodeKind)
-	if err != nil {
-		return err
-	}
-	if s.Machine+s.Host+s.Cluster+s.Node != "" {
-		return Exit{Misused, fmt.Errorf("%s excludes --machine, --host, --cluster and --node", named)}
-	}
-	switch named.kind {
-	case machineKind:
-		s.Machine = named.name
-	case hostKind:
-		s.Host = named.name
-	case nodeKind:
-		s.Node = named.name
-	default:
-		s.Cluster = named.name
-	}
-	return nil
-}
-
-// checkHistory refuses what cannot be meant.
-func (o *Options) checkHistory(s history.Scope, since time.Duration) error {
-	if since < 0 {
-		return Exit{Misused, errors.New("--since: the future has not happened yet")}
-	}
-	if o.allNamespaces && (s.Machine != "" || s.Host != "") {
-		return Exit{Misused, errors.New("a name of a machine or host is one in a namespace: leave --all-namespaces out")}
-	}
-	return nil
-}
-
-func (o *Options) printHistory(c chronicle, now time.Time, s history.Scope) error {
-	return o.print(o.Out, history.Document(c.Entries, c.ReadErrors), nil, func() error {
-		for _, t := range c.ReadErrors {
-			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
-		}
-		if len(c.Entries) == 0 {
-			_, _ = fmt.Fprintln(o.ErrOut, text.Wrap(explain.NoHistory(s.About(), s.Since), 0, text.Width(o.ErrOut)))
-			return nil
-		}
-		layout := history.Layout{
-			Now: now, Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
-		}
-		return history.Print(o.Out, c.Entries, layout)
+	return o.print(o.Out, found, nil, func() error {
+		return o.printHistory(found, s, history.Layout{
+			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
+		})
 	})
+}
+
+func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout history.Layout) error {
+	for _, t := range found.ReadErrors {
+		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
+	}
+	if len(found.Items) > 0 {
+		return history.Print(o.Out, found.Items, layout)
+	}
+	what := "anything"
+	if s.Name != "" {
+		what = s.Kind + " " + s.Name
+	}
+	if s.Namespace != "" && s.Kind != string(nodeKind) && s.Kind != string(nodeCheckKind) {
+		what += " in namespace " + s.Namespace
+	}
+	if !s.Since.IsZero() {
+		what += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+	}
+	_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("No RemediationRecord and no event tells of "+what+".", 0, text.Width(o.ErrOut)))
+	return nil
 }

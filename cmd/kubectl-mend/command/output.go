@@ -49,7 +49,7 @@ func (p *output) formats() []string {
 // complete makes the printer, so that a format or template that is none is refused before anything is read.
 func (p *output) complete() error {
 	format := *p.flags.OutputFormat
-	if (format == wide || format == asCSV) && slices.Contains(p.own, format) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	if format == wide && slices.Contains(p.own, wide) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
 	}
 	var err error

@@ -14,19 +14,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -253,23 +249,18 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 		prints, complains string
 	}{
 		"one record":                     {all, "report -n x -o jsonpath={.total.remediations}{.items[*].cluster.name}", Done, "1x", ""},
-		"of all namespaces":              {all, "report -A -o csv --by cause", Done, "Ready=Unknown,1,", ""},
+		"of all namespaces":              {all, "report -A --by cause", Done, "Ready=Unknown   1 ", ""},
 		"of another cluster":             {all, "report -n x --cluster y -o jsonpath={.total.remediations}", Done, "0", ""},
 		"from before":                    {all, "report -n x --since 10m -o jsonpath={.total.remediations}", Done, "0", ""},
-		"a shadow":                       {all, "report shadow -n x", Done, "Left out: 1 that kubemend decided itself", ""},
 		"records that may not be read":   {without("kubemend.io", "remediationrecords"), "report -n x", Failed, "", "cannot list resource \"remediationrecords\""},
-		"checks that may not be read":    {without("cluster.x-k8s.io", "machinehealthchecks"), "report -n x", Done, "Remediations since", "done without: MachineHealthChecks: "},
-		"events that may not be read":    {without("events.k8s.io", "events"), "report -n x", Done, "Remediations since", "done without: events: "},
-		"a shadow needs no events":       {without("events.k8s.io", "events"), "report shadow -n x", Done, "Failures since", ""},
 		"records that are not installed": {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x", Done, "RemediationRecords are not installed, so no remediation was recorded.\n", ""},
-		"the same for programs":          {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x -o csv", Done, "", "RemediationRecords are not installed"},
-		"the same of a shadow":           {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report shadow -n x", Done, "RemediationRecords are not installed, so no remediation was recorded.\n", ""},
+		"the same for programs":          {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x -o json", Done, "Report", "RemediationRecords are not installed"},
 		"a history of what is gone":      {all, "history machine/gone -n x", Done, "remediation decided for MachineHealthCheck c1-workers: Ready=Unknown", ""},
-		"a history of another machine":   {all, "history machine/other -n x", Done, "", "condition tells of Machine other in namespace x"},
+		"a history of another machine":   {all, "history machine/other -n x", Done, "", "event tells of Machine other in namespace x"},
 		"a history by its node":          {all, "history node node-of-gone -n x", Done, "RemediationDecided", ""},
-		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "condition tells of Machine gone in namespace x since "},
-		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "Machine/x", "done without: RemediationRecords: "},
-		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "Machine/x", ""},
+		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "event tells of Machine gone in namespace x since "},
+		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "", "done without: RemediationRecords: "},
+		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "", "event tells of anything in namespace x."},
 		"a history as YAML":              {all, "history machine/gone -n x -o yaml", Done, "kind: History", ""},
 		"a history for programs":         {all, `history machine/gone -n x -o jsonpath={.items[0].source}={.items[0].record.name}`, Done, "Record=gone-1", ""},
 	} {
@@ -314,33 +305,5 @@ func TestAReportIsOfARecording(t *testing.T) {
 	_ = old.Close()
 	if code, out, problems := mend("report -A --from " + saved); code != Done || !strings.HasPrefix(out, "RemediationRecords are not installed") || strings.Contains(out+problems, "Remediations since") {
 		t.Errorf("code %d, printed\n%s%s", code, out, problems)
-	}
-}
-
-// A NodeHealthCheck is in no namespace, and its events are in the namespace default.
-func TestEventsAboutChecksOfNodesAreReadForAReportOfANamespace(t *testing.T) {
-	event := func(namespace, name string) *eventsv1.Event {
-		return &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Reason: mendv1.EventRemediationRestricted,
-			Regarding: corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "nodes"},
-		}
-	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), eventsv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	for name, tc := range map[string]struct {
-		objects []client.Object
-		want    int
-	}{
-		"with such a check":    {[]client.Object{&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, event("default", "a"), event("other", "b")}, 1},
-		"without one":          {[]client.Object{event("default", "a")}, 0},
-		"and in the namespace": {[]client.Object{event("x", "a"), event("default", "b")}, 1},
-	} {
-		is := &reportInput{}
-		is.readChecks(t.Context(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).Build(), "x", false)
-		if len(is.events) != tc.want || len(is.trouble) > 0 {
-			t.Errorf("%s: %d events, %v", name, len(is.events), is.trouble)
-		}
 	}
 }

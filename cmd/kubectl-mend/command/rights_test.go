@@ -264,7 +264,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
-		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "report shadow -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
+		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "claim cluster/x -n x --yes", "claim namespace/x --yes", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
 	} {

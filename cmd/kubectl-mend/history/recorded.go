@@ -3,145 +3,159 @@ package history
 import (
 	"cmp"
 	"slices"
-	"time"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// Reasons of the entries of a record, beside those of its steps.
+// The reasons of what was decided, which is no step of a record.
 const (
 	decidedReason  = "RemediationDecided"
 	observedReason = "RemediationObserved"
-	begunReason    = "RemediationBegun"
-	backReason     = "CapacityBack"
-	endedReason    = "RemediationEnded"
 )
 
-// Concerns reports whether a record belongs to the scope. It is cheap: there may be ten thousands.
-func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
-	target, replacement := &r.Spec.Target, &mendv1.RecordReplacement{}
-	if r.Status.Replacement != nil {
-		replacement = r.Status.Replacement
-	}
-	switch {
-	case !s.in(r), r.Status.Ended != nil && r.Status.Ended.Time.Before(s.Since):
-		return false
-	case s.Machine != "":
-		return isNamed(target.Machine, s.Machine) || replacement.Machine.Name == s.Machine
-	case s.Host != "":
-		return isNamed(target.Host, s.Host) || isNamed(replacement.Host, s.Host)
-	case s.Node != "":
-		return isNamed(target.Node, s.Node) || isNamed(replacement.Node, s.Node)
-	}
-	return s.Cluster == "" || target.ClusterName == s.Cluster
+// The reasons of the last steps of records, which are their outcomes.
+const (
+	healed    = string(mendv1.RecordHealed)
+	replaced  = string(mendv1.RecordReplaced)
+	gone      = string(mendv1.RecordGone)
+	givenUp   = string(mendv1.RecordGivenUp)
+	cancelled = string(mendv1.RecordCancelled)
+)
+
+var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
+
+// begins are the reasons of events that a remediation was decided, as its record says too.
+var begins = []string{mendv1.EventRemediationStarted, nhcv1.EventRemediationCreated}
+
+// ends are the reasons of events that tell how a remediation has ended, with the outcomes that say the same.
+var ends = map[string][]string{
+	mendv1.EventMachineHealthy:    {healed},
+	mendv1.EventRemediationEnded:  {healed},
+	mendv1.EventCapacityBack:      {healed, replaced},
+	mendv1.EventCapacityNotComing: {gone, givenUp, cancelled},
 }
 
-func isNamed(r *mendv1.RecordRef, name string) bool { return r != nil && r.Name == name }
-
-// span is a time during which an object belonged to a remediation. Before and after it a host has other machines.
-type span struct{ from, until time.Time }
-
-// addRecorded adds what a record of the scope is about: its machine and requests for good, its node and host for the time of the remediation.
-func (w *within) addRecorded(r *mendv1.RemediationRecord, now time.Time) {
-	target := &r.Spec.Target
-	if target.Machine != nil {
-		w.add(recordRef(target.Machine, r))
-	}
-	for i := range r.Status.Requests {
-		w.add(recordRef(&r.Status.Requests[i], r))
-	}
-	during := span{r.Spec.Decided.Time, now}
-	if since := r.Spec.UnhealthySince; since != nil {
-		during.from = since.Time
-	}
-	if r.Status.Ended != nil {
-		during.until = r.Status.Ended.Time
-	}
-	for _, ref := range []*mendv1.RecordRef{target.Node, target.Host} {
-		if ref != nil {
-			is := recordRef(ref, r)
-			w.spans[is] = append(w.spans[is], during)
-		}
-	}
+// toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
+// from then on.
+var toldBy = map[string][]powercycle.Reason{
+	string(record.RemediatorActs):        {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
+	string(powercycle.PoweringOff):       {powercycle.PowerOffRequestedReason},
+	string(powercycle.MovingWorkload):    {powercycle.FencedReason, powercycle.PoweredOffReason},
+	string(powercycle.PoweringOn):        {powercycle.PowerOnRequestedReason},
+	string(powercycle.Rebooting):         {powercycle.RebootRequestedReason},
+	string(powercycle.Booting):           {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
+	string(powercycle.RequestingOwner):   {powercycle.OwnerRequestedReason},
+	string(record.RemediationInProgress): nil,
 }
 
-// covers reports whether an entry is about what a remediation of the scope was about at that time.
-func (w *within) covers(e Entry) bool {
-	for _, during := range w.spans[e.Object] {
-		if !e.At.Before(during.from.Add(-alike)) && !e.At.After(during.until.Add(alike)) {
-			return true
-		}
-	}
-	return false
-}
-
-// recordRef is what a record names, as this history names it. The kinds of Cluster API that a record waits for have no namespace in it: they are in its own.
-func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) explain.Ref {
-	is := explain.Ref{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, r.Namespace), Name: ref.Name}
-	switch ref.Kind {
-	case nodeKind, nodeCheckKind, "VolumeAttachment": // kinds without namespaces
-		is.Namespace = ""
-	}
-	return is
-}
-
-// ofRecord are what was decided, the steps, and what the rest of a record says that no step does.
-func ofRecord(r *mendv1.RemediationRecord) []Entry {
-	target, status := explain.Ref{}, &r.Status
+// ofRecord are what was decided, and the steps that no event tells more exactly.
+func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []cliv1.HistoryEntry {
+	target := cliv1.Reference{}
 	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
 		target = recordRef(ref, r)
 	}
-	self := explain.Ref{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name}
-	all := make([]Entry, 0, len(status.Steps)+4)
-	add := func(at time.Time, reason, text string, warning bool) {
-		all = append(all, Entry{At: at, Object: target, Reason: reason, Text: text, Source: FromRecord, Warning: warning, Record: self})
+	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
+	add := func(at metav1.Time, reason, message string, object cliv1.Reference) {
+		entries = append(entries, cliv1.HistoryEntry{
+			Time: document.Time(at.Time), Type: document.EventType(reason == givenUp), Reason: reason, Object: object,
+			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
+		})
 	}
-	reason, why := decidedOf(r)
-	add(r.Spec.Decided.Time, reason, why, false)
-	for i := range status.Steps {
-		step := &status.Steps[i]
-		add(step.Time.Time, step.Reason, step.Message, false)
+	if r.Spec.Mode == mendv1.RecordObserved {
+		add(r.Spec.Decided, observedReason, decidedOf(r), target)
+	} else {
+		add(r.Spec.Decided, decidedReason, decidedOf(r), target)
+	}
+	for i := range r.Status.Steps {
+		step, object := &r.Status.Steps[i], target
 		if step.Object != nil {
-			all[len(all)-1].Object = recordRef(step.Object, r)
+			object = recordRef(step.Object, r)
+		}
+		more, waits := toldBy[step.Reason]
+		exactly := func(e *event) bool {
+			then := near(e.Time.Time, step.Time.Time) || near(latest(&e.HistoryEntry), step.Time.Time)
+			return then && slices.Contains(more, powercycle.Reason(e.Reason))
+		}
+		if !waits || more != nil && !slices.ContainsFunc(told[object], exactly) {
+			add(step.Time, step.Reason, step.Message, object)
 		}
 	}
-	if at := status.Begun; at != nil && !happens(status.Steps, at.Time, begunReason) {
-		add(at.Time, begunReason, explain.RecordBegun(status.BegunBy), false)
-	}
-	if at := status.CapacityBack; at != nil && !happens(status.Steps, at.Time, backReason) {
-		replacement, guessed := "", false
-		if by := status.Replacement; by != nil {
-			replacement, guessed = by.Machine.Name, by.Guessed
-		}
-		add(at.Time, backReason, explain.RecordCapacityBack(replacement, guessed), false)
-	}
-	if at := status.Ended; at != nil && !happens(status.Steps, time.Time{}, endedReason, mendv1.RecordEnded, string(status.Outcome)) {
-		add(at.Time, endedReason, explain.RecordEnded(string(status.Outcome), status.EndedBy), status.Outcome == mendv1.RecordGivenUp)
-	}
-	return all
+	return entries
 }
 
-// happens reports whether there is a step of one of these reasons, or of that second.
-func happens(steps []mendv1.RecordStep, at time.Time, reasons ...string) bool {
-	return slices.ContainsFunc(steps, func(s mendv1.RecordStep) bool {
-		return slices.Contains(reasons, s.Reason) || s.Time.Sub(at).Abs() < time.Second
+// decidedOf is that a remediation was decided, and for what.
+func decidedOf(r *mendv1.RemediationRecord) string {
+	if r.Spec.BlockedBy != "" {
+		return "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
+	}
+	s, by := "remediation decided", r.Spec.Requester
+	if r.Spec.Mode == mendv1.RecordObserved {
+		s = "kubemend would remediate, and only observes"
+	}
+	switch {
+	case by.User != "":
+		s += ", requested by " + by.User
+	case by.Check != nil:
+		s += " for " + by.Check.Kind + " " + by.Check.Name
+	}
+	if r.Spec.Cause != "" {
+		s += ": " + r.Spec.Cause
+	}
+	return s
+}
+
+// reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to write.
+func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
+	objects := make([]cliv1.Reference, 0, 2+len(r.Status.Requests))
+	add := func(ref *mendv1.RecordRef) {
+		if ref == nil {
+			return
+		}
+		if object := recordRef(ref, r); object.Namespace == "" || object.Namespace == r.Namespace {
+			objects = append(objects, object)
+		}
+	}
+	add(r.Spec.Target.Machine)
+	add(r.Spec.Target.Node)
+	for i := range r.Status.Requests {
+		add(&r.Status.Requests[i])
+	}
+	return objects
+}
+
+// recordTells reports whether a record tells what an event does about one of its objects.
+func recordTells(r *mendv1.RemediationRecord, e *event) bool {
+	at, last := e.Time.Time, latest(&e.HistoryEntry)
+	if slices.Contains(begins, e.Reason) {
+		return near(at, r.Spec.Decided.Time)
+	}
+	return slices.ContainsFunc(r.Status.Steps, func(step mendv1.RecordStep) bool {
+		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
+		switch {
+		case e.Reason == mendv1.EventCapacityAwaited: // what is waited for is told again, such as by another manager
+			return quoted && !step.Time.After(at)
+		case !near(at, step.Time.Time) && !near(last, step.Time.Time):
+			return false
+		case ends[e.Reason] != nil:
+			return slices.Contains(ends[e.Reason], step.Reason)
+		}
+		return quoted || step.Reason == e.Reason
 	})
 }
 
-// decidedOf is the reason and the text of what was decided.
-func decidedOf(r *mendv1.RemediationRecord) (reason, text string) {
-	var check explain.Ref
-	if ref := r.Spec.Requester.Check; ref != nil {
-		check = recordRef(ref, r)
-		check.Namespace = "" // that of the target, which is beside it
+// recordRef is what a record names. The kinds of Cluster API that a record waits for have no namespace in it: they are in its own.
+func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) cliv1.Reference {
+	switch ref.Kind {
+	case nodeKind, nodeCheckKind, "VolumeAttachment": // kinds without namespaces
+		return cliv1.Reference{Kind: ref.Kind, Name: ref.Name}
 	}
-	observed := r.Spec.Mode == mendv1.RecordObserved
-	switch {
-	case r.Spec.BlockedBy != "":
-		return observedReason, "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
-	case observed:
-		return observedReason, explain.RecordDecided(true, r.Spec.Cause, check, r.Spec.Requester.User)
-	}
-	return decidedReason, explain.RecordDecided(false, r.Spec.Cause, check, r.Spec.Requester.User)
+	return cliv1.Reference{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, r.Namespace), Name: ref.Name}
 }

@@ -1,16 +1,19 @@
 package history
 
 import (
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/kubemend/kubemend/controllers/explain"
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // The kinds that a history knows.
@@ -26,196 +29,183 @@ const (
 // requestSuffix is how the kinds of remediation requests end.
 const requestSuffix = "Remediation"
 
-// Scope is what somebody wants to know about. Of Machine, Host, Cluster and Node at most one is set; if none is, it is everything.
+// Scope is what somebody wants to know about: one object, with all that belongs to it, or everything in a namespace.
 type Scope struct {
-	// Namespace is that of the first three; empty for all.
-	Namespace                    string
-	Machine, Host, Cluster, Node string
+	// Namespace is that of the object, where its kind has one; empty for all.
+	Namespace string
+	// Kind and Name are those of a Machine, a Node, a BareMetalHost, a check or a Cluster; empty for everything.
+	Kind, Name string
 	// Since is how far back; zero for as far as is remembered.
 	Since time.Time
 }
 
-// About is the object that is asked about, or only the namespace.
-func (s Scope) About() explain.Ref {
-	is := explain.Ref{Namespace: s.Namespace}
-	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster, nodeKind: s.Node} {
-		if name != "" {
-			is.Kind, is.Name = kind, name
-		}
-	}
-	return is
+func (s Scope) everything() bool { return s.Kind == "" }
+
+// in reports whether the scope reaches into a namespace. What has none is in all.
+func (s Scope) in(namespace string) bool {
+	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
 }
 
-// within is which objects belong to a scope.
-type within struct {
-	all       bool
-	namespace string
-	objects   map[explain.Ref]bool
-	// checks are those that watch something in the scope, but others as well.
-	checks map[explain.Ref]bool
-	// names are of the machines, nodes and hosts of the scope, to be found in the text of events about others.
-	names *regexp.Regexp
-	// spans are what belongs to the scope for a time, by its records.
-	spans map[explain.Ref][]span
+// named reports whether the user has named an object of any UID.
+func (s Scope) named(kind, namespace, name string) bool {
+	return kind == s.Kind && name == s.Name && s.in(namespace)
 }
 
-// within finds what belongs to s. What has been deleted is known by its name alone.
-func (s Scope) within(o Objects) within {
-	w := within{namespace: s.Namespace, objects: map[explain.Ref]bool{}, checks: map[explain.Ref]bool{}, spans: map[explain.Ref][]span{}}
-	if s.Machine == "" && s.Host == "" && s.Cluster == "" && s.Node == "" {
-		w.all = true
-		return w
+// Concerns reports whether a record belongs to the scope. It is cheap: there may be ten thousands.
+func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
+	if !s.in(r.Namespace) || r.Status.Ended != nil && r.Status.Ended.Time.Before(s.Since) {
+		return false
 	}
+	target, replacement := &r.Spec.Target, r.Status.Replacement
+	if replacement == nil {
+		replacement = &mendv1.RecordReplacement{}
+	}
+	switch s.Kind {
+	case "":
+		return true
+	case clusterKind:
+		return target.ClusterName == s.Name
+	case machineCheckKind, nodeCheckKind:
+		check := r.Spec.Requester.Check
+		return check != nil && check.Kind == s.Kind && check.Name == s.Name
+	}
+	return slices.ContainsFunc([]*mendv1.RecordRef{
+		target.Machine, target.Node, target.Host, &replacement.Machine, replacement.Node, replacement.Host,
+	}, func(ref *mendv1.RecordRef) bool { return ref != nil && ref.Kind == s.Kind && ref.Name == s.Name })
+}
+
+// member is an object of a scope for a time: before and after a remediation a host has other machines.
+type member struct {
+	// uid tells the object from others of its name; empty if it is not known.
+	uid         types.UID
+	from, until time.Time
+}
+
+// members are the objects whose events belong to a scope.
+type members struct {
+	Scope
+
+	objects map[cliv1.Reference][]member
+}
+
+// members are what the user has named, the machines that it stands for with their nodes, hosts, requests and checks, and what records name.
+func (s Scope) members(o *Objects) *members {
+	m := &members{Scope: s, objects: map[cliv1.Reference][]member{}}
 	for i := range o.Machines {
-		if m := &o.Machines[i]; s.means(m, o) {
-			w.add(refOf(machineKind, m))
-			w.addAround(m, o)
-		}
-	}
-	s.addNamed(&w, o)
-	for i := range o.Records {
-		w.addRecorded(&o.Records[i], o.Now)
-	}
-	w.find()
-	return w
-}
-
-// addNamed adds what the user has named, which may have no machine, or none any more.
-func (s Scope) addNamed(w *within, o Objects) {
-	for kind, name := range map[string]string{machineKind: s.Machine, hostKind: s.Host, clusterKind: s.Cluster} {
-		for _, namespace := range s.namespacesOf(kind, name, o) {
-			w.add(explain.Ref{Kind: kind, Namespace: namespace, Name: name})
-		}
-	}
-	if s.Node != "" {
-		w.add(explain.Ref{Kind: nodeKind, Name: s.Node})
-	}
-	for i := range o.Requests { // its machine may be gone
-		if r := &o.Requests[i]; s.Machine != "" && r.GetName() == s.Machine && s.in(r) {
-			w.add(refOf(r.GetKind(), r))
+		if machine := &o.Machines[i]; !s.everything() && s.means(machine, o) {
+			m.addMachine(machine, o)
 		}
 	}
 	for i := range o.Checks {
-		if c := &o.Checks[i]; s.Cluster != "" && c.Spec.ClusterName == s.Cluster && s.in(c) {
-			w.add(refOf(machineCheckKind, c))
+		if check := &o.Checks[i]; s.Kind == clusterKind && check.Spec.ClusterName == s.Name && s.in(check.Namespace) {
+			m.add(machineCheckKind, check)
 		}
 	}
+	for _, record := range o.Records {
+		m.addRecord(record, o.Now)
+	}
+	return m
 }
 
-// namespacesOf are those in which there is, or was, an object of a name; none without a name.
-func (s Scope) namespacesOf(kind, name string, o Objects) []string {
+// means reports whether the user means a machine, by its own name or by that of what it belongs to.
+func (s Scope) means(machine *clusterv1.Machine, o *Objects) bool {
 	switch {
-	case name == "":
-		return nil
-	case s.Namespace != "":
-		return []string{s.Namespace}
-	}
-	var all []string
-	for i := range o.Events {
-		if about := o.Events[i].Regarding; about.Kind == kind && about.Name == name {
-			all = append(all, about.Namespace)
-		}
-	}
-	for i := range o.Hosts {
-		if h := &o.Hosts[i]; kind == hostKind && h.Name == name {
-			all = append(all, h.Namespace)
-		}
-	}
-	return all
-}
-
-// in reports whether o is in a namespace of the scope.
-func (s Scope) in(o metav1.Object) bool { return s.Namespace == "" || s.Namespace == o.GetNamespace() }
-
-// means reports whether the user means m, or its host.
-func (s Scope) means(m *clusterv1.Machine, o Objects) bool {
-	if !s.in(m) {
+	case !s.in(machine.Namespace):
 		return false
+	case s.Kind == hostKind:
+		return slices.ContainsFunc(o.Hosts, func(host bmov1alpha1.BareMetalHost) bool {
+			return host.Name == s.Name && carries(&host, machine)
+		})
+	case s.Kind == machineCheckKind:
+		return slices.ContainsFunc(o.Checks, func(check clusterv1.MachineHealthCheck) bool {
+			return check.Name == s.Name && judges(&check, machine)
+		})
 	}
-	for i := range o.Hosts {
-		if h := &o.Hosts[i]; s.Host != "" && h.Name == s.Host && carries(h, m) {
-			return true
-		}
-	}
-	return m.Name == s.Machine || s.Cluster != "" && m.Spec.ClusterName == s.Cluster || s.Node != "" && m.Status.NodeRef.Name == s.Node
+	return s.named(machineKind, machine.Namespace, machine.Name) || s.named(nodeKind, "", machine.Status.NodeRef.Name) ||
+		s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName)
 }
 
-// addAround adds what belongs to a machine.
-func (w *within) addAround(m *clusterv1.Machine, o Objects) {
-	if node := m.Status.NodeRef.Name; node != "" {
-		w.add(explain.Ref{Kind: nodeKind, Name: node})
-	}
+// addMachine adds a machine and what belongs to it. What its node is called another one may be called too, in another cluster: only a
+// record knows its UID.
+func (m *members) addMachine(machine *clusterv1.Machine, o *Objects) {
+	m.add(machineKind, machine)
 	for i := range o.Hosts {
-		if carries(&o.Hosts[i], m) {
-			w.add(refOf(hostKind, &o.Hosts[i]))
-		}
-	}
-	for i := range o.Requests {
-		if isFor(&o.Requests[i], m) {
-			w.add(refOf(o.Requests[i].GetKind(), &o.Requests[i]))
+		if carries(&o.Hosts[i], machine) {
+			m.add(hostKind, &o.Hosts[i])
 		}
 	}
 	for i := range o.Checks {
-		if c := &o.Checks[i]; c.Namespace == m.Namespace && machinehealthcheck.Unselected(c, m) == "" {
-			w.checks[refOf(machineCheckKind, c)] = true
+		if judges(&o.Checks[i], machine) {
+			m.add(machineCheckKind, &o.Checks[i])
 		}
 	}
 }
 
-func (w *within) add(r explain.Ref) { w.objects[r] = true }
+func (m *members) add(kind string, object metav1.Object) {
+	ref := cliv1.Reference{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	m.objects[ref] = append(m.objects[ref], member{uid: object.GetUID()})
+}
 
-// has reports whether r belongs to the scope.
-func (w *within) has(r explain.Ref) bool {
-	if w.all {
-		return r.Kind != "" && (w.namespace == "" || r.Namespace == "" || r.Namespace == w.namespace)
+// addRecord adds what a record is about: its machine, requests and check for good, its node and host for the time of the remediation.
+func (m *members) addRecord(r *mendv1.RemediationRecord, now time.Time) {
+	during := member{from: r.Spec.Decided.Time, until: now}
+	if since := r.Spec.UnhealthySince; since != nil {
+		during.from = since.Time
 	}
-	return w.objects[r] || w.checks[r]
-}
-
-// requested reports whether r is a request for a machine of the scope. One that has done its work is deleted, and known by its name alone.
-func (w *within) requested(r explain.Ref) bool {
-	return strings.HasSuffix(r.Kind, requestSuffix) && w.objects[explain.Ref{Kind: machineKind, Namespace: r.Namespace, Name: r.Name}]
-}
-
-// find makes the names of the scope be found in texts.
-func (w *within) find() {
-	pattern := ""
-	for r := range w.objects {
-		switch r.Kind {
-		case machineKind, nodeKind, hostKind:
-			if pattern != "" {
-				pattern += "|"
-			}
-			pattern += regexp.QuoteMeta(r.Name)
+	if ended := r.Status.Ended; ended != nil {
+		during.until = ended.Time
+	}
+	add := func(ref *mendv1.RecordRef, as member) {
+		if ref == nil {
+			return
 		}
+		if !records.Moved(r) {
+			as.uid = types.UID(ref.UID)
+		}
+		object := recordRef(ref, r)
+		m.objects[object] = append(m.objects[object], as)
 	}
-	if pattern != "" {
-		w.names = regexp.MustCompile(`(^|[^-.\w])(` + pattern + `)($|[^-.\w]|\.($|\s))`)
+	add(r.Spec.Target.Machine, member{})
+	add(r.Spec.Requester.Check, member{})
+	add(r.Spec.Target.Node, during)
+	add(r.Spec.Target.Host, during)
+	for i := range r.Status.Requests {
+		add(&r.Status.Requests[i], member{})
 	}
 }
 
-// named reports whether a text has a name of the scope in it.
-func (w *within) named(text string) bool { return w.names != nil && w.names.MatchString(text) }
-
-// carries reports whether m runs on h: both name the object between them.
-func carries(h *bmov1alpha1.BareMetalHost, m *clusterv1.Machine) bool {
-	between := h.Spec.ConsumerRef
-	return between != nil && between.Name == m.Spec.InfrastructureRef.Name && h.Namespace == m.Namespace
+// have reports whether an event belongs to the scope. A check has events about other machines too, which they name as related, and is named
+// as related itself.
+func (m *members) have(e *event) bool {
+	switch at := e.Time.Time; {
+	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.has(&e.about, at) && (!e.about.isCheck() || e.related.Kind == ""):
+		return true
+	default:
+		return m.has(&e.related, at) && !e.related.isCheck()
+	}
 }
 
-// isFor reports whether a request is for m: owned by it, or of its name, as both Cluster API and kubemend make them.
-func isFor(r metav1.Object, m *clusterv1.Machine) bool {
-	if r.GetNamespace() != m.Namespace {
-		return false
-	}
-	for _, owner := range r.GetOwnerReferences() {
-		if owner.Kind == machineKind && owner.Name == m.Name {
+// has reports whether an object belongs to the scope at a moment. A request that was deleted before there was a record of it is known by
+// the name of its machine.
+func (m *members) has(o *object, at time.Time) bool {
+	if strings.HasSuffix(o.Kind, requestSuffix) {
+		machine := cliv1.Reference{Kind: machineKind, Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-by-hand")}
+		if len(m.objects[machine]) > 0 || m.named(machineKind, machine.Namespace, machine.Name) {
 			return true
 		}
 	}
-	return r.GetName() == m.Name
+	return slices.ContainsFunc(m.objects[o.Reference], func(known member) bool {
+		same := known.uid == "" || o.uid == "" || known.uid == o.uid
+		return same && (known.from.IsZero() || !at.Before(known.from.Add(-alike)) && !at.After(known.until.Add(alike)))
+	})
 }
 
-func refOf(kind string, o metav1.Object) explain.Ref {
-	return explain.Ref{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}
+// carries reports whether a machine runs on a host: both name the object between them.
+func carries(host *bmov1alpha1.BareMetalHost, machine *clusterv1.Machine) bool {
+	between := host.Spec.ConsumerRef
+	return between != nil && between.Name == machine.Spec.InfrastructureRef.Name && host.Namespace == machine.Namespace
+}
+
+func judges(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) bool {
+	return check.Namespace == machine.Namespace && machinehealthcheck.Unselected(check, machine) == ""
 }

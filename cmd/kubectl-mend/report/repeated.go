@@ -6,79 +6,90 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/explain"
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 )
 
-// Repeated is a host, a machine or a node that was remediated again and again.
-type Repeated struct {
-	Object    explain.Ref
-	Cluster   string
-	HostModel string
-	// Remediations are all of the report, and Most how many of them began within the window that has most.
-	Remediations, Most int
-	First, Last        time.Time
-	// Causes are those of the remediations, the most frequent one first.
-	Causes []string
+// identity tells objects apart: two clusters may have nodes of the same name.
+type identity struct {
+	cliv1.Reference
+	cluster string
 }
 
-// repeatedly are the hosts, machines and nodes of which at least q.AtLeast remediations began within q.Within, those with most
-// first. A machine that was replaced is another one since, while its host is the same.
-func repeatedly(begun []*Remediation, q Question) []Repeated {
-	if q.AtLeast < 1 {
-		return nil
+// identify are the objects that a record counts for: its machine or else its node, and its host. A machine that was replaced is another one
+// since, while its host is the same. Machines and hosts are in the namespace of the record: a tenant who may write records must not make
+// them count for another's.
+func identify(record *mendv1.RemediationRecord) []identity {
+	target, objects := &record.Spec.Target, make([]identity, 0, 2)
+	if host := target.Host; host != nil {
+		objects = append(objects, identity{Reference: cliv1.Reference{Kind: host.Kind, Namespace: record.Namespace, Name: host.Name}})
 	}
-	of := map[identity][]*Remediation{}
-	for _, r := range begun {
-		of[identify(r, r.Target)] = append(of[identify(r, r.Target)], r)
-		if r.Host != r.Target {
-			of[identify(r, r.Host)] = append(of[identify(r, r.Host)], r)
+	switch {
+	case target.Machine != nil:
+		machine := cliv1.Reference{Kind: target.Machine.Kind, Namespace: target.Machine.Namespace, Name: target.Machine.Name}
+		if target.ClusterName != "" { // the record of a NodeHealthCheck has no namespace of a Machine
+			machine.Namespace = record.Namespace
+		}
+		objects = append(objects, identity{Reference: machine})
+	case target.Node != nil:
+		node := cliv1.Reference{Kind: target.Node.Kind, Name: target.Node.Name}
+		objects = append(objects, identity{node, record.Namespace + "/" + target.ClusterName})
+	}
+	return objects
+}
+
+// repeated are the hosts, machines and nodes of which at least q.AtLeast remediations began within q.Within, those with most first.
+func repeated(begun []*mendv1.RemediationRecord, q *Question) []cliv1.RepeatedlyRemediated {
+	found := []cliv1.RepeatedlyRemediated{}
+	if q.AtLeast < 1 {
+		return found
+	}
+	recordsOf := map[identity][]*mendv1.RemediationRecord{}
+	for _, record := range begun {
+		for _, object := range identify(record) {
+			recordsOf[object] = append(recordsOf[object], record)
 		}
 	}
-	delete(of, identity{})
-	var all []Repeated
-	for is, its := range of {
-		if len(its) < q.AtLeast {
+	for object, records := range recordsOf {
+		if len(records) < q.AtLeast {
 			continue
 		}
-		slices.SortFunc(its, func(a, b *Remediation) int { return a.since().Compare(b.since()) })
-		most := mostWithin(its, q.Within)
+		slices.SortFunc(records, func(a, b *mendv1.RemediationRecord) int { return since(a).Compare(since(b)) })
+		most := mostWithin(records, q.Within)
 		if most < q.AtLeast {
 			continue
 		}
-		newest := its[len(its)-1]
-		one := Repeated{
-			Object: is.Ref, Cluster: newest.Cluster.Name, Remediations: len(its), Most: most, First: its[0].since(), Last: newest.since(),
-			Causes: causesOf(its),
+		newest := records[len(records)-1]
+		entry := cliv1.RepeatedlyRemediated{
+			Reference: object.Reference, Cluster: newest.Spec.Target.ClusterName, Remediations: len(records), Most: most,
+			First: document.Time(since(records[0])), Last: document.Time(since(newest)), Causes: causesOf(records),
 		}
-		if is.Ref == newest.Host {
-			one.HostModel = newest.HostModel
+		if host := newest.Spec.Target.Host; host != nil && host.Kind == object.Kind {
+			entry.HostModel = newest.Spec.Target.HostModel
 		}
-		all = append(all, one)
+		found = append(found, entry)
 	}
-	slices.SortFunc(all, func(a, b Repeated) int {
-		return cmp.Or(cmp.Compare(b.Most, a.Most), cmp.Compare(b.Remediations, a.Remediations), b.Last.Compare(a.Last), compareRefs(a.Object, b.Object))
+	slices.SortFunc(found, func(a, b cliv1.RepeatedlyRemediated) int {
+		return cmp.Or(cmp.Compare(b.Most, a.Most), cmp.Compare(b.Remediations, a.Remediations), b.Last.Compare(a.Last.Time),
+			cmp.Compare(named(&a.Reference), named(&b.Reference)), cmp.Compare(a.Kind, b.Kind))
 	})
-	return all
+	return found
 }
 
-// identity is what tells objects apart: two clusters may have nodes of the same name.
-type identity struct {
-	explain.Ref
-	cluster explain.Ref
-}
-
-func identify(r *Remediation, object explain.Ref) identity {
-	if object.Kind == "Node" {
-		return identity{object, r.Cluster}
+// since is when a remediation began, or else when it was decided.
+func since(record *mendv1.RemediationRecord) time.Time {
+	if record.Status.Begun == nil {
+		return record.Spec.Decided.Time
 	}
-	return identity{Ref: object}
+	return record.Status.Begun.Time
 }
 
 // mostWithin is how many remediations began within a window at most, wherever that lies. They are in the order of their beginnings.
-func mostWithin(all []*Remediation, window time.Duration) int {
+func mostWithin(records []*mendv1.RemediationRecord, window time.Duration) int {
 	most, first := 0, 0
-	for i, r := range all {
-		for r.since().Sub(all[first].since()) > window {
+	for i, record := range records {
+		for since(record).Sub(since(records[first])) > window {
 			first++
 		}
 		most = max(most, i-first+1)
@@ -86,12 +97,15 @@ func mostWithin(all []*Remediation, window time.Duration) int {
 	return most
 }
 
-func causesOf(all []*Remediation) []string {
+// causesOf are the causes of remediations, the most frequent one first.
+func causesOf(records []*mendv1.RemediationRecord) []string {
 	count := map[string]int{}
-	for _, r := range all {
-		if r.Cause != "" {
-			count[r.Cause]++
+	for _, record := range records {
+		if cause := record.Spec.Cause; cause != "" {
+			count[cause]++
 		}
 	}
-	return slices.SortedFunc(maps.Keys(count), func(a, b string) int { return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b)) })
+	return slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
 }

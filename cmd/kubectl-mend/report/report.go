@@ -1,7 +1,4 @@
-// Package report counts how remediations went, by their records: how long they took, which hosts and machines need them again and again, which
-// checks were short-circuited, and what kubemend would have done where it only observes.
-//
-// It is pure: records and a question go in, numbers and pages come out. Nothing in it knows where the records are from.
+// Package report counts RemediationRecords: how long remediations took, and which hosts, machines and nodes needed them again and again.
 package report
 
 import (
@@ -9,42 +6,22 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 )
 
-// Remediation is what reports need of a record. A moment that is not known is zero.
-type Remediation struct {
-	Record explain.Ref
-	Mode   mendv1.RecordMode
-	// Target is the Machine, or else the Node, or else the host.
-	Target explain.Ref
-	// Cluster, Check and Host are empty if there is none.
-	Cluster, Check, Host            explain.Ref
-	Cause, HostModel, FailureDomain string
-	// ByHand says that a user asked for it, Evident that there was a finding when it was decided.
-	ByHand, Evident bool
-
-	UnhealthySince, Due, Decided, Begun, CapacityBack, Ended time.Time
-
-	Outcome            mendv1.RecordOutcome
-	BegunBy, BlockedBy string
-}
-
-// Dimension is what remediations can be divided by.
-type Dimension string
-
-// The dimensions, as the flag --by spells them.
+// The dimensions that remediations are divided by, as the flag --by spells them.
 const (
-	ByCluster       Dimension = "cluster"
-	ByCheck         Dimension = "check"
-	ByCause         Dimension = "cause"
-	ByHostModel     Dimension = "host-model"
-	ByFailureDomain Dimension = "failure-domain"
+	ByCluster = "cluster"
+	ByCheck   = "check"
+	ByCause   = "cause"
 )
 
-// Dimensions are all of them.
-var Dimensions = []string{string(ByCluster), string(ByCheck), string(ByCause), string(ByHostModel), string(ByFailureDomain)}
+// Dimensions are the values of the flag --by.
+var Dimensions = []string{ByCluster, ByCheck, ByCause}
 
 // Question is what is asked for.
 type Question struct {
@@ -52,177 +29,170 @@ type Question struct {
 	Now, Since time.Time
 	// Cluster is the name of the one whose remediations count; empty for all.
 	Cluster string
-	By      []Dimension
-	// AtLeast remediations within Within make a host, a machine or a node one that is repeatedly remediated.
+	By      []string
+	// AtLeast remediations within Within make a host, a machine or a node one that is remediated repeatedly.
 	AtLeast int
 	Within  time.Duration
 }
 
-// asks reports whether a remediation counts for q.
-func (q Question) asks(r *Remediation) bool {
-	return !r.Decided.Before(q.Since) && (q.Cluster == "" || r.Cluster.Name == q.Cluster)
+// asks reports whether a record counts.
+func (q *Question) asks(record *mendv1.RemediationRecord) bool {
+	return !record.Spec.Decided.Time.Before(q.Since) && (q.Cluster == "" || record.Spec.Target.ClusterName == q.Cluster)
 }
 
-// Report is the answer.
-type Report struct {
-	Question
-
-	Total    Group
-	Groups   []Group
-	Repeated []Repeated
-	// ShortCircuits are filled in by the caller: records know nothing of remediations that were not decided.
-	ShortCircuits []ShortCircuit
-	// Observed is how many records with mode Observed were left out.
-	Observed int
-	// ReadErrors are what could not be read.
-	ReadErrors []string
-}
-
-// Key is what the remediations of a group share. What the report is not divided by is empty.
-type Key struct {
-	Cluster, Check                  explain.Ref
-	Cause, HostModel, FailureDomain string
-}
-
-// Group are remediations with the same key.
-type Group struct {
-	Key
-
-	// Remediations are how many there were, and Open how many of them have not ended. The others have ended by outcome.
-	Remediations, Open int
-	Outcomes           map[mendv1.RecordOutcome]int
-	// NotBegun are those that were decided and never begun. They count nowhere else.
-	NotBegun int
-	// Detect is from when a target stopped being healthy until it counted as unhealthy, and Begin from then until its remediation began.
-	Detect, Begin Summary
-	// Repair is from when the remediation began until capacity was back, and Back from when the target stopped being healthy until then.
-	Repair, Back Summary
-}
-
-// Of counts the remediations that q asks for. Those that were not begun are in no time, those whose capacity is not back in no time that ends with that.
-func Of(all []Remediation, q Question) *Report {
-	report := &Report{Question: q}
-	total, groups := &tally{}, map[Key]*tally{}
-	begun := make([]*Remediation, 0, len(all))
-	for i := range all {
-		r := &all[i]
+// Of counts the records that q asks for.
+func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
+	report := &cliv1.Report{
+		TypeMeta: cliv1.TypeOf("Report"), Time: document.Time(q.Now), Since: document.Moment(q.Since), By: q.By,
+		RepeatedAtLeast: q.AtLeast, RepeatedWithin: metav1.Duration{Duration: q.Within},
+	}
+	total, groups := &tally{}, map[key]*tally{}
+	begun := make([]*mendv1.RemediationRecord, 0, len(records))
+	for _, record := range records {
 		switch {
-		case !q.asks(r):
+		case !q.asks(record):
 			continue
-		case r.Mode == mendv1.RecordObserved:
+		case record.Spec.Mode == mendv1.RecordObserved:
 			report.Observed++
 			continue
-		case r.happened():
-			begun = append(begun, r)
+		case happened(record):
+			begun = append(begun, record)
 		}
-		key := keyOf(r, q.By)
-		if groups[key] == nil {
-			groups[key] = &tally{}
+		group := keyOf(record, q.By)
+		if groups[group] == nil {
+			groups[group] = &tally{}
 		}
-		total.add(r)
-		groups[key].add(r)
+		total.add(record)
+		groups[group].add(record)
 	}
-	report.Total = total.group(Key{})
+	report.Total = total.group(key{})
+	report.Items = make([]cliv1.ReportGroup, 0, len(groups))
 	if len(q.By) > 0 {
-		report.Groups = make([]Group, 0, len(groups))
-		for key, is := range groups {
-			report.Groups = append(report.Groups, is.group(key))
+		for group, counted := range groups {
+			report.Items = append(report.Items, counted.group(group))
 		}
-		slices.SortFunc(report.Groups, compareGroups)
 	}
-	report.Repeated = repeatedly(begun, q)
+	slices.SortFunc(report.Items, func(a, b cliv1.ReportGroup) int {
+		return cmp.Or(cmp.Compare(b.Remediations, a.Remediations),
+			cmp.Compare(named(a.Cluster), named(b.Cluster)), cmp.Compare(named(a.Check), named(b.Check)), cmp.Compare(a.Cause, b.Cause))
+	})
+	report.Repeated = repeated(begun, &q)
 	return report
 }
 
-func compareGroups(a, b Group) int {
-	return cmp.Or(cmp.Compare(b.Remediations, a.Remediations), compareRefs(a.Cluster, b.Cluster), compareRefs(a.Check, b.Check),
-		cmp.Compare(a.Cause, b.Cause), cmp.Compare(a.HostModel, b.HostModel), cmp.Compare(a.FailureDomain, b.FailureDomain))
-}
-
-func compareRefs(a, b explain.Ref) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind))
-}
-
-// keyOf is the key of the group that r belongs to.
-func keyOf(r *Remediation, by []Dimension) Key {
-	var key Key
-	for _, d := range by {
-		switch d {
-		case ByCluster:
-			key.Cluster = r.Cluster
-		case ByCheck:
-			key.Check = r.Check
-		case ByCause:
-			key.Cause = r.Cause
-		case ByHostModel:
-			key.HostModel = r.HostModel
-		case ByFailureDomain:
-			key.FailureDomain = r.FailureDomain
-		}
+// named is the name of an object behind its namespace; empty if there is none.
+func named(object *cliv1.Reference) string {
+	switch {
+	case object == nil:
+		return ""
+	case object.Namespace == "":
+		return object.Name
 	}
-	return key
+	return object.Namespace + "/" + object.Name
+}
+
+// key is what the remediations of a group share. What the report is not divided by is empty.
+type key struct {
+	cluster, check cliv1.Reference
+	cause          string
+}
+
+func keyOf(record *mendv1.RemediationRecord, by []string) key {
+	var group key
+	if name := record.Spec.Target.ClusterName; name != "" && slices.Contains(by, ByCluster) {
+		group.cluster = cliv1.Reference{Kind: "Cluster", Namespace: record.Namespace, Name: name}
+	}
+	if check := record.Spec.Requester.Check; check != nil && slices.Contains(by, ByCheck) {
+		group.check = cliv1.Reference{Kind: check.Kind, Namespace: check.Namespace, Name: check.Name}
+	}
+	if slices.Contains(by, ByCause) {
+		group.cause = record.Spec.Cause
+	}
+	return group
+}
+
+// happened reports whether there was a remediation: it was begun, or it has ended otherwise than by being cancelled. When a machine went
+// while no manager ran it is not known when its remediation began.
+func happened(record *mendv1.RemediationRecord) bool {
+	status := &record.Status
+	return status.Begun != nil || status.Ended != nil && status.Outcome != mendv1.RecordCancelled
 }
 
 // tally counts the remediations of a group.
 type tally struct {
-	begun, open, notBegun       int
-	outcomes                    map[mendv1.RecordOutcome]int
-	detect, begin, repair, back []time.Duration
+	counts              cliv1.ReportGroup
+	detect, begin, back []time.Duration
 }
 
-func (t *tally) add(r *Remediation) {
-	if !r.happened() {
-		t.notBegun++
+// add counts one remediation. One that was not begun is in no time, one whose capacity is not back in none that ends with that.
+func (t *tally) add(record *mendv1.RemediationRecord) {
+	spec, status := &record.Spec, &record.Status
+	if !happened(record) {
+		t.counts.NotBegun++
 		return
 	}
-	t.begun++
-	if r.Ended.IsZero() {
-		t.open++
-	} else {
-		if t.outcomes == nil {
-			t.outcomes = map[mendv1.RecordOutcome]int{}
-		}
-		t.outcomes[r.Outcome]++
+	t.counts.Remediations++
+	switch {
+	case status.Ended == nil:
+		t.counts.Open++
+	case status.Outcome == mendv1.RecordHealed:
+		t.counts.Healed++
+	case status.Outcome == mendv1.RecordReplaced:
+		t.counts.Replaced++
+	case status.Outcome == mendv1.RecordGone:
+		t.counts.Gone++
+	case status.Outcome == mendv1.RecordGivenUp:
+		t.counts.GivenUp++
+	case status.Outcome == mendv1.RecordCancelled:
+		t.counts.Withdrawn++
 	}
-	counted := r.counted()
-	between(&t.detect, r.UnhealthySince, counted)
-	between(&t.begin, counted, r.Begun)
-	between(&t.repair, r.Begun, r.CapacityBack)
-	between(&t.back, r.UnhealthySince, r.CapacityBack)
+	counted := &spec.Decided // no timeout had expired, such as of a remediation that a user asked for
+	if spec.Due != nil && !spec.Due.After(spec.Decided.Time) {
+		counted = spec.Due
+	}
+	t.detect = between(t.detect, spec.UnhealthySince, counted)
+	t.begin = between(t.begin, counted, status.Begun)
+	t.back = between(t.back, spec.UnhealthySince, status.CapacityBack)
 }
 
-// happened reports whether there was a remediation: one that was begun, or one that has ended otherwise than by being cancelled. When a machine went while no
-// manager ran it is not known when its remediation began.
-func (r *Remediation) happened() bool {
-	return !r.Begun.IsZero() || !r.Ended.IsZero() && r.Outcome != mendv1.RecordCancelled
+// between appends the time between two moments if both are known. The clocks of two machines may differ: no time is negative.
+func between(times []time.Duration, from, until *metav1.Time) []time.Duration {
+	if from == nil || until == nil {
+		return times
+	}
+	return append(times, max(until.Sub(from.Time), 0))
 }
 
-// since is when the remediation began, or else when it was decided.
-func (r *Remediation) since() time.Time {
-	if r.Begun.IsZero() {
-		return r.Decided
-	}
-	return r.Begun
+func (t *tally) group(group key) cliv1.ReportGroup {
+	counts := t.counts
+	counts.Cluster, counts.Check, counts.Cause = optional(group.cluster), optional(group.check), group.cause
+	counts.TimeToDetect, counts.TimeToBegin, counts.TimeToCapacityBack = summarize(t.detect), summarize(t.begin), summarize(t.back)
+	return counts
 }
 
-// counted is when the target counted as unhealthy: when its timeout expired, or, where none had expired, when the remediation was decided all the same.
-func (r *Remediation) counted() time.Time {
-	if r.Due.IsZero() || r.Due.After(r.Decided) {
-		return r.Decided
+func optional(reference cliv1.Reference) *cliv1.Reference {
+	if reference == (cliv1.Reference{}) {
+		return nil
 	}
-	return r.Due
+	return &reference
 }
 
-// between adds the time between two moments, if both are known. Clocks of several machines may be behind one another: no time is negative.
-func between(to *[]time.Duration, from, until time.Time) {
-	if !from.IsZero() && !until.IsZero() {
-		*to = append(*to, max(until.Sub(from), 0))
+// summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the
+// times that at least 95 of 100 do not exceed.
+func summarize(times []time.Duration) *cliv1.DurationSummary {
+	n := len(times)
+	if n == 0 {
+		return nil
+	}
+	slices.Sort(times)
+	var sum int64 // of microseconds: 30,000 times a year fit
+	for _, d := range times {
+		sum += d.Microseconds()
+	}
+	mean := time.Duration(sum/int64(n)) * time.Microsecond
+	return &cliv1.DurationSummary{
+		Count: n, MeanSeconds: seconds(mean), P95Seconds: seconds(times[(95*n+99)/100-1]), MaxSeconds: seconds(times[n-1]),
 	}
 }
 
-func (t *tally) group(key Key) Group {
-	return Group{
-		Key: key, Remediations: t.begun, Open: t.open, Outcomes: t.outcomes, NotBegun: t.notBegun,
-		Detect: Summarize(t.detect), Begin: Summarize(t.begin), Repair: Summarize(t.repair), Back: Summarize(t.back),
-	}
-}
+func seconds(d time.Duration) int { return int(d.Round(time.Second) / time.Second) }
