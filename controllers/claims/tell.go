@@ -9,7 +9,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/claims"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -18,15 +17,15 @@ func (r *Reconciler) tell(ctx context.Context, seen *observed, check *clusterv1.
 	check = check.DeepCopy() // the cache's carries no kind
 	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
 	e := recorder.Event{About: check, Kind: corev1.EventTypeNormal, Action: "Claim"}
-	object := explain.LabelledObject(plan.By, seen.key.Namespace, seen.key.Name)
+	object := labelledObject(plan.By, seen.key.Namespace, seen.key.Name)
 	switch {
 	case done == claimed:
-		e.Reason, e.Text = mendv1.EventCheckClaimed, explain.ClaimedByLabel(object)
+		e.Reason, e.Text = mendv1.EventCheckClaimed, claimedByLabel(object)
 	case done == released:
-		e.Reason, e.Action, e.Text = mendv1.EventCheckReleased, "Release", explain.ReleasedByLabel(seen.key.Namespace, seen.key.Name)
+		e.Reason, e.Action, e.Text = mendv1.EventCheckReleased, "Release", releasedByLabel(seen.key.Namespace, seen.key.Name)
 	case plan.Reason == claims.PausedByHand:
 		e.Kind, e.Reason = corev1.EventTypeWarning, mendv1.EventCheckNotClaimed
-		e.Text = explain.NotClaimedByLabel(object, check.Annotations[clusterv1.PausedAnnotation])
+		e.Text = notClaimedByLabel(object, check.Annotations[clusterv1.PausedAnnotation])
 	default:
 		return
 	}
@@ -48,7 +47,7 @@ func (r *Reconciler) tellOfLabels(seen *observed) {
 		if labelOf(all) == claims.Invalid {
 			recorder.Send(r.Recorder, recorder.Event{
 				About: about, Kind: corev1.EventTypeWarning, Reason: mendv1.EventInvalidClaimLabel, Action: "Claim",
-				Text: explain.InvalidClaimLabel(explain.LabelledObject(by, seen.key.Namespace, seen.key.Name), all[mendv1.ClaimLabel]),
+				Text: InvalidLabel(labelledObject(by, seen.key.Namespace, seen.key.Name), all[mendv1.ClaimLabel]),
 			})
 		}
 	}

@@ -119,15 +119,10 @@ func TestEveryPhaseHasAnExitCode(t *testing.T) {
 func waiter(t *testing.T, is ...func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) (o *Options, out, errOut *bytes.Buffer) {
 	t.Helper()
 	o, out, errOut = recorder(t, &snapshot.Scope{})
-	changes := make(chan struct{}, len(is))
 	reads := 0
-	o.changes = changes
 	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		read := is[min(reads, len(is)-1)]
 		reads++
-		if reads < len(is) {
-			changes <- struct{}{}
-		}
 		return read(ctx, scope)
 	}
 	return o, out, errOut

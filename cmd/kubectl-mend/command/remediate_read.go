@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// byHandFacts are all that the plan of a remediation by hand is made from.
-type byHandFacts struct {
+// remediationFacts are all that the plan of a remediation by hand is made from.
+type remediationFacts struct {
 	asked kind
 	// machine is nil if the host, or the node, has none.
 	machine *clusterv1.Machine
@@ -44,13 +44,13 @@ type byHandFacts struct {
 }
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
-func (f *byHandFacts) cycles() bool {
+func (f *remediationFacts) cycles() bool {
 	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
-// observeByHand reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is about.
-func observeByHand(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*byHandFacts, error) {
-	f := &byHandFacts{asked: k}
+// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is about.
+func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*remediationFacts, error) {
+	f := &remediationFacts{asked: k}
 	var err error
 	if f.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func templateOf(a *inspect.Asker, e *page.Explanation) string {
 }
 
 // observeCycle reads which remediations the machine has, and how a new one would stand.
-func (f *byHandFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
+func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
 	taken := map[string]bool{}
 	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
