@@ -141,7 +141,7 @@ func TestWaitEndsWhenWhatItWaitsForIsSo(t *testing.T) {
 		says string
 	}{
 		"what is so at once":                      {reads{healthy}, "machine/m --for=healthy", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"what becomes so":                         {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"what becomes so":                         {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", "machine/m is Pending (NodeCondition)\n"},
 		"either way to be unhealthy":              {reads{pending, bad}, "machine/m --for=unhealthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
 		"a phase":                                 {reads{bad}, "mhc/check --for=blocked --timeout=-1s", Done, "machinehealthcheck.cluster.x-k8s.io/check condition met\n", ""},
 		"healthy again is remediated":             {reads{bad, healthy}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
