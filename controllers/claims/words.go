@@ -58,8 +58,8 @@ func Source(f claims.Facts, namespace, cluster string) string {
 	return fmt.Sprintf("the label %s on %s; whether it still has the label is not known", claimLabel, labelledObject(f.By, namespace, cluster))
 }
 
-// Missing says why a check is not claimed although a label asks for that; empty if none does, or if it is. Value is that of the annotation that
-// pauses the check.
+// Missing says why a check is not claimed although a label asks for that; empty if none does, or if it is. Value is that of the
+// annotation that pauses the check.
 func Missing(f claims.Facts, namespace, cluster, value string) string {
 	plan := claims.Decide(f)
 	object := labelledObject(plan.By, namespace, cluster)

@@ -153,8 +153,9 @@ func (b *byHand) attribution(ctx context.Context) (explain.Attribution, error) {
 // event is named as client-go names its events: the API server refuses a generateName that ends in a dot.
 func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
-		EventTime:  metav1.NewMicroTime(b.now), ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
+		ObjectMeta:          metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(b.now),
+		ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
 		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: c.text(by),
 	}
 }

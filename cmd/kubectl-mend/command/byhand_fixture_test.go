@@ -237,7 +237,7 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	p.t.Helper()
 	var out bytes.Buffer
 	o := p.options(&out)
-	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: p.asks, dryRun: noDryRun}
+	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: p.asks}
 	b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return p.workload, p.unreached }
 	for _, edit := range edits {
 		edit(b)

@@ -47,17 +47,19 @@ func (o *Options) claim() *cobra.Command {
 	return o.handover(&handover{IOStreams: o.IOStreams}, &cobra.Command{
 		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
 		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
-			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n" +
+			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
+			"Remediations that core has started go on.\n\n" +
 			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
-			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " + mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
+			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
+			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
 	})
 }
 
 func (o *Options) release() *cobra.Command {
 	return o.handover(&handover{IOStreams: o.IOStreams, release: true}, &cobra.Command{
 		Short: "Release MachineHealthChecks from kubemend to Cluster API core",
-		Long: "Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim +
-			". Remediations that kubemend has started go on.\n\n" +
+		Long: "Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation " +
+			clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". Remediations that kubemend has started go on.\n\n" +
 			"A check is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
 	})
 }
@@ -66,7 +68,8 @@ func (o *Options) release() *cobra.Command {
 func (o *Options) handover(h *handover, c *cobra.Command) *cobra.Command {
 	var cluster, selector string
 	c.Use = h.verb() + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
-	c.Example = fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, h.verb())
+	c.Example = fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes",
+		o.Name, h.verb())
 	c.ValidArgsFunction = o.completeNames(machineCheckKind)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, err := o.selection(args, cluster, selector)
@@ -91,8 +94,8 @@ func (o *Options) handover(h *handover, c *cobra.Command) *cobra.Command {
 
 // notClaimed says of kinds that users may take for one that can be claimed what to do instead.
 var notClaimed = map[kind]string{
-	nodeCheckKind: "a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out among them, so one of them acts " +
-		"on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md",
+	nodeCheckKind: "a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out among them, " +
+		"so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md",
 	clusterKind: "name checks, or --cluster. The label " + mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct +
 		" on a Cluster has kubemend claim all its checks: docs/claim-by-policy.md",
 	namespaceKind: "name checks. The label " + mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct +
@@ -172,10 +175,10 @@ func (h *handover) run(ctx context.Context, s selection) error {
 		if err != nil {
 			return err
 		}
-		plan := h.plan(facts)
+		decided := h.plan(facts)
 		named := fmt.Sprintf("mhc/%s in %s", checks[i].Name, checks[i].Namespace)
-		_, _ = fmt.Fprintln(h.Out, text.Wrap(plan.line(h.verb(), named), 4, text.Width(h.Out)))
-		switch plan.outcome {
+		_, _ = fmt.Fprintln(h.Out, text.Wrap(decided.line(h.verb(), named), 4, text.Width(h.Out)))
+		switch decided.outcome {
 		case changes:
 			changed = append(changed, &checks[i])
 		case refuses:
@@ -215,7 +218,8 @@ func (h *handover) write(ctx context.Context, checks []*clusterv1.MachineHealthC
 	return errors.Join(errs...)
 }
 
-// annotate writes the annotation, unless it has changed since the plan was made. A status that a controller has written meanwhile is no such change.
+// annotate writes the annotation, unless it has changed since the plan was made. A status that a controller has written meanwhile is no
+// such change.
 func (h *handover) annotate(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		check := &clusterv1.MachineHealthCheck{}

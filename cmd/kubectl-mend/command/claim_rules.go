@@ -27,7 +27,8 @@ type controllers struct {
 	core refusal
 }
 
-// controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one anywhere else.
+// controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one
+// anywhere else.
 func (h *handover) controllers(ctx context.Context) controllers {
 	var found controllers
 	if found.managers, found.unlisted = managerlease.Of(ctx, h.client, h.now); found.unlisted != nil {
@@ -38,7 +39,8 @@ func (h *handover) controllers(ctx context.Context) controllers {
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}
 	if err := h.client.Get(ctx, key, lease); err != nil {
-		found.core = refusal{text: fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err), unsure: true}
+		found.core.text = fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err)
+		found.core.unsure = true
 		return found
 	}
 	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
@@ -47,7 +49,8 @@ func (h *handover) controllers(ctx context.Context) controllers {
 		ends = renewed
 	}
 	if !h.now.Before(ends) {
-		found.core.text = fmt.Sprintf("Cluster API core has not run since %s, so no controller would act on it", ends.UTC().Format(time.RFC3339))
+		found.core.text = fmt.Sprintf("Cluster API core has not run since %s, so no controller would act on it",
+			ends.UTC().Format(time.RFC3339))
 	}
 	return found
 }
@@ -63,8 +66,8 @@ type claimFacts struct {
 	labelled string
 }
 
-// factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one, the manager claims
-// the check again.
+// factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one,
+// the manager claims the check again.
 func (h *handover) factsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, found controllers) (*claimFacts, error) {
 	facts := &claimFacts{controllers: found, check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
@@ -93,8 +96,8 @@ func (h *handover) plan(facts *claimFacts) plan {
 	case !facts.check.DeletionTimestamp.IsZero():
 		return plan{outcome: refuses, text: "it is being deleted"}
 	case paused && !claimed:
-		return plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. Who paused it has to remove "+
-			"the annotation first", clusterv1.PausedAnnotation, value)}
+		return plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
 	case h.release && !claimed:
 		return plan{outcome: staysSo, text: "is not claimed"}
 	case !h.release && claimed:
@@ -127,7 +130,8 @@ type refusal struct {
 
 // refuseClaim refuses to claim a check on which no controller would act then.
 func refuseClaim(facts *claimFacts) refusal {
-	unsure := facts.unlisted != nil || managerlease.NoneSeen(facts.managers) // a manager outside of the cluster may be unable to write a lease
+	// A manager outside of the cluster may be unable to write a lease.
+	unsure := facts.unlisted != nil || managerlease.NoneSeen(facts.managers)
 	offs := make([]managerlease.Off, 0, len(facts.managers))
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)
@@ -157,8 +161,8 @@ func refuseRelease(facts *claimFacts) refusal {
 		off := manager.StandsOff(facts.check, facts.cluster)
 		switch {
 		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
-			return refusal{text: fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well (--unclaimed-machine-health-checks=act): "+
-				"both it and Cluster API core would act on this one", manager.Namespace)}
+			return refusal{text: fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
+				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)}
 		case off.Reason == "":
 			acts = true
 		case off.Unknown():
@@ -173,7 +177,8 @@ func refuseRelease(facts *claimFacts) refusal {
 	case facts.core.text != "":
 		return facts.core
 	case len(unseen) > 0:
-		return refusal{text: "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: " + strings.Join(unseen, "; "), unsure: true}
+		const says = "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+		return refusal{text: says + strings.Join(unseen, "; "), unsure: true}
 	}
 	return refusal{}
 }

@@ -59,7 +59,7 @@ func (d *desk) claims(s selection, edits ...func(*handover)) (string, int) {
 		s.labels = labels.Everything()
 	}
 	h := &handover{
-		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, client: d.client, now: noon, asks: d.asks, dryRun: noDryRun,
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, client: d.client, now: noon, asks: d.asks,
 	}
 	for _, edit := range edits {
 		edit(h)
@@ -201,7 +201,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 			interrupt()
 		}
 	}
-	h := &handover{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true, dryRun: noDryRun}
+	h := &handover{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true}
 	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
 	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", err)

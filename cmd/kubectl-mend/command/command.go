@@ -69,7 +69,10 @@ type Options struct {
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
-	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second}
+	o := &Options{
+		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
+		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second,
+	}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)
 }

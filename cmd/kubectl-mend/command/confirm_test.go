@@ -28,7 +28,7 @@ func answering(uid types.UID) client.Reader {
 func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string, err error) {
 	p.t.Helper()
 	var out bytes.Buffer
-	b := &byHand{IOStreams: p.options(&out).IOStreams, verb: "confirm", client: p.client, now: noon, asks: true, dryRun: noDryRun}
+	b := &byHand{IOStreams: p.options(&out).IOStreams, verb: "confirm", client: p.client, now: noon, asks: true}
 	b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) {
 		if found == "" {
 			return nil, errors.New("refused")

@@ -1,7 +1,8 @@
 package command
 
 import (
-	"fmt"
+	"cmp"
+	"errors"
 
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,31 +12,33 @@ import (
 type dryRun string
 
 const (
-	noDryRun     dryRun = "none"
+	noDryRun     dryRun = "" // printed as none
 	clientDryRun dryRun = "client"
 	serverDryRun dryRun = "server"
 )
 
 // addTo adds the flag. Without a value it means the server, which also checks rights and admission.
 func (d *dryRun) addTo(flags *pflag.FlagSet) {
-	*d = noDryRun
-	flags.Var(d, "dry-run", `Must be "none", "client" or "server". With client, only show what would change; with server, have the API server check it too. `+
-		"Neither changes anything.")
+	flags.Var(d, "dry-run", `Must be "none", "client" or "server". With client, only show what would change; with server, `+
+		"have the API server check it too. Neither changes anything.")
 	flags.Lookup("dry-run").NoOptDefVal = string(serverDryRun)
 }
 
 // Set implements pflag.Value.
 func (d *dryRun) Set(value string) error {
-	switch dryRun(value) {
-	case noDryRun, clientDryRun, serverDryRun:
+	switch value {
+	case "none":
+		*d = noDryRun
+	case string(clientDryRun), string(serverDryRun):
 		*d = dryRun(value)
-		return nil
+	default:
+		return errors.New("expected none, client or server")
 	}
-	return fmt.Errorf("expected %s, %s or %s", noDryRun, clientDryRun, serverDryRun)
+	return nil
 }
 
 // String implements pflag.Value.
-func (d *dryRun) String() string { return string(*d) }
+func (d *dryRun) String() string { return cmp.Or(string(*d), "none") }
 
 // Type implements pflag.Value.
 func (d *dryRun) Type() string { return "string" }

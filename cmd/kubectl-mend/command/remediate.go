@@ -83,7 +83,8 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 // mark is the change by which a check counts a machine as unhealthy.
 func (b *byHand) mark(machine *clusterv1.Machine, said string) change {
 	return change{
-		named: said, done: "marked", about: referenceTo(machineKind, machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		named: said, done: "marked",
+		about: referenceTo(machineKind, machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
 		write: func(ctx context.Context, annotation string, dryRun []string) error {
 			annotations := map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}
 			return b.annotate(ctx, machineKind, machine, annotations, dryRun)

@@ -17,7 +17,8 @@ import (
 // namedPods is how many pods are named.
 const namedPods = 10
 
-// hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no PodDisruptionBudget is asked.
+// hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no
+// PodDisruptionBudget is asked.
 func hardPowerOff(
 	ctx context.Context, workload func(context.Context, client.ObjectKey) (client.Reader, error), machine *clusterv1.Machine,
 ) string {

@@ -47,7 +47,8 @@ func (f *remediationFacts) cycles() bool {
 	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
-// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is about.
+// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
+// about.
 func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*remediationFacts, error) {
 	facts := &remediationFacts{asked: k}
 	var err error
@@ -143,8 +144,8 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	return err
 }
 
-// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them is refused; those that
-// have ended stay, and the next one has a number.
+// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
+// is refused; those that have ended stay, and the next one has a number.
 func requestByHand(machine *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
 	name := machine.Name + "-by-hand"
 	for n := 2; taken[name]; n++ {

@@ -19,9 +19,9 @@ import (
 const (
 	beyondLimits = "To power-cycle one host beyond the limits, see docs/too-many-unhealthy.md"
 	// nodeCheckAlone is said of a node that a NodeHealthCheck judges, of which no Machine is known.
-	nodeCheckAlone = "%s judges it by what the node reports, and deletes a request for a healthy node: no annotation asks it for one. Make a request from its " +
-		"template by hand, named after the node, and delete it when the node is healthy: docs/too-many-unhealthy.md. The host of a Machine is power-cycled " +
-		"with kubectl mend remediate host/NAME"
+	nodeCheckAlone = "%s judges it by what the node reports, and deletes a request for a healthy node: no annotation asks it for one. " +
+		"Make a request from its template by hand, named after the node, and delete it when the node is healthy: " +
+		"docs/too-many-unhealthy.md. The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
 )
 
 // remediationPlan is what becomes of a remediation that a person asks for.
@@ -44,8 +44,8 @@ func staysAs(format string, args ...any) remediationPlan {
 	return remediationPlan{plan: plan{outcome: staysSo, text: fmt.Sprintf(format, args...)}}
 }
 
-// planRemediation decides whether a remediation is requested, and how. Nothing is requested that no controller acts on, or that the limits of a check would not
-// let begin and no controller would block.
+// planRemediation decides whether a remediation is requested, and how. Nothing is requested that no controller acts on, or that the
+// limits of a check would not let begin and no controller would block.
 func planRemediation(facts *remediationFacts) remediationPlan {
 	machine := facts.machine
 	if machine == nil {
@@ -114,14 +114,15 @@ func planByCheck(facts *remediationFacts) remediationPlan {
 	return planMark(facts)
 }
 
-// planMark is the plan for a machine that its check marks unhealthy because of the annotation. What blocks the remediation then is for the check's controller.
+// planMark is the plan for a machine that its check marks unhealthy because of the annotation. What blocks the remediation then is for
+// the check's controller.
 func planMark(facts *remediationFacts) remediationPlan {
 	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	switch {
 	case target != nil && target.State == health.Healthy && facts.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
-		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: %s would remediate nothing any more (%s)",
-			machine.Name, check.String(), check.Allowance()), beyondLimits)
+		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
+			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
 	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
 		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
 	}
@@ -131,18 +132,19 @@ func planMark(facts *remediationFacts) remediationPlan {
 		says = append(says, "it waits for what blocks it")
 	}
 	if facts.template != "" { // the end of such a request does not remove the annotation
-		says = append(says, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: kubectl mend reset machine/%s, when its %s has done its work",
-			machine.Name, facts.template))
+		says = append(says, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: "+
+			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template))
 	}
 	return remediationPlan{plan: plan{text: strings.Join(says, "; ")}}
 }
 
-// planCycle is the plan for a machine whose host is power-cycled by a request of its own, which no check blocks: so it is only made if the check would
-// remediate the machine at this moment.
+// planCycle is the plan for a machine whose host is power-cycled by a request of its own, which no check blocks: so it is only made if
+// the check would remediate the machine at this moment.
 func planCycle(facts *remediationFacts) remediationPlan {
 	machine, request := facts.machine, facts.request
 	if request == nil {
-		return refuse("HostRemediations are not installed in the management cluster", "Install their CRD, or delete the machine, so that its owner replaces it")
+		return refuse("HostRemediations are not installed in the management cluster",
+			"Install their CRD, or delete the machine, so that its owner replaces it")
 	}
 	cycle := facts.cyclePage.Remediations[0]
 	if cycle.Reason == explain.NotServed || cycle.Reason == explain.NoManager {

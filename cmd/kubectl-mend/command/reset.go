@@ -76,8 +76,8 @@ func (b *byHand) resetNamed(ctx context.Context, named subject, namespace string
 	})
 }
 
-// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is not seen would be
-// taken for one that does not exist.
+// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is
+// not seen would be taken for one that does not exist.
 func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (resetFacts, error) {
 	f := resetFacts{host: &bmov1alpha1.BareMetalHost{}}
 	if err := b.read(ctx, key, f.host, hostKind); err != nil {

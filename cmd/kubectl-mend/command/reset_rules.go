@@ -56,9 +56,9 @@ func planResetHost(facts resetFacts) resetPlan {
 	case underway != "":
 		decided.outcome, decided.text = refuses, underway+" is under way, and removes by itself what it has written. To end it, delete it"
 	case facts.markedFor != nil:
-		decided.outcome, decided.text = refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: without the mark "+
-			"its replacement may be put on this host. Reset it when that machine is gone, or when kubemend removes the mark because it is healthy",
-			facts.markedFor.Name)
+		decided.outcome, decided.text = refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
+			"without the mark its replacement may be put on this host. "+
+			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)
 	case len(decided.marks) == 0:
 		decided.outcome, decided.text = staysSo, "it has no mark that could be removed"+stays
 	default:

@@ -21,7 +21,8 @@ const (
 	untilRemediated = "remediated"
 	// untilUnhealthy is either phase of what is unhealthy.
 	untilUnhealthy = "unhealthy"
-	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to come.
+	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to
+	// come.
 	untilBack = "capacity-back"
 )
 
