@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,9 +21,13 @@ func (r *Reconciler) tell(ctx context.Context, seen *observed, check *clusterv1.
 	object := labelledObject(plan.By, seen.key.Namespace, seen.key.Name)
 	switch {
 	case done == claimed:
-		e.Reason, e.Text = mendv1.EventCheckClaimed, claimedByLabel(object)
+		e.Reason = mendv1.EventCheckClaimed
+		e.Text = fmt.Sprintf("Claimed, since %s has the label %s: kubemend acts on this MachineHealthCheck in place of Cluster API core",
+			object, claimLabel)
 	case done == released:
-		e.Reason, e.Action, e.Text = mendv1.EventCheckReleased, "Release", releasedByLabel(seen.key.Namespace, seen.key.Name)
+		e.Reason, e.Action = mendv1.EventCheckReleased, "Release"
+		e.Text = fmt.Sprintf("Released, since neither Cluster %s nor Namespace %s has the label %s: "+
+			"Cluster API core acts on this MachineHealthCheck from now on", seen.key.Name, seen.key.Namespace, claimLabel)
 	case plan.Reason == claims.PausedByHand:
 		e.Kind, e.Reason = corev1.EventTypeWarning, mendv1.EventCheckNotClaimed
 		e.Text = notClaimedByLabel(object, check.Annotations[clusterv1.PausedAnnotation])

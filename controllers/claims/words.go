@@ -20,17 +20,6 @@ func labelledObject(by claims.Source, namespace, cluster string) string {
 	return "Cluster " + cluster
 }
 
-// claimedByLabel says that the check was claimed, and why; object is what has the label.
-func claimedByLabel(object string) string {
-	return fmt.Sprintf("Claimed, since %s has the label %s: kubemend acts on this MachineHealthCheck in place of Cluster API core", object, claimLabel)
-}
-
-// releasedByLabel says that the check was released, and why.
-func releasedByLabel(namespace, cluster string) string {
-	return fmt.Sprintf("Released, since neither Cluster %s nor Namespace %s has the label %s: Cluster API core acts on this MachineHealthCheck from now on",
-		cluster, namespace, claimLabel)
-}
-
 // notClaimedByLabel says why the check is not claimed although object has the label; value is that of the annotation that pauses the check.
 func notClaimedByLabel(object, value string) string {
 	return fmt.Sprintf("Not claimed, although %s has the label %s: the annotation %s is %q, which pauses the check for all controllers. Remove it, and the "+
