@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -9,7 +10,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/claims"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -18,15 +18,19 @@ func (r *Reconciler) tell(ctx context.Context, seen *observed, check *clusterv1.
 	check = check.DeepCopy() // the cache's carries no kind
 	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
 	e := recorder.Event{About: check, Kind: corev1.EventTypeNormal, Action: "Claim"}
-	object := explain.LabelledObject(plan.By, seen.key.Namespace, seen.key.Name)
+	object := labelledObject(plan.By, seen.key.Namespace, seen.key.Name)
 	switch {
 	case done == claimed:
-		e.Reason, e.Text = mendv1.EventCheckClaimed, explain.ClaimedByLabel(object)
+		e.Reason = mendv1.EventCheckClaimed
+		e.Text = fmt.Sprintf("Claimed, since %s has the label %s: kubemend acts on this MachineHealthCheck in place of Cluster API core",
+			object, claimLabel)
 	case done == released:
-		e.Reason, e.Action, e.Text = mendv1.EventCheckReleased, "Release", explain.ReleasedByLabel(seen.key.Namespace, seen.key.Name)
+		e.Reason, e.Action = mendv1.EventCheckReleased, "Release"
+		e.Text = fmt.Sprintf("Released, since neither Cluster %s nor Namespace %s has the label %s: "+
+			"Cluster API core acts on this MachineHealthCheck from now on", seen.key.Name, seen.key.Namespace, claimLabel)
 	case plan.Reason == claims.PausedByHand:
 		e.Kind, e.Reason = corev1.EventTypeWarning, mendv1.EventCheckNotClaimed
-		e.Text = explain.NotClaimedByLabel(object, check.Annotations[clusterv1.PausedAnnotation])
+		e.Text = notClaimedByLabel(object, check.Annotations[clusterv1.PausedAnnotation])
 	default:
 		return
 	}
@@ -48,7 +52,7 @@ func (r *Reconciler) tellOfLabels(seen *observed) {
 		if labelOf(all) == claims.Invalid {
 			recorder.Send(r.Recorder, recorder.Event{
 				About: about, Kind: corev1.EventTypeWarning, Reason: mendv1.EventInvalidClaimLabel, Action: "Claim",
-				Text: explain.InvalidClaimLabel(explain.LabelledObject(by, seen.key.Namespace, seen.key.Name), all[mendv1.ClaimLabel]),
+				Text: InvalidLabel(labelledObject(by, seen.key.Namespace, seen.key.Name), all[mendv1.ClaimLabel]),
 			})
 		}
 	}

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -49,77 +48,11 @@ func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			check := &clusterv1.MachineHealthCheck{}
 			check.Labels, check.Annotations = tc.labels, tc.annotations
-			var got []string
-			for _, a := range AppliersOf(check) {
-				got = append(got, a.String())
-			}
+			got := AppliersOf(check)
 			if strings.Join(got, ", ") != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestOnlyFluxEndsAClaimAndOnlyOneUnderAKubectlName(t *testing.T) {
-	flux := map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}
-	for name, tc := range map[string]struct {
-		labels         map[string]string
-		writer, paused string
-		ends           bool
-	}{
-		"by kubectl annotate":          {flux, "kubectl-annotate", mendv1.Claim, true},
-		"by an older kubectl mend":     {flux, "kubectl-mend", mendv1.Claim, true},
-		"by kubectl mend":              {flux, mendv1.CommandLineFieldOwner, mendv1.Claim, false},
-		"from Git":                     {flux, "kustomize-controller", mendv1.Claim, false},
-		"without Flux":                 {nil, "kubectl-annotate", mendv1.Claim, false},
-		"a pause is no claim":          {flux, "kubectl-annotate", "true", false},
-		"its writer may not be known":  {flux, "", mendv1.Claim, false},
-		"no HelmRelease takes it over": {map[string]string{"helm.toolkit.fluxcd.io/name": "fleet"}, "kubectl-annotate", mendv1.Claim, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			check := &clusterv1.MachineHealthCheck{}
-			check.Labels, check.Annotations = tc.labels, map[string]string{clusterv1.PausedAnnotation: tc.paused}
-			if got := ClaimEnds(check, tc.writer); (got != "") != tc.ends {
-				t.Errorf("got %q", got)
-			}
-		})
-	}
-}
-
-func TestOfTheLabelItIsSaidWhatBelongsIntoGit(t *testing.T) {
-	flux := map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
-	for name, tc := range map[string]struct {
-		labels  map[string]string
-		release bool
-		want    string
-	}{
-		"nothing if no tool applies the object": {},
-		"what Flux leaves alone": {labels: flux, want: "Flux (Kustomization flux-system/fleet) applies the Cluster, and leaves the label alone as long as Git says " +
-			"nothing of it: put kubemend.io/machine-health-checks: act into metadata.labels there, and a Cluster that is made anew has it too"},
-		"what is written again": {labels: flux, release: true, want: "Flux (Kustomization flux-system/fleet) applies the Cluster: if Git has the label " +
-			"kubemend.io/machine-health-checks, remove it there, or it is written again"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := &clusterv1.Cluster{}
-			cluster.Labels = tc.labels
-			if got := strings.Join(LabelInGit(cluster, "Cluster", tc.release), "|"); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestFluxEndsALabelUnderAKubectlName(t *testing.T) {
-	cluster := &clusterv1.Cluster{}
-	if got := LabelEnds(cluster, "kubectl-label"); got != "" {
-		t.Errorf("without Flux: %q", got)
-	}
-	cluster.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}
-	if got := LabelEnds(cluster, mendv1.CommandLineFieldOwner); got != "" {
-		t.Errorf("by kubectl mend: %q", got)
-	}
-	if got := LabelEnds(cluster, "kubectl-label"); !strings.HasPrefix(got, "Flux (Kustomization fleet) removes it at its next reconcile") {
-		t.Errorf("by kubectl label: %q", got)
 	}
 }
 
@@ -180,32 +113,6 @@ func TestWhyAManagerDoesNotActIsOneClause(t *testing.T) {
 		if because != want[0] || fix != want[1] {
 			t.Errorf("%s: got %q and %q, want %q", reason, because, fix, want)
 		}
-	}
-}
-
-func TestWhyItIsNotKnownWhetherCoreRuns(t *testing.T) {
-	in := func(reason managerlease.OffReason) managerlease.Off {
-		return managerlease.Off{Reason: reason, Manager: managerlease.Manager{Namespace: "elsewhere", Unverified: "no"}}
-	}
-	for want, c := range map[string]CoreLease{
-		"list the leases controller-leader-election-capi: forbidden":                                                  {Err: errors.New("forbidden")},
-		"there is no lease controller-leader-election-capi in any namespace, so it does not run, or elects no leader": {NoLease: true},
-		"the lease in elsewhere is not believed, since no binding with the label cluster.x-k8s.io/provider=cluster-api binds a ServiceAccount capi-manager " +
-			"of that namespace to the ClusterRole capi-manager-role; whether the lease in elsewhere is core's cannot be seen (no)": {
-			Leases: []managerlease.Off{in(managerlease.Unbound), in(managerlease.Unverified)},
-		},
-	} {
-		if got := c.text(); got != want || !c.Unseen() {
-			t.Errorf("unseen: %t; got %q, want %q", c.Unseen(), got, want)
-		}
-	}
-}
-
-func TestWhatIsNotKnownOfOtherManagers(t *testing.T) {
-	c := Claim{Reason: UnseenManagers, ClaimedCheck: ClaimedCheck{Check: &clusterv1.MachineHealthCheck{}}, Unlisted: Unlisted{Err: errors.New("forbidden"), Usual: true}}
-	const want = "it cannot be seen whether a manager of kubemend is there to take it: of other namespaces than kubemend-system: forbidden"
-	if got := c.Text(); got != want || !c.Refused() {
-		t.Errorf("refused: %t; got %q, want %q", c.Refused(), got, want)
 	}
 }
 

@@ -2,12 +2,10 @@ package explain
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -71,17 +69,6 @@ func RequestedByHand(a Attribution) string {
 // ResetByHand is that a person removed the marks of an object.
 func ResetByHand(a Attribution) string { return withReason("reset by "+a.By, a.Reason) }
 
-// Confirm is whether a person has to confirm the workload cluster with UID found, and why.
-func Confirm(kept, found types.UID) (changes bool, text string) {
-	switch kept {
-	case "":
-		return false, fmt.Sprintf("no workload cluster is kept yet, and kubemend keeps the one that answers, %s", found)
-	case found:
-		return false, fmt.Sprintf("the workload cluster that answers is the one that is kept, %s", found)
-	}
-	return true, fmt.Sprintf("the workload cluster that answers, %s, is kept in place of %s, and its nodes count", found, kept)
-}
-
 // ConfirmedByHand is that a person confirmed the workload cluster that answers.
 func ConfirmedByHand(a Attribution) string {
 	return withReason("the workload cluster was confirmed by "+a.By, a.Reason)
@@ -94,7 +81,15 @@ func withReason(text, reason string) string {
 	return text + ": " + reason
 }
 
-// MayNot is what the user may not do, as the API server would word it.
-func MayNot(user, verb, resource, namespace string) string {
-	return fmt.Sprintf("%s may not %s %s in namespace %s", user, verb, resource, namespace)
+// stamp is a moment for users.
+func stamp(at time.Time) string {
+	if at.IsZero() {
+		return "a time that is not known"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// MachineAnnotated is why a machine is left alone: by an annotation.
+func MachineAnnotated(annotation string) string {
+	return "The machine has the annotation " + annotation
 }

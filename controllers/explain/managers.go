@@ -64,7 +64,7 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	var untrusted []string
 	for i := range managers {
 		if m := &managers[i]; m.Unbound {
-			untrusted = append(untrusted, leaseNotTrusted(managerlease.OfKubemend, m.Namespace))
+			untrusted = append(untrusted, leaseNotTrusted(m.Namespace))
 		} else if !m.Alive && !m.Gone.Before(gone) {
 			gone, fix = m.Gone, "Start the manager of kubemend"
 			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
@@ -82,7 +82,7 @@ func managerOff(o managerlease.Off) (because, fix string) {
 	m, where := o.Manager, "the one in "+o.Manager.Namespace
 	switch o.Reason {
 	case managerlease.Unbound:
-		return leaseNotTrusted(managerlease.OfKubemend, m.Namespace), "start the manager of kubemend"
+		return leaseNotTrusted(m.Namespace), "start the manager of kubemend"
 	case managerlease.NotRunning:
 		if m.Gone.IsZero() {
 			return where + " does not run", ""
@@ -110,15 +110,16 @@ func managerOff(o managerlease.Off) (because, fix string) {
 	return "", ""
 }
 
-// leaseNotTrusted is why a lease in a namespace proves nothing of a controller.
-func leaseNotTrusted(of managerlease.Installed, namespace string) string {
-	return fmt.Sprintf("the lease in %s is not believed, since %s", namespace, notBound(of))
+// leaseNotTrusted is why a lease in a namespace proves nothing of a manager.
+func leaseNotTrusted(namespace string) string {
+	return fmt.Sprintf("the lease in %s is not believed, since %s", namespace, notBound())
 }
 
-// notBound is that no binding gives a controller its rights. A binding without the label is not asked for: that there is none would not be true.
-func notBound(of managerlease.Installed) string {
+// notBound is that no binding gives a manager its rights. A binding without the label is not asked for: that there is none would not be true.
+func notBound() string {
+	manager := managerlease.OfKubemend
 	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
-		labels.Set(of.Labelled), of.Account, of.Roles[0])
+		labels.Set(manager.Labelled), manager.Account, manager.Roles[0])
 }
 
 // ManagersUnknown is what is not known of managers; others says that one is known to run.

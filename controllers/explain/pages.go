@@ -237,7 +237,7 @@ func NotServedBriefly(m managerlease.Manager) string {
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound(managerlease.OfKubemend)), nil, nil
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound()), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
 	case a == nil:

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -25,18 +24,11 @@ type Installed struct {
 	Labelled client.MatchingLabels
 }
 
-// Manager's and Cluster API core's, as their manifests name them. (kubemend: config/rbac; Cluster API: core/config/rbac, whose role was
-// called capi-aggregated-manager-role in earlier releases.)
-var (
-	OfKubemend = Installed{
-		Account: "kubemend-manager", Roles: []string{"kubemend-manager-role"}, Namespace: UsualNamespace,
-		Labelled: client.MatchingLabels{"app.kubernetes.io/name": "kubemend"},
-	}
-	OfCore = Installed{
-		Account: "capi-manager", Roles: []string{"capi-manager-role", "capi-aggregated-manager-role"}, Namespace: CoreNamespace,
-		Labelled: client.MatchingLabels{clusterv1.ProviderNameLabel: "cluster-api"},
-	}
-)
+// OfKubemend is the manager, as its manifests name it. (config/rbac)
+var OfKubemend = Installed{
+	Account: "kubemend-manager", Roles: []string{"kubemend-manager-role"}, Namespace: UsualNamespace,
+	Labelled: client.MatchingLabels{"app.kubernetes.io/name": "kubemend"},
+}
 
 // Binds reports whether a binding is of one of the controller's roles.
 func (i Installed) Binds(role rbacv1.RoleRef) bool {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/access"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -37,18 +36,19 @@ type byHand struct {
 	now    time.Time
 	reason string
 
-	// answering reads the UID of the workload cluster of a Cluster.
-	answering func(ctx context.Context, cluster client.ObjectKey) (types.UID, error)
+	// workload returns a reader of the workload cluster of a Cluster.
+	workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 
-	yes, dryRun bool
-	// asks says that there is somebody to be asked.
+	yes    bool
+	dryRun dryRun
+	// asks reports that there is a terminal to ask at.
 	asks bool
 }
 
 func (b *byHand) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
-	c.Flags().BoolVar(&b.dryRun, "dry-run", false, "Show what would change, have the API server check it, and change nothing.")
+	b.dryRun.addTo(c.Flags())
 }
 
 // begin checks the flags, and connects.
@@ -61,11 +61,22 @@ func (b *byHand) begin(ctx context.Context, o *Options) error {
 		return err
 	}
 	b.now, b.asks = o.timeAt(ctx, b.client), text.IsTerminal(o.In)
+	b.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+		return snapshot.New().WorkloadReader(ctx, b.client, cluster)
+	}
 	return nil
 }
 
-// changes is a command that changes the one object that it names, of one of these kinds, by do.
-func (b *byHand) changes(
+// oneOf are the arguments of a command that is about one object of these kinds.
+func oneOf(kinds ...kind) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		_, err := parseOne(args, kinds...)
+		return err
+	}
+}
+
+// runs is a command that does something about the one object that it names, of one of these kinds.
+func (b *byHand) runs(
 	o *Options, do func(ctx context.Context, named subject, namespace string) error, kinds ...kind,
 ) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
@@ -88,17 +99,15 @@ func (b *byHand) changes(
 type change struct {
 	// named is the object as the user named it, done what is printed when it was changed.
 	named, done string
-	// write changes the object; with dry, the API server only checks that.
-	write func(ctx context.Context, annotation string, dry bool) error
-	// needs are the rights that it takes.
-	needs []authorizationv1.ResourceAttributes
+	// write changes the object, which then has the annotation that says who asked. With dryRun=server the API server only checks that.
+	write func(ctx context.Context, annotation string, dryRun []string) error
 	// about is what the event is about, reason its reason, and text its text.
 	about  *corev1.ObjectReference
 	reason string
 	text   func(explain.Attribution) string
 }
 
-// apply says what the user may not do, has the API server check the change, asks, and makes it.
+// apply asks, makes the change, and creates the event. What the user may not do, the API server says.
 func (b *byHand) apply(ctx context.Context, c change) error {
 	by, err := b.attribution(ctx)
 	if err != nil {
@@ -108,48 +117,28 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 	}
-	for _, right := range c.needs {
-		if may, err := access.Allowed(ctx, b.client, right); err != nil || !may {
-			resource := strings.TrimSuffix(right.Resource+"/"+right.Subresource, "/") + "." + right.Group
-			return errors.Join(err, fmt.Errorf("nothing was changed: %s", explain.MayNot(by.By, right.Verb, resource, right.Namespace)))
+	if b.dryRun == noDryRun {
+		if err := ask(ctx, b.IOStreams, b.yes, b.asks); err != nil {
+			return err
 		}
 	}
-	if err := b.written(c, c.write(ctx, string(annotation), true)); err != nil {
-		return err
+	if b.dryRun != clientDryRun {
+		err := c.write(ctx, string(annotation), b.dryRun.options())
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
+		}
 	}
-	event := authorizationv1.ResourceAttributes{Verb: "create", Group: eventsv1.GroupName, Resource: "events", Namespace: c.about.Namespace}
-	tells, err := access.Allowed(ctx, b.client, event)
-	if err != nil {
-		return fmt.Errorf("ask whether you may create events: %w", err)
-	}
-	if !tells {
-		b.say(explain.MayNot(by.By, "create", "events.events.k8s.io", c.about.Namespace) + ": the annotation alone records it")
-	}
-	if b.dryRun {
+	b.say(c.named + " " + c.done + b.dryRun.suffix())
+	if b.dryRun != noDryRun {
 		return nil
 	}
-	if err := ask(ctx, b.IOStreams, b.yes, b.asks); err != nil {
-		return err
-	}
-	if err := b.written(c, c.write(ctx, string(annotation), false)); err != nil {
-		return err
-	}
-	b.say(c.named + " " + c.done)
-	if tells {
-		b.tell(ctx, c, by)
+	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // the change is made all the same
+		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
 	return nil
-}
-
-// written is the error of a write.
-func (b *byHand) written(c change, err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
-	}
-	return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 }
 
 // attribution is who asks, by what the API server says.
@@ -161,25 +150,35 @@ func (b *byHand) attribution(ctx context.Context) (explain.Attribution, error) {
 	return explain.Attribution{By: review.Status.UserInfo.Username, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}, nil
 }
 
-// tell creates the event. The change is made, whatever becomes of it.
-func (b *byHand) tell(ctx context.Context, c change, by explain.Attribution) {
-	e := &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: c.about.Namespace, GenerateName: c.about.Name + "."},
-		EventTime:  metav1.NewMicroTime(b.now), ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
+// event is named as client-go names its events: the API server refuses a generateName that ends in a dot.
+func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(b.now),
+		ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
 		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: c.text(by),
 	}
-	if err := b.client.Create(ctx, e); err != nil {
-		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created:", err)
+}
+
+// announce prints what becomes of an object, and returns the error of a command that is refused.
+func (b *byHand) announce(named string, p plan) error {
+	b.say(p.line(b.verb, named))
+	if p.outcome == refuses {
+		return Exit{Refused, errors.New("nothing was changed")}
 	}
+	return nil
 }
 
 // say prints one line, broken where it is too long.
 func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
 
-// dryRun are the options of a write that the API server only checks.
-func dryRun(dry bool) []string {
-	if dry {
-		return []string{metav1.DryRunAll}
+func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
+	err := b.client.Get(ctx, key, into)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is no %s %s in namespace %s", k, key.Name, key.Namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("read %s %s: %w", k, key, err)
 	}
 	return nil
 }
@@ -193,9 +192,9 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 }
 
 // annotate changes annotations of an object, unless it has changed since it was read.
-func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, changes map[string]any, dry bool) error {
+func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any, dryRun []string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "annotations": changes,
+		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "annotations": annotations,
 	}})
 	if err != nil {
 		return err
@@ -203,5 +202,5 @@ func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, changes 
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(groups[k])
 	target.Namespace, target.Name = o.GetNamespace(), o.GetName()
-	return b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: dryRun(dry)})
+	return b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: dryRun})
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,13 +12,16 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -42,21 +46,25 @@ type place struct {
 	machines map[string]*clusterv1.Machine
 	hosts    map[string]*bmov1alpha1.BareMetalHost
 
-	mayNot  []string // "verb resource"
-	refuses error    // of the API server, of any change
-	bare    bool     // HostRemediations are not installed
-	unread  error    // of a list of HostRemediations
+	wrote   map[right]bool // without the reviews of who asks
+	mayNot  string         // the resource that alice may not write
+	refuses error          // of the API server, of any change
+	bare    bool           // HostRemediations are not installed
+	unread  error          // of a list of HostRemediations
 	typed   string
 	asks    bool
 
 	client client.Client
+	// workload is what answers by the kubeconfig of c1, and unreached why nothing does.
+	workload  client.Reader
+	unreached error
 }
 
 func aPlace(t *testing.T, edits ...func(*place)) *place {
 	t.Helper()
 	t.Setenv("COLUMNS", "")
 	p := &place{
-		t: t, asks: true, nodes: map[string]corev1.ConditionStatus{}, machines: map[string]*clusterv1.Machine{}, hosts: map[string]*bmov1alpha1.BareMetalHost{},
+		t: t, asks: true, wrote: map[right]bool{}, nodes: map[string]corev1.ConditionStatus{}, machines: map[string]*clusterv1.Machine{}, hosts: map[string]*bmov1alpha1.BareMetalHost{},
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c1", UID: "c1"}}
 	for _, is := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
@@ -75,6 +83,7 @@ func aPlace(t *testing.T, edits ...func(*place)) *place {
 	}
 	announced := lease("kubemend-system", "manager.kubemend.io", map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`})
 	p.objects = append(p.objects, cluster, p.check, announced)
+	p.workload = running()
 	for _, edit := range edits {
 		edit(p)
 	}
@@ -125,14 +134,16 @@ func (p *place) server() client.Client {
 			case *authenticationv1.SelfSubjectReview:
 				review.Status.UserInfo.Username = "alice"
 				return nil
-			case *authorizationv1.SelfSubjectAccessReview:
-				asked := review.Spec.ResourceAttributes
-				review.Status.Allowed = !strings.Contains(strings.Join(p.mayNot, ","), asked.Verb+" "+asked.Resource)
-				return nil
 			case *eventsv1.Event:
+				if errs := validation.NameIsDNSSubdomain(o.GetName(), false); len(errs) > 0 || o.GetGenerateName() != "" {
+					return fmt.Errorf("an event named %q: %v", o.GetName(), errs)
+				}
+				if err := p.write(right{"create", eventsv1.GroupName, "events"}); err != nil {
+					return err
+				}
 			default:
-				if p.refuses != nil {
-					return p.refuses
+				if err := cmp.Or(p.refuses, p.write(right{"create", mendv1.GroupVersion.Group, "hostremediations"})); err != nil {
+					return err
 				}
 			}
 			return c.Create(ctx, o, opts...)
@@ -144,12 +155,22 @@ func (p *place) server() client.Client {
 			return c.List(ctx, list, opts...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if p.refuses != nil {
-				return p.refuses
+			gvk := o.GetObjectKind().GroupVersionKind()
+			if err := cmp.Or(p.refuses, p.write(right{"patch", gvk.Group, strings.ToLower(gvk.Kind) + "s"})); err != nil {
+				return err
 			}
 			return c.Patch(ctx, o, patch, opts...)
 		},
 	})
+}
+
+// write notes a write, and refuses it if alice may not.
+func (p *place) write(is right) error {
+	if is.resource == p.mayNot {
+		return apierrors.NewForbidden(schema.GroupResource{Group: is.group, Resource: is.resource}, "", fmt.Errorf("User \"alice\" cannot %s", is))
+	}
+	p.wrote[is] = true
+	return nil
 }
 
 // mapper knows the kinds that are installed.
@@ -217,16 +238,20 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	var out bytes.Buffer
 	o := p.options(&out)
 	b := &byHand{IOStreams: o.IOStreams, verb: verb, client: p.client, now: noon, asks: p.asks}
+	b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return p.workload, p.unreached }
 	for _, edit := range edits {
 		edit(b)
 	}
-	named, err := parseOne([]string{what}, remediable...)
+	named, err := parseOne([]string{what}, append(remediable, clusterKind)...)
 	switch {
 	case err != nil:
+	case verb == "confirm":
+		b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return answering("new"), nil }
+		err = b.confirmNamed(p.t.Context(), named, "metal")
 	case verb == "reset":
 		err = b.resetNamed(p.t.Context(), named, "metal")
 	default:
-		err = o.remediateNamed(p.t.Context(), b, named, "")
+		err = o.remediateNamed(p.t.Context(), b, named, "metal", "")
 	}
 	code, exit := Done, Exit{}
 	if err != nil {
@@ -273,6 +298,19 @@ func (p *place) told() []string {
 		all = append(all, e.Regarding.Kind+" "+e.Regarding.Name+": "+e.Reason+": "+e.Note)
 	}
 	return all
+}
+
+// running is a workload cluster with these pods, which are on node-w1, and a budget for those with the label app: db.
+func running(pods ...*corev1.Pod) client.Reader {
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
+	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	b := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(budget).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
+	for _, pod := range pods {
+		pod.Namespace, pod.Spec.NodeName = "shop", cmp.Or(pod.Spec.NodeName, "node-w1")
+		b.WithObjects(pod)
+	}
+	return b.Build()
 }
 
 // cycling has the check ask for power cycles.

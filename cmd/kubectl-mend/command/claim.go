@@ -2,18 +2,16 @@ package command
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/util/retry"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -21,68 +19,87 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// handing is one call of claim or of release.
-type handing struct {
+// handover is one call of claim, or of release.
+type handover struct {
 	genericiooptions.IOStreams
 
-	way    way
-	client client.Client
-	now    time.Time
+	release bool
+	client  client.Client
+	now     time.Time
 
-	yes, dryRun, force bool
-	// asks says that there is somebody to be asked.
+	dryRun     dryRun
+	yes, force bool
+	// asks reports that there is a terminal to ask at.
 	asks bool
 }
 
+// selection says which checks are meant. No namespace means all namespaces, no names mean all names.
+type selection struct {
+	namespace string
+	names     []string
+	cluster   string
+	labels    labels.Selector
+}
+
 func (o *Options) claim() *cobra.Command {
-	return o.handing(claiming, "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
-		"Claim MachineHealthChecks for kubemend, by the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
-			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n"+
-			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n"+
-			"With cluster/NAME or namespace/NAME it writes the label "+mendv1.ClaimLabel+": "+mendv1.ClaimLabelAct+" on that object instead, and kubemend "+
-			"claims all its checks, and each new one.")
+	return o.handover(&handover{IOStreams: o.IOStreams}, &cobra.Command{
+		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
+		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
+			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
+			"Remediations that core has started go on.\n\n" +
+			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
+			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
+			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
+	})
 }
 
 func (o *Options) release() *cobra.Command {
-	return o.handing(releasing, "Release MachineHealthChecks from kubemend to Cluster API core",
-		"Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation "+clusterv1.PausedAnnotation+": "+mendv1.Claim+". "+
-			"Remediations that kubemend has started go on.\n\n"+
-			"A check is only released if Cluster API core runs.\n\n"+
-			"With cluster/NAME or namespace/NAME it removes the label "+mendv1.ClaimLabel+" from that object instead, and kubemend releases the checks "+
-			"that the label claimed.")
+	return o.handover(&handover{IOStreams: o.IOStreams, release: true}, &cobra.Command{
+		Short: "Release MachineHealthChecks from kubemend to Cluster API core",
+		Long: "Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation " +
+			clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". Remediations that kubemend has started go on.\n\n" +
+			"A check is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
+	})
 }
 
-func (o *Options) handing(w way, short, long string) *cobra.Command {
-	h := &handing{IOStreams: o.IOStreams, way: w}
+// handover completes the command of claim, or of release.
+func (o *Options) handover(h *handover, c *cobra.Command) *cobra.Command {
 	var cluster, selector string
-	c := &cobra.Command{
-		Use:   string(w) + " (mhc NAME... | mhc/NAME... | cluster/NAME | namespace/NAME | -l SELECTOR)",
-		Short: short, Long: long,
-		Example: fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s cluster/prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes", o.Name, w),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := o.selection(args, cluster, selector)
-			if err != nil {
-				return err
-			}
-			if h.client, err = o.client(); err != nil {
-				return err
-			}
-			h.now, h.asks = o.timeAt(c.Context(), h.client), text.IsTerminal(o.In)
-			return h.run(c.Context(), s)
-		},
-		ValidArgsFunction: o.completeNames(machineCheckKind, clusterKind, namespaceKind),
+	c.Use = h.verb() + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
+	c.Example = fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes",
+		o.Name, h.verb())
+	c.ValidArgsFunction = o.completeNames(machineCheckKind)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s, err := o.selection(args, cluster, selector)
+		if err != nil {
+			return err
+		}
+		if h.client, err = o.client(); err != nil {
+			return err
+		}
+		h.now, h.asks = o.timeAt(c.Context(), h.client), text.IsTerminal(o.In)
+		return h.run(c.Context(), s)
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "With names or --selector: the checks of one Cluster of Cluster API. Alone: the same as cluster/NAME.")
+	c.Flags().StringVar(&cluster, "cluster", "", "Checks of this Cluster of Cluster API.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Checks whose labels match.")
 	c.Flags().BoolVarP(&h.yes, "yes", "y", false, "Do not ask.")
-	c.Flags().BoolVar(&h.dryRun, "dry-run", false, "Show what would change, and change nothing.")
+	h.dryRun.addTo(c.Flags())
 	c.Flags().BoolVar(&h.force, "force", false, "Go on where the command cannot see whether a controller would act on a check. "+
 		"Where it sees that none would, this does not help.")
 	o.addScope(c)
 	return c
+}
+
+// notClaimed says of kinds that users may take for one that can be claimed what to do instead.
+var notClaimed = map[kind]string{
+	nodeCheckKind: "a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out among them, " +
+		"so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md",
+	clusterKind: "name checks, or --cluster. The label " + mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct +
+		" on a Cluster has kubemend claim all its checks: docs/claim-by-policy.md",
+	namespaceKind: "name checks. The label " + mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct +
+		" on a Namespace has kubemend claim all its checks: docs/claim-by-policy.md",
 }
 
 // selection is what the arguments and flags ask for.
@@ -95,159 +112,140 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 	if s.namespace, err = o.namespace(); err != nil {
 		return s, err
 	}
-	if err := s.addAll(args); err != nil {
+	named, err := parseAll(args, machineCheckKind)
+	if err != nil {
+		called, _, _ := strings.Cut(args[0], "/")
+		if k, known := kindCalled(called); known && notClaimed[k] != "" {
+			return s, Exit{Misused, fmt.Errorf("%q: %s", args[0], notClaimed[k])}
+		}
 		return s, err
 	}
-	if len(args) == 0 && selector == "" && s.cluster != "" && s.namespace != "" {
-		s.label = &labelOwner{clusterKind, client.ObjectKey{Namespace: s.namespace, Name: s.cluster}}
-	}
-	if s.label != nil {
-		return s, s.label.alone(s, args, selector)
+	for _, n := range named {
+		s.names = append(s.names, n.name)
 	}
 	switch {
 	case len(s.names) > 0 && (selector != "" || s.namespace == ""):
 		return s, Exit{Misused, errors.New("names go neither with --selector nor with --all-namespaces")}
 	case len(s.names) == 0 && cluster == "" && selector == "":
-		return s, Exit{Misused, errors.New("say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector")}
+		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
 	}
 	return s, nil
 }
 
-// addAll adds what the arguments name.
-func (s *selection) addAll(args []string) error {
-	named, err := parseAll(args, machineCheckKind, clusterKind, namespaceKind)
-	if err != nil {
-		for _, arg := range args {
-			called, _, _ := strings.Cut(arg, "/")
-			if is, known := kindCalled(called); known && is == nodeCheckKind {
-				return Exit{Misused, fmt.Errorf("%q: a NodeHealthCheck cannot be claimed: it has no mark by which two controllers could share checks out "+
-					"among them, so one of them acts on all; --node-health-checks of the manager says whether it is kubemend: docs/coexistence.md", arg)}
-			}
-		}
-		return err
+// selected are the checks that are meant. If a name does not exist none is returned: a typing error is not to hand half of them over.
+func (h *handover) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := h.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
+		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
-	for _, n := range named {
-		switch n.kind {
-		case clusterKind:
-			s.label = &labelOwner{n.kind, client.ObjectKey{Namespace: s.namespace, Name: n.name}}
-		case namespaceKind:
-			s.label = &labelOwner{n.kind, client.ObjectKey{Name: n.name}}
-		default:
-			s.names = append(s.names, n.name)
+	missing := slices.Clone(s.names)
+	checks := slices.DeleteFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool {
+		if s.cluster != "" && check.Spec.ClusterName != s.cluster || len(s.names) > 0 && !slices.Contains(s.names, check.Name) {
+			return true
 		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == check.Name })
+		return false
+	})
+	where := "in any namespace"
+	if s.namespace != "" {
+		where = "in namespace " + s.namespace
 	}
-	return nil
+	if s.cluster != "" {
+		where += " of Cluster " + s.cluster
+	}
+	switch {
+	case len(missing) > 0:
+		return nil, fmt.Errorf("there is no MachineHealthCheck %s %s", strings.Join(missing, ", "), where)
+	case len(checks) == 0:
+		return nil, fmt.Errorf("no MachineHealthCheck %s is selected", where)
+	}
+	return checks, nil
 }
 
-// run says what will be, asks, and does it.
-func (h *handing) run(ctx context.Context, s selection) error {
-	if s.label != nil {
-		return h.runLabel(ctx, *s.label)
-	}
-	f, err := observeClaim(ctx, h.client, s, h.now)
+// run says what will be, asks, and does it. A check that stays as it is holds up no other.
+func (h *handover) run(ctx context.Context, s selection) error {
+	checks, err := h.selected(ctx, s)
 	if err != nil {
 		return err
 	}
-	claims := planHanding(h.way, f, h.force)
-	changes, refused := h.show(claims)
-	if changes > 0 && !h.dryRun {
-		if err := ask(ctx, h.IOStreams, h.yes, h.asks); err != nil {
+	controllers := h.controllers(ctx)
+	changed, refused := make([]*clusterv1.MachineHealthCheck, 0, len(checks)), 0
+	for i := range checks {
+		facts, err := h.factsOf(ctx, &checks[i], controllers)
+		if err != nil {
 			return err
 		}
-		if err := h.do(ctx, claims); err != nil {
+		decided := h.plan(facts)
+		named := fmt.Sprintf("mhc/%s in %s", checks[i].Name, checks[i].Namespace)
+		_, _ = fmt.Fprintln(h.Out, text.Wrap(decided.line(h.verb(), named), 4, text.Width(h.Out)))
+		switch decided.outcome {
+		case changes:
+			changed = append(changed, &checks[i])
+		case refuses:
+			refused++
+		case staysSo:
+		}
+	}
+	if len(changed) > 0 {
+		if err := h.write(ctx, changed); err != nil {
 			return err
 		}
 	}
 	if refused > 0 {
-		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(claims))}
+		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(checks))}
 	}
 	return nil
 }
 
-// show prints one paragraph for each check, and counts.
-func (h *handing) show(claims []explain.Claim) (changes, refused int) {
-	width := text.Width(h.Out)
-	for i := range claims {
-		c, end := &claims[i], ""
-		verb := "nothing to do for"
-		switch {
-		case c.Changes():
-			changes++
-			verb = string(h.way)
-		case c.Refused():
-			refused++
-			verb = "cannot " + string(h.way)
+// write asks, and writes the annotation of each check.
+func (h *handover) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
+	if h.dryRun == noDryRun {
+		if err := ask(ctx, h.IOStreams, h.yes, h.asks); err != nil {
+			return err
 		}
-		if c.Refused() && c.Unseen() {
-			end = "; --force goes on all the same"
-		}
-		line := fmt.Sprintf("%s mhc/%s in %s: %s%s", verb, c.Check.Name, c.Check.Namespace, c.Text(), end)
-		_, _ = fmt.Fprintln(h.Out, text.Wrap(line, 4, width))
 	}
-	return changes, refused
-}
-
-// do writes the annotation of each check, unless the check has changed since it was read.
-func (h *handing) do(ctx context.Context, claims []explain.Claim) error {
-	done := map[way]string{claiming: "claimed", releasing: "released"}[h.way]
 	var errs []error
-	for i := range claims {
-		if !claims[i].Changes() {
-			continue
+	for _, check := range checks {
+		named := fmt.Sprintf("mhc/%s in %s", check.Name, check.Namespace)
+		if h.dryRun != clientDryRun {
+			if err := h.annotate(ctx, check); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", h.verb(), named, err))
+				continue
+			}
 		}
-		check := claims[i].Check
-		if err := h.write(ctx, check); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		_, _ = fmt.Fprintf(h.Out, "mhc/%s in %s %s\n", check.Name, check.Namespace, done)
+		_, _ = fmt.Fprintf(h.Out, "%s %sed%s\n", named, strings.TrimSuffix(h.verb(), "e"), h.dryRun.suffix())
 	}
 	return errors.Join(errs...)
 }
 
-// write writes the annotation, unless what the plan depends on has changed since the check was read. That a controller has
-// written the status meanwhile, which one that judges does at any moment, changes nothing.
-func (h *handing) write(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
-	said := fmt.Sprintf("%s mhc/%s in %s", h.way, check.Name, check.Namespace)
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		err := h.annotate(ctx, check)
-		if !apierrors.IsConflict(err) {
+// annotate writes the annotation, unless it has changed since the plan was made. A status that a controller has written meanwhile is no
+// such change.
+func (h *handover) annotate(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		check := &clusterv1.MachineHealthCheck{}
+		if err := h.client.Get(ctx, client.ObjectKeyFromObject(planned), check); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		now := &clusterv1.MachineHealthCheck{}
-		if failed := h.client.Get(ctx, client.ObjectKeyFromObject(check), now); failed != nil && !apierrors.IsNotFound(failed) {
-			return failed
-		}
-		if !sameButStatus(check, now) {
+		before := check.DeepCopy()
+		value, paused := check.Annotations[clusterv1.PausedAnnotation]
+		plannedValue, plannedPaused := planned.Annotations[clusterv1.PausedAnnotation]
+		if check.UID != planned.UID || value != plannedValue || paused != plannedPaused {
 			return errors.New("it was changed meanwhile, and nothing was written: check it, and run the command again")
 		}
-		check = now
-		return err
+		if h.release { // the mark that is left of a label would have a later claim by hand taken for the label's
+			delete(check.Annotations, clusterv1.PausedAnnotation)
+			delete(check.Annotations, mendv1.ClaimedByAnnotation)
+		} else {
+			metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
+		}
+		return h.client.Patch(ctx, check, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}),
+			&client.PatchOptions{DryRun: h.dryRun.options()})
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", said, err)
-	}
-	return nil
 }
 
-// annotate fails with a conflict if the check is not the one that was read.
-func (h *handing) annotate(ctx context.Context, check *clusterv1.MachineHealthCheck) error {
-	annotations := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
-	if h.way == releasing { // with the mark of a label that is gone, which would take a later claim by hand for the label's
-		annotations = map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}
+func (h *handover) verb() string {
+	if h.release {
+		return "release"
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": check.ResourceVersion, "annotations": annotations}})
-	if err != nil {
-		return err
-	}
-	named := &clusterv1.MachineHealthCheck{}
-	named.Namespace, named.Name = check.Namespace, check.Name
-	return h.client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch))
-}
-
-// sameButStatus tells whether two readings of a check differ in its status at most.
-func sameButStatus(a, b *clusterv1.MachineHealthCheck) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) &&
-		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+	return "claim"
 }

@@ -24,6 +24,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // desk is a management cluster with a user in front of it.
@@ -47,8 +48,8 @@ func deskWith(t *testing.T, objects ...client.Object) *desk {
 // intercept has others answer some calls from now on.
 func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
 
-// hands runs claim or release, and returns what was printed and with which code it ends.
-func (d *desk) hands(w way, s selection, edits ...func(*handing)) (string, int) {
+// claims runs claim, and returns what was printed and with which code it ends.
+func (d *desk) claims(s selection, edits ...func(*handover)) (string, int) {
 	d.t.Helper()
 	d.out.Reset()
 	if s.namespace == "" {
@@ -57,7 +58,9 @@ func (d *desk) hands(w way, s selection, edits ...func(*handing)) (string, int) 
 	if s.labels == nil {
 		s.labels = labels.Everything()
 	}
-	h := &handing{IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, way: w, client: d.client, now: noon, asks: d.asks}
+	h := &handover{
+		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, client: d.client, now: noon, asks: d.asks,
+	}
 	for _, edit := range edits {
 		edit(h)
 	}
@@ -110,19 +113,12 @@ func checkNamed(name, paused string, owner ...string) *clusterv1.MachineHealthCh
 	return c
 }
 
-func machineOf(check, name string, conditions ...metav1.Condition) *clusterv1.Machine {
-	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"check": check}}}
-	m.Spec.ClusterName = "prod"
-	m.Status.Conditions = conditions
-	return m
-}
-
 // both are a manager of kubemend and one of core, which are there.
 func both() []client.Object {
 	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
 	return []client.Object{
 		prod, lease("kubemend-system", managerlease.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
-		lease("capi-system", managerlease.CoreLeaseName, nil), bound(managerlease.OfKubemend, "kubemend-system"), bound(managerlease.OfCore, "capi-system"),
+		lease("capi-system", managerlease.CoreLeaseName, nil), bound(managerlease.OfKubemend, "kubemend-system"),
 	}
 }
 
@@ -135,34 +131,28 @@ func bound(of managerlease.Installed, namespace string) *rbacv1.ClusterRoleBindi
 	}
 }
 
-func yes(h *handing) { h.yes = true }
+func yes(h *handover) { h.yes = true }
+
+func release(h *handover) { h.release = true }
+
+func namespaceWith(labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labels}}
+}
 
 func TestACheckGoesOverAndBack(t *testing.T) {
-	check := checkNamed("workers", "")
-	check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{Kind: "HostRemediationTemplate", APIVersion: "kubemend.io/v1alpha1", Name: "reboot"}
-	request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "m-1", Annotations: map[string]string{
-		clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "HostRemediationTemplate.kubemend.io",
-	}}}
-	request.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m-1", UID: machineOf("workers", "m-1").UID,
-	}}
-	asked := metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse}
-	bad := metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}
-	wellSince := machineOf("workers", "m-4", asked)
-	d := deskWith(t, append(both(), check, request, machineOf("workers", "m-1"), machineOf("workers", "m-2", asked, bad),
-		machineOf("others", "m-3", asked, bad), wellSince)...)
+	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
 	d.typed = "y\n"
-	got, code := d.hands(claiming, selection{names: []string{"workers"}})
-	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core; under way: m-2, whose owner remediates it, and goes on; under way: m-1, whose request goes on, and kubemend adopts it
+	got, code := d.claims(selection{names: []string{"workers"}})
+	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
 Proceed? [y/N] mhc/workers in metal claimed
 `
 	if unwrapped(got) != want || code != Done || d.marks()["workers"] != "kubemend" {
 		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
-	if got, code = d.hands(claiming, selection{names: []string{"workers"}}); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
+	if got, code = d.claims(selection{names: []string{"workers"}}); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
 		t.Errorf("again: code %d, printed\n%s", code, got)
 	}
-	if got, code = d.hands(releasing, selection{names: []string{"workers"}}, yes); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
+	if got, code = d.claims(selection{names: []string{"workers"}}, yes, release); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
 		t.Errorf("back: code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
 }
@@ -174,16 +164,16 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		typed string
 		asks  bool
-		edit  func(*handing)
+		edit  func(*handover)
 		code  int
 		says  string
 	}{
-		"no":                        {"n\n", true, func(*handing) {}, Refused, "error: nothing was changed"},
-		"an empty line":             {"\n", true, func(*handing) {}, Refused, "error: nothing was changed"},
-		"the end of the input":      {"", true, func(*handing) {}, Refused, "error: nothing was changed"},
-		"no terminal":               {"y\n", false, func(*handing) {}, Refused, "there is no terminal to ask at, so say --yes"},
-		"a dry run does not ask":    {"y\n", true, func(h *handing) { h.dryRun = true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
-		"a dry run though it is so": {"", false, func(h *handing) { h.dryRun, h.yes = true, true }, Done, "claim mhc/workers in metal: kubemend will act on it"},
+		"no":                        {"n\n", true, func(*handover) {}, Refused, "error: nothing was changed"},
+		"an empty line":             {"\n", true, func(*handover) {}, Refused, "error: nothing was changed"},
+		"the end of the input":      {"", true, func(*handover) {}, Refused, "error: nothing was changed"},
+		"no terminal":               {"y\n", false, func(*handover) {}, Refused, "there is no terminal to ask at, so say --yes"},
+		"a dry run does not ask":    {"y\n", true, func(h *handover) { h.dryRun = clientDryRun }, Done, "mhc/workers in metal claimed (dry run)"},
+		"a dry run though it is so": {"", false, func(h *handover) { h.dryRun, h.yes = clientDryRun, true }, Done, "mhc/workers in metal claimed (dry run)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
@@ -192,7 +182,7 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 				t.Error("something was written")
 				return nil
 			}})
-			if got, code := d.hands(claiming, selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
+			if got, code := d.claims(selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
 				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
 			}
 		})
@@ -211,9 +201,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 			interrupt()
 		}
 	}
-	h := &handing{
-		IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, way: claiming, client: d.client, now: noon, asks: true,
-	}
+	h := &handover{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true}
 	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
 	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", err)
@@ -231,21 +219,21 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
 				return err
 			}
-			other.Labels["new"] = ""
+			other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
 			if err := c.Update(ctx, other); err != nil {
 				return err
 			}
 		}
 		return c.Patch(ctx, o, p, opts...)
 	}})
-	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
+	got, code := d.claims(selection{cluster: "prod"}, yes)
 	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
 		t.Errorf("code %d, printed\n%s", code, got)
 	}
-	if m := d.marks(); m["a"] != "" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
+	if m := d.marks(); m["a"] != "true" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
 		t.Errorf("the checks have %v; want c alone to be claimed", m)
 	}
-	if got, code = d.hands(claiming, selection{names: []string{"b", "d"}}, yes); code != Refused || d.marks()["d"] != "kubemend" || !strings.Contains(got, "1 of 2 checks stay as they are") {
+	if got, code = d.claims(selection{names: []string{"b", "d"}}, yes); code != Refused || d.marks()["d"] != "kubemend" || !strings.Contains(got, "1 of 2 checks stay as they are") {
 		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
 }
@@ -267,7 +255,7 @@ func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 		}
 		return c.Patch(ctx, o, p, opts...)
 	}})
-	got, code := d.hands(claiming, selection{cluster: "prod"}, yes)
+	got, code := d.claims(selection{cluster: "prod"}, yes)
 	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
 		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)
 	}
@@ -275,10 +263,53 @@ func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 
 // What a label has claimed is not taken for a claim by hand when it is released.
 func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
-	check := markedCheck("workers")
-	d := deskWith(t, append(both(), check, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal"}})...)
-	got, code := d.hands(releasing, selection{names: []string{"workers"}}, yes)
+	check := checkNamed("workers", mendv1.Claim)
+	check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster"
+	d := deskWith(t, append(both(), check, namespaceWith(nil))...)
+	got, code := d.claims(selection{names: []string{"workers"}}, yes, release)
 	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || code != Done || len(check.Annotations) > 0 {
 		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
 	}
+}
+
+func TestADryRunOfTheServerIsOne(t *testing.T) {
+	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	got, code := d.claims(selection{names: []string{"workers"}}, func(h *handover) { h.dryRun = serverDryRun })
+	if code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal claimed (server dry run)") {
+		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+}
+
+func TestWhatIsNotThereIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		s    selection
+		says string
+	}{
+		"one name that is wrong stops all": {selection{names: []string{"workers", "wrokers"}}, "error: there is no MachineHealthCheck wrokers in namespace metal"},
+		"a check of another Cluster":       {selection{names: []string{"workers"}, cluster: "test"}, "error: there is no MachineHealthCheck workers in namespace metal of Cluster test"},
+		"a Cluster without checks":         {selection{cluster: "test"}, "error: no MachineHealthCheck in namespace metal of Cluster test is selected"},
+		"a label that none has":            {selection{labels: labels.SelectorFromSet(labels.Set{"team": "b"})}, "error: no MachineHealthCheck in namespace metal is selected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+			if got, code := d.claims(tc.s, yes); code != Failed || !strings.Contains(got, tc.says) || len(d.marks()) > 0 {
+				t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+			}
+		})
+	}
+}
+
+// docs/cli/claim.md shows what is printed at 100 columns.
+func TestClaimsAreDocumented(t *testing.T) {
+	const path = "../../../docs/cli/claim.md"
+	content := contentOf(t, path)
+	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	t.Setenv("COLUMNS", "100")
+	claimed, _ := d.claims(selection{names: []string{"workers"}}, yes)
+	if err := d.client.Delete(t.Context(), lease("capi-system", managerlease.CoreLeaseName, nil)); err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := d.claims(selection{names: []string{"workers"}}, yes, release)
+	page := withExample(t, content, "claim mhc/workers", claimed)
+	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
 }

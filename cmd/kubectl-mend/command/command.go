@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -62,13 +63,16 @@ type Options struct {
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
-	// changes tells of changes, in place of watches; for tests.
-	changes <-chan struct{}
+	// polls is how often wait reads.
+	polls time.Duration
 }
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
-	o := &Options{IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true), Clock: &serverClock{PassiveClock: clock.RealClock{}}}
+	o := &Options{
+		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
+		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second,
+	}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)
 }

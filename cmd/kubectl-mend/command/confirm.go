@@ -10,20 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 func (o *Options) confirm() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "confirm"}
-	b.answering = func(ctx context.Context, cluster client.ObjectKey) (types.UID, error) {
-		reader, err := snapshot.New().WorkloadReader(ctx, b.client, cluster)
-		if err != nil {
-			return "", err
-		}
-		return workload.UIDOf(ctx, reader)
-	}
 	c := &cobra.Command{
 		Use:   "confirm (KIND NAME | KIND/NAME)",
 		Short: "Confirm that the workload cluster that answers is the right one",
@@ -35,7 +27,7 @@ func (o *Options) confirm() *cobra.Command {
 			"  %[1]s confirm cluster prod --dry-run", o.Name),
 		Args:              oneOf(clusterKind),
 		ValidArgsFunction: o.completeNames(clusterKind),
-		RunE:              b.changes(o, b.confirmNamed, clusterKind),
+		RunE:              b.runs(o, b.confirmNamed, clusterKind),
 	}
 	b.addFlags(c)
 	return c
@@ -47,22 +39,36 @@ func (b *byHand) confirmNamed(ctx context.Context, named subject, namespace stri
 	if err := b.read(ctx, key, cluster, clusterKind); err != nil {
 		return err
 	}
-	found, err := b.answering(ctx, key)
+	reader, err := b.workload(ctx, key)
+	if err != nil {
+		return fmt.Errorf("cannot confirm %s: %w", said, err)
+	}
+	found, err := workload.UIDOf(ctx, reader)
 	if err != nil {
 		return fmt.Errorf("cannot confirm %s: read which workload cluster answers: %w", said, err)
 	}
-	confirms, text := explain.Confirm(workload.Kept(cluster), found)
-	b.say(explain.Announced(b.verb, said, confirms, false, text))
-	if !confirms {
-		return nil
+	decided := planConfirmation(workload.Kept(cluster), found)
+	if err := b.announce(said, decided); err != nil || decided.outcome != changes {
+		return err
 	}
 	return b.apply(ctx, change{
-		named: said, done: "confirmed", about: referenceTo(clusterKind, cluster), needs: resetNeeds(clusterKind, cluster),
+		named: said, done: "confirmed", about: referenceTo(clusterKind, cluster),
 		reason: mendv1.EventConfirmed, text: explain.ConfirmedByHand,
-		write: func(ctx context.Context, annotation string, dry bool) error {
+		write: func(ctx context.Context, annotation string, dryRun []string) error {
 			return b.annotate(ctx, clusterKind, cluster, map[string]any{
 				mendv1.WorkloadClusterAnnotation: workload.Keeps(cluster, found), mendv1.ConfirmedAnnotation: annotation,
-			}, dry)
+			}, dryRun)
 		},
 	})
+}
+
+// planConfirmation decides whether the workload cluster with UID found is kept in place of the one that is kept.
+func planConfirmation(kept, found types.UID) plan {
+	switch kept {
+	case "":
+		return plan{outcome: staysSo, text: fmt.Sprintf("no workload cluster is kept yet, and kubemend keeps the one that answers, %s", found)}
+	case found:
+		return plan{outcome: staysSo, text: fmt.Sprintf("the workload cluster that answers is the one that is kept, %s", found)}
+	}
+	return plan{text: fmt.Sprintf("the workload cluster that answers, %s, is kept in place of %s, and its nodes count", found, kept)}
 }

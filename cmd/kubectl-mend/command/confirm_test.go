@@ -7,23 +7,33 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
+
+// answering is a workload cluster with a UID.
+func answering(uid types.UID) client.Reader {
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
+	return fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(system).Build()
+}
 
 // confirms runs confirm where the workload cluster with UID found answers, and returns what was printed, and what is kept then.
 func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string, err error) {
 	p.t.Helper()
 	var out bytes.Buffer
 	b := &byHand{IOStreams: p.options(&out).IOStreams, verb: "confirm", client: p.client, now: noon, asks: true}
-	b.answering = func(context.Context, client.ObjectKey) (types.UID, error) {
+	b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) {
 		if found == "" {
-			return "", errors.New("refused")
+			return nil, errors.New("refused")
 		}
-		return found, nil
+		return answering(found), nil
 	}
 	edit(b)
 	err = b.confirmNamed(p.t.Context(), subject{clusterKind, "c1"}, "metal")
@@ -36,7 +46,7 @@ func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string,
 
 func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
 	asks := func(b *byHand) { b.reason = "moved" }
-	sees := func(b *byHand) { b.dryRun = true }
+	sees := func(b *byHand) { b.dryRun = clientDryRun }
 	const nothing = "nothing to do for cluster/c1 in metal: "
 	for name, tc := range map[string]struct {
 		kept         string
@@ -54,7 +64,7 @@ func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
 		"where none is kept":             {"", "new", asks, "", nothing + "no workload cluster is kept yet", "", ""},
 		"where another Cluster kept one": {"other/old", "new", asks, "other/old", nothing + "no workload cluster is kept yet", "", ""},
 		"where none answers": {
-			"c1/old", "", asks, "c1/old", "", "", "cannot confirm cluster/c1 in metal: read which workload cluster answers: refused",
+			"c1/old", "", asks, "c1/old", "", "", "cannot confirm cluster/c1 in metal: refused",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,16 +53,15 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		code int
 		says string
 	}{
-		"claim":                         {Misused, "say which: mhc/NAME, cluster/NAME, namespace/NAME or --selector"},
+		"claim":                         {Misused, "say which: mhc/NAME, --cluster or --selector"},
 		"claim workers":                 {Misused, `"workers": expected mhc/NAME`},
 		"claim mhc/":                    {Misused, `"mhc/": expected mhc/NAME`},
 		"claim /workers":                {Misused, `"/workers": expected mhc/NAME`},
 		"claim mhc/a/b":                 {Misused, `"mhc/a/b": expected mhc/NAME`},
 		"claim machine/a":               {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
-		"claim cluster/a mhc/b":         {Misused, "it goes with no other selection"},
-		"claim namespace/a -l team=a":   {Misused, "it goes with no other selection"},
-		"claim ns/a --cluster b":        {Misused, "it goes with no other selection"},
-		"release cluster/a -A":          {Misused, "cluster/NAME does not go with --all-namespaces"},
+		"claim cluster/a":               {Misused, `"cluster/a": name checks, or --cluster. The label kubemend.io/machine-health-checks: act`},
+		"claim ns/a":                    {Misused, `"ns/a": name checks. The label kubemend.io/machine-health-checks: act`},
+		"claim mhc/a --dry-run=maybe":   {Misused, "expected none, client or server"},
 		"claim nhc/a":                   {Misused, "a NodeHealthCheck cannot be claimed"},
 		"release mhc/a -l team=a":       {Misused, "names go neither with --selector nor with --all-namespaces"},
 		"release mhc/a -A":              {Misused, "names go neither with --selector nor with --all-namespaces"},

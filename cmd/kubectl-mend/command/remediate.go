@@ -6,7 +6,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,36 +36,17 @@ func (o *Options) remediate() *cobra.Command {
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
 		Args:              oneOf(remediable...),
 		ValidArgsFunction: o.completeNames(remediable...),
-		RunE: func(c *cobra.Command, args []string) error {
-			named, err := parseOne(args, remediable...)
-			if err != nil {
-				return err
-			}
-			if err := b.begin(c.Context(), o); err != nil {
-				return err
-			}
-			return o.remediateNamed(c.Context(), b, named, cluster)
-		},
+		RunE: b.runs(o, func(ctx context.Context, named subject, namespace string) error {
+			return o.remediateNamed(ctx, b, named, namespace, cluster)
+		}, remediable...),
 	}
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	b.addFlags(c)
 	return c
 }
 
-// oneOf are the arguments of a command that is about one object of these kinds.
-func oneOf(kinds ...kind) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		_, err := parseOne(args, kinds...)
-		return err
-	}
-}
-
 // remediateNamed says what a remediation of the object will do, asks, and requests it.
-func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, cluster string) error {
-	namespace, err := o.namespace()
-	if err != nil {
-		return err
-	}
+func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, namespace, cluster string) error {
 	scope, err := o.scopeAround(ctx, named.kind, client.ObjectKey{Namespace: namespace, Name: named.name}, cluster)
 	if err != nil {
 		return err
@@ -76,56 +56,53 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	if err != nil {
 		return err
 	}
-	f, err := observeByHand(ctx, a, named.kind, namespace, named.name, cluster)
+	facts, err := observeRemediation(ctx, a, named.kind, namespace, named.name, cluster)
 	if err != nil {
 		return err
 	}
-	plan := planByHand(f)
 	said := named.String()
 	if named.kind != nodeKind {
 		said += " in " + namespace
 	}
-	b.say(explain.Announced(b.verb, said, plan.Changes(), plan.Refused(), plan.Text()))
-	if plan.Refused() {
-		return Exit{Refused, fmt.Errorf("%s is not remediated", said)}
+	decided := planRemediation(facts)
+	if err := b.announce(said, decided.plan); err != nil || decided.outcome != changes {
+		return err
 	}
-	if !plan.Changes() {
-		return nil
-	}
-	shown := f.after
-	if plan.Reason == explain.RequestedCycle {
-		shown = f.cyclePage
+	if decided.cycle {
+		b.say(hardPowerOff(ctx, b.workload, facts.machine))
+		return b.apply(ctx, b.powerCycle(facts, said))
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	if err := shown.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
+	if err := facts.after.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	return b.apply(ctx, b.remediation(f, &plan, said))
+	return b.apply(ctx, b.mark(facts.machine, said))
 }
 
-// remediation is the write by which it is requested.
-func (b *byHand) remediation(f *byHandFacts, plan *explain.ByHand, said string) change {
-	c := change{named: said, done: "marked", about: referenceTo(machineKind, f.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand}
-	right := authorizationv1.ResourceAttributes{
-		Verb: "patch", Group: clusterv1.GroupVersion.Group, Resource: "machines", Namespace: f.machine.Namespace, Name: f.machine.Name,
+// mark is the change by which a check counts a machine as unhealthy.
+func (b *byHand) mark(machine *clusterv1.Machine, said string) change {
+	return change{
+		named: said, done: "marked",
+		about: referenceTo(machineKind, machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		write: func(ctx context.Context, annotation string, dryRun []string) error {
+			annotations := map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}
+			return b.annotate(ctx, machineKind, machine, annotations, dryRun)
+		},
 	}
-	c.write = func(ctx context.Context, annotation string, dry bool) error {
-		return b.annotate(ctx, machineKind, f.machine, map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}, dry)
-	}
-	if plan.Reason == explain.RequestedCycle {
-		right = authorizationv1.ResourceAttributes{
-			Verb: "create", Group: mendv1.GroupVersion.Group, Resource: "hostremediations", Namespace: f.machine.Namespace,
-		}
-		c.done = "is power-cycled by HostRemediation " + f.request.Name
-		c.write = func(ctx context.Context, annotation string, dry bool) error {
-			request := f.request.DeepCopy()
+}
+
+// powerCycle is the change by which kubemend power-cycles the host of a machine.
+func (b *byHand) powerCycle(facts *remediationFacts, said string) change {
+	return change{
+		named: said, done: "is power-cycled by HostRemediation " + facts.request.Name,
+		about: referenceTo(machineKind, facts.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		write: func(ctx context.Context, annotation string, dryRun []string) error {
+			request := facts.request.DeepCopy()
 			request.Annotations = map[string]string{mendv1.RequestedAnnotation: annotation}
-			return b.client.Create(ctx, request, &client.CreateOptions{DryRun: dryRun(dry)})
-		}
+			return b.client.Create(ctx, request, &client.CreateOptions{DryRun: dryRun})
+		},
 	}
-	c.needs = []authorizationv1.ResourceAttributes{right}
-	return c
 }
 
 // machineNamed is the Machine that a user means; nil if the host, or the node, has none.

@@ -8,8 +8,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
-	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +33,7 @@ func (o *Options) reset() *cobra.Command {
 			"  %[1]s reset machine/workers-x7k2p --yes", o.Name),
 		Args:              oneOf(hostKind, machineKind),
 		ValidArgsFunction: o.completeNames(hostKind, machineKind),
-		RunE:              b.changes(o, b.resetNamed, hostKind, machineKind),
+		RunE:              b.runs(o, b.resetNamed, hostKind, machineKind),
 	}
 	b.addFlags(c)
 	return c
@@ -45,62 +43,41 @@ func (o *Options) reset() *cobra.Command {
 func (b *byHand) resetNamed(ctx context.Context, named subject, namespace string) error {
 	k, key := named.kind, client.ObjectKey{Namespace: namespace, Name: named.name}
 	said := named.String() + " in " + namespace
-	var about metav1.Object
-	var changes map[string]any
-	var plan explain.Reset
+	var object metav1.Object
+	var decided resetPlan
 	if k == machineKind {
-		m := &clusterv1.Machine{}
-		if err := b.read(ctx, key, m, k); err != nil {
+		machine := &clusterv1.Machine{}
+		if err := b.read(ctx, key, machine, k); err != nil {
 			return err
 		}
-		about, plan = m, planResetMachine(m)
-		changes = map[string]any{clusterv1.RemediateMachineAnnotation: nil, mendv1.RequestedAnnotation: nil}
+		object, decided = machine, planResetMachine(machine)
 	} else {
-		f, err := b.observeHost(ctx, key)
+		facts, err := b.observeHost(ctx, key)
 		if err != nil {
 			return err
 		}
-		about, plan, changes = f.host, planResetHost(f), host.Cleared(f.host, f.orphans)
+		object, decided = facts.host, planResetHost(facts)
 	}
-	b.say(explain.Announced(b.verb, said, plan.Changes(), plan.Refused(), plan.Text()))
-	if plan.Refused() {
-		return Exit{Refused, fmt.Errorf("%s is not reset", said)}
+	if err := b.announce(said, decided.plan); err != nil || decided.outcome != changes {
+		return err
 	}
-	if !plan.Changes() {
-		return nil
-	}
-	for _, mark := range plan.Removes {
-		b.say("  - " + mark.Text())
+	for _, line := range decided.lines() {
+		b.say(line)
 	}
 	return b.apply(ctx, change{
-		named: said, done: "reset", about: referenceTo(k, about), reason: mendv1.EventReset, text: explain.ResetByHand,
-		needs: resetNeeds(k, about),
-		write: func(ctx context.Context, annotation string, dry bool) error {
-			changes[mendv1.ResetAnnotation] = annotation
-			return b.annotate(ctx, k, about, changes, dry)
+		named: said, done: "reset", about: referenceTo(k, object), reason: mendv1.EventReset, text: explain.ResetByHand,
+		write: func(ctx context.Context, annotation string, dryRun []string) error {
+			annotations := map[string]any{mendv1.ResetAnnotation: annotation}
+			for key := range decided.marks {
+				annotations[key] = nil
+			}
+			return b.annotate(ctx, k, object, annotations, dryRun)
 		},
 	})
 }
 
-// resetNeeds are the rights that a reset takes, or a confirmation.
-func resetNeeds(k kind, o metav1.Object) []authorizationv1.ResourceAttributes {
-	resource := map[kind]string{machineKind: "machines", hostKind: "baremetalhosts", clusterKind: "clusters"}[k]
-	return []authorizationv1.ResourceAttributes{{Verb: "patch", Group: groups[k].Group, Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName()}}
-}
-
-func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
-	err := b.client.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no %s %s in namespace %s", k, key.Name, key.Namespace)
-	}
-	if err != nil {
-		return fmt.Errorf("read %s %s: %w", k, key, err)
-	}
-	return nil
-}
-
-// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is not seen would be
-// taken for one that does not exist.
+// observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is
+// not seen would be taken for one that does not exist.
 func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (resetFacts, error) {
 	f := resetFacts{host: &bmov1alpha1.BareMetalHost{}}
 	if err := b.read(ctx, key, f.host, hostKind); err != nil {

@@ -13,7 +13,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -22,21 +21,16 @@ const (
 	untilRemediated = "remediated"
 	// untilUnhealthy is either phase of what is unhealthy.
 	untilUnhealthy = "unhealthy"
-	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to come.
+	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to
+	// come.
 	untilBack = "capacity-back"
 )
 
 // awaitable are the values of --for.
 var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
 
-const (
-	// aWeek is how long is waited with a timeout below zero. (kubectl wait does so.)
-	aWeek = 7 * 24 * time.Hour
-	// resync is how long is waited for a change before all is read again: nothing tells of changes in a workload cluster.
-	resync = 30 * time.Second
-	// settles is how long changes are gathered.
-	settles = 200 * time.Millisecond
-)
+// aWeek is how long is waited with a timeout below zero. (kubectl wait does so.)
+const aWeek = 7 * 24 * time.Hour
 
 // waiting is one call of wait.
 type waiting struct {
@@ -44,8 +38,6 @@ type waiting struct {
 
 	cluster, until string
 	timeout        time.Duration
-	// warnings are about watches. They are printed where all else is.
-	warnings chan error
 }
 
 func (o *Options) wait() *cobra.Command {
@@ -55,7 +47,7 @@ func (o *Options) wait() *cobra.Command {
 		Short: "Wait until a machine, a node or a host is healthy, remediated or unhealthy",
 		Long: "Wait until an object is in the phase that --for names, by the answer of explain: healthy, pending, remediating, blocked or unknown. " +
 			"unhealthy is remediating or blocked; remediated is healthy with no remediation in flight, or that the object is gone; capacity-back is that the " +
-			"machine in its place has a Ready node too.\n\n" +
+			"machine in its place has a Ready node too. Each change of the state is printed on the standard error.\n\n" +
 			"A MachineDeployment, a KubeadmControlPlane or a Cluster is healthy when all of its machines have a Ready node.",
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
 			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
@@ -91,12 +83,8 @@ func (w *waiting) run(ctx context.Context, named []subject) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	changes, err := w.watched(limited, named)
-	if err != nil {
-		return err
-	}
 	for _, n := range named {
-		if err := w.await(ctx, limited, n, changes); err != nil {
+		if err := w.await(ctx, limited, n); err != nil {
 			return err
 		}
 	}
@@ -104,8 +92,8 @@ func (w *waiting) run(ctx context.Context, named []subject) error {
 }
 
 // await waits for one object. What is read when the timeout expires is read to its end, so that the error has the last state.
-func (w *waiting) await(ctx, limited context.Context, named subject, changes <-chan struct{}) error {
-	ref := explain.Ref{Kind: string(named.kind), Name: named.name}
+func (w *waiting) await(ctx, limited context.Context, named subject) error {
+	state := ""
 	for {
 		e, err := w.explanation(ctx, named, w.cluster, false)
 		gone := explain.Missing("")
@@ -113,14 +101,23 @@ func (w *waiting) await(ctx, limited context.Context, named subject, changes <-c
 			return err
 		}
 		if err != nil || met(w.until, e) {
-			return w.sayMet(ref, e)
+			return w.sayMet(explain.Ref{Kind: string(named.kind), Name: named.name}, e)
 		}
-		if !w.changed(limited, e.Next.At, changes) {
-			if ctx.Err() != nil {
-				return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+		if found := standing(e.Document()); found != state {
+			state = found
+			_, _ = fmt.Fprintf(w.ErrOut, "%s is %s\n", named, state)
+		}
+		if limited.Err() == nil {
+			select {
+			case <-limited.Done():
+			case <-time.After(w.polls):
+				continue
 			}
-			return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, standing(e.Document()))
 		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+		}
+		return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 	}
 }
 
@@ -158,36 +155,4 @@ func healthyAgain(e *page.Explanation) bool {
 	return e.Answer.Phase() == cliv1.Healthy && !slices.ContainsFunc(e.Checks, func(c page.Check) bool {
 		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.InFlight })
 	})
-}
-
-// changed waits until something changes, the next thing is announced to happen, or a while is over; it reports false if ctx ends before.
-func (w *waiting) changed(ctx context.Context, next time.Time, changes <-chan struct{}) bool {
-	if ctx.Err() != nil {
-		return false
-	}
-	wait := resync
-	if until := next.Sub(w.Clock.Now()); !next.IsZero() && until < resync {
-		wait = max(until, 0) + time.Second // the manager needs a moment as well
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	case warning := <-w.warnings:
-		_, _ = fmt.Fprintln(w.ErrOut, "warning:", text.Below(warning.Error()))
-		return true
-	case <-changes:
-	}
-	select { // what changes with it is seen too
-	case <-ctx.Done():
-	case <-time.After(settles):
-	}
-	select {
-	case <-changes:
-	default:
-	}
-	return ctx.Err() == nil
 }

@@ -119,15 +119,10 @@ func TestEveryPhaseHasAnExitCode(t *testing.T) {
 func waiter(t *testing.T, is ...func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)) (o *Options, out, errOut *bytes.Buffer) {
 	t.Helper()
 	o, out, errOut = recorder(t, &snapshot.Scope{})
-	changes := make(chan struct{}, len(is))
 	reads := 0
-	o.changes = changes
 	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		read := is[min(reads, len(is)-1)]
 		reads++
-		if reads < len(is) {
-			changes <- struct{}{}
-		}
 		return read(ctx, scope)
 	}
 	return o, out, errOut
@@ -146,7 +141,7 @@ func TestWaitEndsWhenWhatItWaitsForIsSo(t *testing.T) {
 		says string
 	}{
 		"what is so at once":                      {reads{healthy}, "machine/m --for=healthy", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"what becomes so":                         {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"what becomes so":                         {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", "machine/m is Pending (NodeCondition)\n"},
 		"either way to be unhealthy":              {reads{pending, bad}, "machine/m --for=unhealthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
 		"a phase":                                 {reads{bad}, "mhc/check --for=blocked --timeout=-1s", Done, "machinehealthcheck.cluster.x-k8s.io/check condition met\n", ""},
 		"healthy again is remediated":             {reads{bad, healthy}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},

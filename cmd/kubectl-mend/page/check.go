@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -38,11 +37,7 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	}
 	e.Notes = append(e.Notes, invalidLabels(a, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})...)
 	for _, applier := range explain.AppliersOf(&check) {
-		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier.String()})
-	}
-	writer, _ := history.PausedBy(&check)
-	if ends := explain.ClaimEnds(&check, writer); ends != "" {
-		e.Notes = append(e.Notes, ends)
+		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier})
 	}
 	return e, nil
 }

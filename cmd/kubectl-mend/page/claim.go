@@ -1,14 +1,16 @@
 package page
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/claims"
@@ -16,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// byLabel are what decides on a claim of a check by a label.
-func byLabel(a *inspect.Asker, check *clusterv1.MachineHealthCheck) decide.Facts {
+// claimFacts are what decides on a claim of a check by a label.
+func claimFacts(a *inspect.Asker, check *clusterv1.MachineHealthCheck) decide.Facts {
 	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
 	return claims.FactsOf(check, cluster, namespace, known)
@@ -25,28 +27,28 @@ func byLabel(a *inspect.Asker, check *clusterv1.MachineHealthCheck) decide.Facts
 
 // claimOf says which label claimed a check, or why one that asks for that did not; each is empty if there is nothing to say.
 func claimOf(a *inspect.Asker, check *clusterv1.MachineHealthCheck) (source, missing string) {
-	f := byLabel(a, check)
-	return explain.ClaimSource(f, check.Namespace, check.Spec.ClusterName),
-		explain.ClaimMissing(f, check.Namespace, check.Spec.ClusterName, check.Annotations[clusterv1.PausedAnnotation])
+	facts := claimFacts(a, check)
+	return claims.Source(facts, check.Namespace, check.Spec.ClusterName),
+		claims.Missing(facts, check.Namespace, check.Spec.ClusterName, check.Annotations[clusterv1.PausedAnnotation])
 }
 
 // invalidLabels say what is wrong with the labels of clusters, and of their namespaces, that are to claim checks.
 func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
-	var all []string
-	invalid := func(of explain.Ref, labels map[string]string) {
+	var notes []string
+	add := func(ref explain.Ref, labels map[string]string) {
 		if value, has := labels[mendv1.ClaimLabel]; has && value != mendv1.ClaimLabelAct {
-			all = append(all, explain.InvalidClaimLabel(of.String(), value))
+			notes = append(notes, claims.InvalidLabel(ref.String(), value))
 		}
 	}
 	for _, key := range clusters {
 		if cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, key); cluster != nil {
-			invalid(explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, cluster.Labels)
+			add(explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, cluster.Labels)
 		}
 		namespace, _ := a.Snapshot.NamespaceLabels(key.Namespace)
-		invalid(explain.Ref{Kind: "Namespace", Name: key.Namespace}, namespace)
+		add(explain.Ref{Kind: "Namespace", Name: key.Namespace}, namespace)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(notes)
+	return slices.Compact(notes)
 }
 
 // labelClaims are what labels have to do with some checks.
@@ -58,40 +60,39 @@ type labelClaims struct {
 
 // claimsOf looks at the labels for all these MachineHealthChecks.
 func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
-	all := labelClaims{sources: map[explain.Ref]string{}}
-	var clusters []client.ObjectKey
-	objects := map[string]bool{}
-	var ending []explain.Ref
+	found := labelClaims{sources: map[explain.Ref]string{}}
+	clusters, objects := make([]client.ObjectKey, 0, len(checks)), map[string]bool{}
 	for i := range checks {
-		c := &checks[i]
-		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: c.Namespace, Name: c.Name})
+		ref := checks[i].Ref
+		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 		if check == nil {
 			continue
 		}
-		clusters = append(clusters, client.ObjectKey{Namespace: c.Namespace, Name: c.Cluster})
-		writer, _ := history.PausedBy(check)
-		if explain.ClaimEnds(check, writer) != "" {
-			ending = append(ending, c.Ref)
-		}
+		clusters = append(clusters, client.ObjectKey{Namespace: ref.Namespace, Name: checks[i].Cluster})
 		source, missing := claimOf(a, check)
 		if source != "" {
-			all.sources[c.Ref] = source
-			objects[explain.ClaimingObject(byLabel(a, check), c.Namespace, c.Cluster).String()] = true
+			found.sources[ref] = source
+			object := explain.Ref{Kind: "Cluster", Namespace: ref.Namespace, Name: checks[i].Cluster}
+			if facts := claimFacts(a, check); cmp.Or(decide.Decide(facts).By, facts.By) == decide.Namespace {
+				object = explain.Ref{Kind: "Namespace", Name: ref.Namespace}
+			}
+			objects[object.String()] = true
 		}
 		if missing != "" {
-			all.notes = append(all.notes, c.Ref.String()+": "+missing)
+			found.notes = append(found.notes, ref.String()+": "+missing)
 		}
 	}
 	if len(objects) > 0 {
-		names, more := slices.Sorted(maps.Keys(objects)), 0
+		names, rest, are := slices.Sorted(maps.Keys(objects)), "", "checks are"
 		if len(names) > mostNames {
-			names, more = names[:mostNames], len(names)-mostNames
+			names, rest = names[:mostNames], fmt.Sprintf(" and %d more", len(names)-mostNames)
 		}
-		all.notes = append(all.notes, explain.ClaimedByLabels(len(all.sources), names, more))
+		if len(found.sources) == 1 {
+			are = "check is"
+		}
+		found.notes = append(found.notes, fmt.Sprintf("%d %s claimed by the label %s: %s of %s%s",
+			len(found.sources), are, mendv1.ClaimLabel, mendv1.ClaimLabelAct, strings.Join(names, ", "), rest))
 	}
-	if len(ending) > 0 {
-		all.notes = append(all.notes, explain.ClaimsEnd(len(ending), ending[0]))
-	}
-	all.notes = append(all.notes, invalidLabels(a, clusters...)...)
-	return all
+	found.notes = append(found.notes, invalidLabels(a, clusters...)...)
+	return found
 }

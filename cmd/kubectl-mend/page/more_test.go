@@ -70,8 +70,6 @@ func moreHosts() map[string]story {
 		})), host("rack-w1")},
 		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check whose claim Flux will remove":                   {aScene(claimedUnderFlux), check("workers")},
-		"the status of a claim that Flux will remove":            {aScene(claimedUnderFlux), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
 		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
 		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), noNamespaces), check("workers")},
@@ -118,15 +116,6 @@ func fullDisk(name string, ago time.Duration) func(*scene) {
 		s.nodes[name].Status.Conditions = append(s.nodes[name].Status.Conditions,
 			corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "KubeletHasDiskPressure", LastTransitionTime: at(ago)})
 	}
-}
-
-// claimedUnderFlux has a user claim the check by kubectl annotate, and Flux apply it.
-func claimedUnderFlux(s *scene) {
-	s.check.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"}
-	s.check.ManagedFields = append(s.check.ManagedFields, metav1.ManagedFieldsEntry{
-		Manager: "kubectl-annotate", Operation: metav1.ManagedFieldsOperationUpdate,
-		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:cluster.x-k8s.io/paused":{}}}}`),
-	})
 }
 
 // ownedBy gives a worker another owner, or none.

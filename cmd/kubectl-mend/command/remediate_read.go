@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,8 +22,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// byHandFacts are all that the plan of a remediation by hand is made from.
-type byHandFacts struct {
+// remediationFacts are all that the plan of a remediation by hand is made from.
+type remediationFacts struct {
 	asked kind
 	// machine is nil if the host, or the node, has none.
 	machine *clusterv1.Machine
@@ -44,58 +43,63 @@ type byHandFacts struct {
 }
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
-func (f *byHandFacts) cycles() bool {
+func (f *remediationFacts) cycles() bool {
 	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
-// observeByHand reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is about.
-func observeByHand(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*byHandFacts, error) {
-	f := &byHandFacts{asked: k}
+// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
+// about.
+func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*remediationFacts, error) {
+	facts := &remediationFacts{asked: k}
 	var err error
-	if f.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
+	if facts.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
 		return nil, err
 	}
-	switch {
-	case f.machine != nil:
-	case k == nodeKind:
-		f.before, err = page.Node(ctx, a, namespace, cluster, name)
-		return f, err
-	default:
-		return f, nil
+	if facts.machine == nil {
+		if k == nodeKind {
+			facts.before, err = page.Node(ctx, a, namespace, cluster, name)
+		}
+		return facts, err
 	}
-	f.machine = f.machine.DeepCopy()
-	key := client.ObjectKeyFromObject(f.machine)
-	if f.before, err = page.Machine(ctx, a, key); err != nil {
+	if k == hostKind {
+		facts.host = name
+	}
+	facts.machine = facts.machine.DeepCopy()
+	key := client.ObjectKeyFromObject(facts.machine)
+	if facts.before, err = page.Machine(ctx, a, key); err != nil {
 		return nil, err
 	}
-	marked := f.machine.DeepCopy()
-	marked.Annotations = maps.Clone(marked.Annotations)
+	marked := facts.machine.DeepCopy()
 	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
 	if err := a.Snapshot.Add(marked); err != nil {
 		return nil, err
 	}
-	if f.after, err = page.Machine(ctx, a, key); err != nil {
+	if facts.after, err = page.Machine(ctx, a, key); err != nil {
 		return nil, err
 	}
-	if err := a.Snapshot.Add(f.machine); err != nil {
+	if err := a.Snapshot.Add(facts.machine); err != nil {
 		return nil, err
 	}
-	f.template, f.alone = templateOf(a, f.after), aloneBy(a, f.machine)
-	if k == hostKind {
-		f.host = name
+	for i := range facts.before.Remediations {
+		if rem := &facts.before.Remediations[i]; !powercycle.State(rem.State).Final() {
+			facts.underway = append(facts.underway, rem.Ref.String())
+		}
 	}
-	err = f.observeCycle(ctx, a)
-	return f, err
+	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, facts.machine)
+	if facts.cycles() {
+		err = facts.observeCycle(ctx, a)
+	}
+	return facts, err
 }
 
 // aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.
-func aloneBy(a *inspect.Asker, m *clusterv1.Machine) string {
+func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
-		if _, has := m.Annotations[key]; has {
+		if _, has := machine.Annotations[key]; has {
 			return explain.MachineAnnotated(key)
 		}
 	}
-	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
+	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
 	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
 		return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster.Name)
 	}
@@ -104,37 +108,31 @@ func aloneBy(a *inspect.Asker, m *clusterv1.Machine) string {
 
 // templateOf is the kind of requests that the check makes which acts first; empty if it makes none.
 func templateOf(a *inspect.Asker, e *page.Explanation) string {
-	if len(e.Checks) == 0 {
+	if len(e.Checks) == 0 || e.Checks[0].Kind != string(machineCheckKind) {
 		return ""
 	}
-	is := e.Checks[0]
-	check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: is.Namespace, Name: is.Name})
-	if check == nil || is.Kind != string(machineCheckKind) || !check.Spec.Remediation.TemplateRef.IsDefined() {
+	key := client.ObjectKey{Namespace: e.Checks[0].Namespace, Name: e.Checks[0].Name}
+	check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, key)
+	if check == nil || !check.Spec.Remediation.TemplateRef.IsDefined() {
 		return ""
 	}
 	return remediationrequest.KindOf(remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)).Kind
 }
 
-// observeCycle reads which remediations the machine has, and how a new one would stand.
-func (f *byHandFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
-	taken := map[string]bool{}
+// observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
+func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
 	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
 		return err
 	}
-	installed := slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == remediation.Own.Kind && k.New != nil })
-	for i := range f.before.Remediations {
-		if r := &f.before.Remediations[i]; !powercycle.State(r.State).Final() {
-			f.underway = append(f.underway, r.Ref.String())
-		}
-	}
-	if !installed || !f.cycles() {
+	if !slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == remediation.Own.Kind && k.New != nil }) {
 		return nil
 	}
 	list := &mendv1.HostRemediationList{}
 	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
 	}
+	taken := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
 		taken[list.Items[i].Name] = true
 	}
@@ -146,17 +144,17 @@ func (f *byHandFacts) observeCycle(ctx context.Context, a *inspect.Asker) error 
 	return err
 }
 
-// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them is refused; those that
-// have ended stay, and the next one has a number.
-func requestByHand(m *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
-	name := m.Name + "-by-hand"
+// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
+// is refused; those that have ended stay, and the next one has a number.
+func requestByHand(machine *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
+	name := machine.Name + "-by-hand"
 	for n := 2; taken[name]; n++ {
-		name = fmt.Sprintf("%s-by-hand-%d", m.Name, n)
+		name = fmt.Sprintf("%s-by-hand-%d", machine.Name, n)
 	}
 	request := &mendv1.HostRemediation{}
-	request.Namespace, request.Name = m.Namespace, name
+	request.Namespace, request.Name = machine.Namespace, name
 	request.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: string(machineKind), Name: m.Name, UID: m.UID,
+		APIVersion: clusterv1.GroupVersion.String(), Kind: string(machineKind), Name: machine.Name, UID: machine.UID,
 	}}
 	request.Spec.Strategy = &mendv1.HostRemediationStrategy{
 		Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: infrav1.DefaultTimeoutSeconds,

@@ -1,0 +1,81 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// namedPods is how many pods are named.
+const namedPods = 10
+
+// hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no
+// PodDisruptionBudget is asked.
+func hardPowerOff(
+	ctx context.Context, workload func(context.Context, client.ObjectKey) (client.Reader, error), machine *clusterv1.Machine,
+) string {
+	const says = "The power-off is hard: no pod is drained before it, and no PodDisruptionBudget is asked"
+	node := machine.Status.NodeRef.Name
+	if node == "" {
+		return says
+	}
+	reader, err := workload(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
+	if err != nil {
+		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
+	}
+	pods, err := podsOf(ctx, reader, node)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
+	case len(pods) == 0:
+		return fmt.Sprintf("%s. Node %s has no pods but those of DaemonSets", says, node)
+	case len(pods) > namedPods:
+		pods = append(pods[:namedPods:namedPods], fmt.Sprintf("and %d more", len(pods)-namedPods))
+	}
+	return fmt.Sprintf("%s. Pods on node %s: %s", says, node, strings.Join(pods, ", "))
+}
+
+// podsOf are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it.
+func podsOf(ctx context.Context, reader client.Reader, node string) ([]string, error) {
+	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
+	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	if err := reader.List(ctx, budgets); err != nil {
+		return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	}
+	names := make([]string, 0, len(pods.Items))
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		owner := metav1.GetControllerOf(pod)
+		finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		if static || finished || owner != nil && owner.Kind == "DaemonSet" {
+			continue
+		}
+		names = append(names, pod.Namespace+"/"+pod.Name+budgetsOf(pod, budgets.Items))
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// budgetsOf says in parentheses which PodDisruptionBudgets select a pod; empty if none does.
+func budgetsOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
+	says := ""
+	for i := range budgets {
+		budget := &budgets[i]
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err == nil && budget.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
+			says += fmt.Sprintf(" (PodDisruptionBudget %s allows %d)", budget.Name, budget.Status.DisruptionsAllowed)
+		}
+	}
+	return says
+}

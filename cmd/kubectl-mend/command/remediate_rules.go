@@ -1,0 +1,194 @@
+package command
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+const (
+	beyondLimits = "To power-cycle one host beyond the limits, see docs/too-many-unhealthy.md"
+	// nodeCheckAlone is said of a node that a NodeHealthCheck judges, of which no Machine is known.
+	nodeCheckAlone = "%s judges it by what the node reports, and deletes a request for a healthy node: no annotation asks it for one. " +
+		"Make a request from its template by hand, named after the node, and delete it when the node is healthy: " +
+		"docs/too-many-unhealthy.md. The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
+)
+
+// remediationPlan is what becomes of a remediation that a person asks for.
+type remediationPlan struct {
+	plan
+	// cycle reports that a HostRemediation is created; else the Machine is annotated.
+	cycle bool
+}
+
+// refuse is a plan that requests nothing: why, and what a person can do.
+func refuse(why, fix string) remediationPlan {
+	if fix != "" {
+		why += ". " + fix
+	}
+	return remediationPlan{plan: plan{outcome: refuses, text: why}}
+}
+
+// staysAs is a plan that requests nothing, since what is asked for is done.
+func staysAs(format string, args ...any) remediationPlan {
+	return remediationPlan{plan: plan{outcome: staysSo, text: fmt.Sprintf(format, args...)}}
+}
+
+// planRemediation decides whether a remediation is requested, and how. Nothing is requested that no controller acts on, or that the
+// limits of a check would not let begin and no controller would block.
+func planRemediation(facts *remediationFacts) remediationPlan {
+	machine := facts.machine
+	if machine == nil {
+		return planWithoutMachine(facts)
+	}
+	target := targetOf(facts.before)
+	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	switch {
+	case !machine.DeletionTimestamp.IsZero():
+		return refuse(fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", machine.Name), "")
+	case len(facts.underway) > 0, target != nil && (target.InFlight || target.StartsNow):
+		return staysAs("Machine %s is being remediated already", machine.Name)
+	case marked:
+		requested := ""
+		if by, known := explain.AttributionOf(machine, mendv1.RequestedAnnotation); known {
+			requested = ", requested " + by.Text()
+		}
+		return staysAs("Machine %s has the annotation %s already%s", machine.Name, clusterv1.RemediateMachineAnnotation, requested)
+	case facts.alone != "":
+		return refuse(facts.alone, "")
+	case len(facts.after.Checks) > 0:
+		return planByCheck(facts)
+	case len(facts.after.Unread) > 0, !facts.cycles(): // the checks may not be read, or there is none
+		return refuse(facts.after.Verdict, facts.after.Next.Text)
+	}
+	return planCycle(facts)
+}
+
+// planWithoutMachine is the plan for a host, or a node, of no machine.
+func planWithoutMachine(facts *remediationFacts) remediationPlan {
+	switch e := facts.before; {
+	case facts.asked == hostKind:
+		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
+	case len(e.Checks) > 0:
+		return refuse(fmt.Sprintf(nodeCheckAlone, e.Checks[0].String()), "")
+	default:
+		return refuse(e.Verdict, e.Next.Text)
+	}
+}
+
+// targetOf is what is explained, as the check that acts first judges it; nil if none does.
+func targetOf(e *page.Explanation) *explain.Target {
+	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
+		return nil
+	}
+	return &e.Checks[0].Targets[0]
+}
+
+// planByCheck is the plan for a machine that a check judges.
+func planByCheck(facts *remediationFacts) remediationPlan {
+	check := &facts.after.Checks[0]
+	switch {
+	case targetOf(facts.after) == nil || slices.Contains([]explain.Mode{explain.Paused, explain.None, explain.Unknown, ""}, check.Mode):
+		fix := ""
+		for _, next := range []explain.Step{check.Next, facts.after.Next} {
+			if next.Manual {
+				fix = next.Text
+			}
+		}
+		return refuse(cmp.Or(check.ModeText, check.NotJudged().Text(nil)), fix)
+	case facts.cycles():
+		return planCycle(facts)
+	case check.Kind == string(nodeCheckKind):
+		return refuse(fmt.Sprintf(nodeCheckAlone, check.String()), "")
+	}
+	return planMark(facts)
+}
+
+// planMark is the plan for a machine that its check marks unhealthy because of the annotation. What blocks the remediation then is for
+// the check's controller.
+func planMark(facts *remediationFacts) remediationPlan {
+	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
+	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	switch {
+	case target != nil && target.State == health.Healthy && facts.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
+		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
+			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
+	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
+		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
+	}
+	says := []string{fmt.Sprintf("the annotation %s marks Machine %s unhealthy for %s, whose limits count it like any other",
+		clusterv1.RemediateMachineAnnotation, machine.Name, check.String())}
+	if blockerOf(check, targetOf(facts.after)) != nil {
+		says = append(says, "it waits for what blocks it")
+	}
+	if facts.template != "" { // the end of such a request does not remove the annotation
+		says = append(says, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: "+
+			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template))
+	}
+	return remediationPlan{plan: plan{text: strings.Join(says, "; ")}}
+}
+
+// planCycle is the plan for a machine whose host is power-cycled by a request of its own, which no check blocks: so it is only made if
+// the check would remediate the machine at this moment.
+func planCycle(facts *remediationFacts) remediationPlan {
+	machine, request := facts.machine, facts.request
+	if request == nil {
+		return refuse("HostRemediations are not installed in the management cluster",
+			"Install their CRD, or delete the machine, so that its owner replaces it")
+	}
+	cycle := facts.cyclePage.Remediations[0]
+	if cycle.Reason == explain.NotServed || cycle.Reason == explain.NoManager {
+		fix := ""
+		if cycle.Next.Manual {
+			fix = text.Capital(cycle.Next.Text)
+		}
+		return refuse(cycle.Text, fix)
+	}
+	if facts.host != "" && facts.host != cycle.Host {
+		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Text)), "")
+	}
+	if len(facts.after.Checks) > 0 {
+		check := &facts.after.Checks[0]
+		if check.NodesNotReadable() {
+			return refuse(fmt.Sprintf("Whether %s allows it is not known with your rights", check.String()), explain.ChecksUnreadNext.Text)
+		}
+		if blocked := blockedBy(check, targetOf(facts.after)); blocked != "" {
+			return refuse(fmt.Sprintf("%s would not remediate Machine %s now, and a power cycle by hand waits for no limit: %s",
+				check.String(), machine.Name, explain.Clause(blocked)), beyondLimits)
+		}
+	}
+	return remediationPlan{cycle: true, plan: plan{text: fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
+		"If Machine %s is not healthy after them, its owner is asked to replace it, and the host is marked unhealthy",
+		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}}
+}
+
+// blockedBy is why a check would not begin a remediation of its target now; empty if it would.
+func blockedBy(check *page.Check, target *explain.Target) string {
+	if blocker := blockerOf(check, target); blocker != nil {
+		return blocker.Text
+	}
+	if check.Kind == string(nodeCheckKind) && (check.Text != "" || target.State == health.Healthy && check.Remaining < 1) {
+		return cmp.Or(check.Text, check.Allowance())
+	}
+	return ""
+}
+
+// blockerOf is the first that blocks the remediation of a target, whichever controller acts on its check; nil if none does.
+func blockerOf(check *page.Check, target *explain.Target) *explain.Blocker {
+	for i := range target.Blockers {
+		if b := &target.Blockers[i]; b.Reason != explain.NotActing || !check.ActsElsewhere() {
+			return b
+		}
+	}
+	return nil
+}
