@@ -75,11 +75,11 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
 		"one out of sight is not judged": {
 			aCheck(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
-		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
+		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{string(machines.NodeNotSeen)}},
 		"an unclaimed check is not acted on": {
 			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = machines.Observed }), []string{explain.NotActing}},
 		"a request of somebody else is in the way": {
-			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
+			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{string(machines.RequestInTheWay)}},
 		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
 		"without a template there is none": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
@@ -99,7 +99,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{explain.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{machines.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,6 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
@@ -40,16 +39,14 @@ func (p plan) condition(c machines.Condition) metav1.Condition {
 		since = p.facts.Now
 	}
 	return metav1.Condition{
-		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: explain.CheckMessage(&p.facts, &p.Plan, c),
+		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 		LastTransitionTime: metav1.NewTime(since),
 	}
 }
 
 // reach is the condition WorkloadClusterReachable as it is from now on, for checks too whose status is not written.
 func (p plan) reach() *machines.Report {
-	return &machines.Report{
-		Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: explain.CheckMessage(&p.facts, &p.Plan, p.Reach),
-	}
+	return &machines.Report{Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: p.Reach.Message}
 }
 
 // statusAfter returns the check with the status that follows from p and from what became of it.

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			p := Decide(tc.given)
 			var got []Reason
 			for _, b := range p.Decisions[0].Blockers {
-				got = append(got, b.Reason)
+				got = append(got, b.Rule)
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("blocked by %v, want %v", got, tc.want)
@@ -87,22 +88,36 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	}
 }
 
+// ending is a blocker, and when time alone ends it.
+type ending struct {
+	by    Reason
+	until time.Time
+}
+
+func (d *Decision) endings() []ending {
+	var all []ending
+	for _, blocker := range d.Blockers {
+		all = append(all, ending{blocker.Rule, blocker.Until})
+	}
+	return all
+}
+
 // What time alone ends says when.
 func TestWhenABlockerEnds(t *testing.T) {
 	until := noon.Add(3 * time.Minute)
 	for name, tc := range map[string]struct {
 		given Facts
-		want  Blocker
+		want  ending
 	}{
-		"a timeout when it expires":                                {of(is(health.Pending)), Blocker{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = &Cycle{Until: until} })), Blocker{PowerCycleInProgress, until}},
-		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), Blocker{PowerCyclesUnread, until}},
-		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), Blocker{CoolingDown, until}},
-		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), Blocker{JustSeen, noon.Add(Settling)}},
-		"too many unhealthy machines end with no time":             {of(bad()).with(tooMany), Blocker{Reason: TooManyUnhealthy}},
+		"a timeout when it expires":                                {of(is(health.Pending)), ending{WithinTimeout, noon.Add(time.Minute)}},
+		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = &Cycle{Until: until} })), ending{PowerCycleInProgress, until}},
+		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), ending{PowerCyclesUnread, until}},
+		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), ending{CoolingDown, until}},
+		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), ending{JustSeen, noon.Add(Settling)}},
+		"too many unhealthy machines end with no time":             {of(bad()).with(tooMany), ending{by: TooManyUnhealthy}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.given).Decisions[0].Blockers; !slices.Equal(got, []Blocker{tc.want}) {
+			if got := Decide(tc.given).Decisions[0].endings(); !slices.Equal(got, []ending{tc.want}) {
 				t.Errorf("blocked by %v, want %v", got, tc.want)
 			}
 		})
@@ -122,8 +137,36 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		"a limit":                                {of(bad()).with(tooMany), false},
 		"a machine that nothing is held against": {of(is(health.Healthy)), false},
 	} {
-		if got := Decide(tc.given).Decisions[0].Blockers[0].Reason; got.Unjudged() != tc.want {
+		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
 			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
+		}
+	}
+}
+
+// A rule owns its words. What is not told is that nothing is held against a machine.
+func TestEveryRuleHasItsWords(t *testing.T) {
+	told := map[Reason]bool{}
+	for _, r := range rules {
+		if told[r.Reason] {
+			t.Errorf("%s is told twice", r.Reason)
+		}
+		told[r.Reason] = true
+		if r.Words == nil {
+			if r.Reason != NotUnhealthy {
+				t.Errorf("%s has no words", r.Reason)
+			}
+			continue
+		}
+		f := of(bad(requested(ForeignRequest), cycled)).with(missing)
+		f.Targets[0].UnusableWhy = "it is odd"
+		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
+		p := &Plan{Reach: Condition{Message: "lost"}, Allowed: Condition{Message: "not allowed"}}
+		f.Mode = Observed
+		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})
+		for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
+			if strings.HasSuffix(text, ".") || words.Text == "" {
+				t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
+			}
 		}
 	}
 }

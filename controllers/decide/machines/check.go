@@ -1,10 +1,15 @@
 package machines
 
 import (
-	"slices"
+	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // CyclesUnreadFor is for how long no remediation starts for a machine on a host while it is not known which power cycles are in progress.
@@ -47,7 +52,7 @@ const (
 func checkConditions(f *Facts, p *Plan) []Condition {
 	switch {
 	case f.Mode == Paused && f.ActsUnclaimed && !f.Claimed: // the condition Paused of a claimed check is Cluster API core's
-		return []Condition{condition(PausedCondition, conditionTrue, paused)}
+		return []Condition{condition(PausedCondition, conditionTrue, paused, f.About.pausedForAll())}
 	case (f.Mode == NoCluster || f.Mode == BadSelector) && (f.Claimed || f.ActsUnclaimed):
 		return []Condition{p.Allowed}
 	case f.Mode != Active:
@@ -55,7 +60,7 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 	}
 	all := []Condition{p.Reach, exclusiveTargets(f)}
 	if f.Cluster.Settled() {
-		all = append(all, p.Allowed, cooldown(p), sparesAwaited(p))
+		all = append(all, p.Allowed, cooldown(f, p), sparesAwaited(f, p))
 	}
 	if f.Template.Known || f.Template.Missing != "" {
 		all = append(all, templateAvailable(f))
@@ -64,33 +69,119 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 		all = append(all, back)
 	}
 	if !f.Claimed {
-		all = append(all, condition(PausedCondition, conditionFalse, notPaused))
+		all = append(all, condition(PausedCondition, conditionFalse, notPaused, ""))
 	}
 	return all
 }
 
-func condition(kind, status string, reason Reason) Condition {
-	return Condition{Type: kind, Status: status, Reason: string(reason)}
+func condition(kind, status string, reason Reason, message string) Condition {
+	return Condition{Type: kind, Status: status, Reason: string(reason), Message: message}
+}
+
+// pausedForAll is Cluster API's message of the condition Paused.
+func (a *About) pausedForAll() string {
+	var why []string
+	if a.ClusterPaused {
+		why = append(why, "Cluster spec.paused is set to true")
+	}
+	if a.PausedBy != nil {
+		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
+	}
+	return strings.Join(why, ", ")
 }
 
 // allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
+//
+// A reader that has not counted all machines repeats the message of the manager, which has.
 func allowed(f *Facts, p *Plan) Condition {
-	not := func(why Reason) Condition { return condition(RemediationAllowed, conditionFalse, why) }
+	c := allowedAsCounted(f, p)
+	if f.Counted != nil {
+		if stored := f.About.Allowed; stored.Status == c.Status && stored.Reason == c.Reason {
+			c.Message = stored.Message
+		}
+		return c
+	}
+	if left := leftToCycles(p); c.Status == conditionTrue && left != "" {
+		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
+	return c
+}
+
+func allowedAsCounted(f *Facts, p *Plan) Condition {
+	not := func(why Reason, message string) Condition {
+		return condition(RemediationAllowed, conditionFalse, why, "Remediation is not allowed"+message)
+	}
 	switch {
 	case f.Mode == NoCluster:
-		return not(ClusterNotFound)
+		return not(ClusterNotFound, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s", f.About.Cluster, f.About.Namespace))
 	case f.Mode == BadSelector:
-		return not(InvalidSelector)
+		return not(InvalidSelector, ", spec.selector: "+f.About.InvalidSelector)
 	case f.Invalid:
-		return not(InvalidLimit)
+		return not(InvalidLimit, ", "+f.About.InvalidField+": "+f.About.InvalidWhy)
 	case p.Grant.ShortCircuited():
-		return not(TooManyUnhealthy)
+		return not(TooManyUnhealthy, ", "+arithmetic(f, p))
 	case p.Grant.Reason == budget.CoolingDown:
-		return not(CoolingDown)
+		return not(CoolingDown, coolingUntil(f, p))
 	case f.Limits.InFlight == 0:
-		return not(NoneAtOnce)
+		return not(NoneAtOnce, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, ptr.Deref(f.About.Spelled.InFlight, "")))
 	}
-	return condition(RemediationAllowed, conditionTrue, RemediationAllowed)
+	message := ""
+	if p.Grant.Reason == budget.AtWork {
+		message = queueText(f, p)
+	}
+	return condition(RemediationAllowed, conditionTrue, RemediationAllowed, message)
+}
+
+// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+func arithmetic(f *Facts, plan *Plan) string {
+	p, spelled := plan.Population, &f.About.Spelled
+	sum := fmt.Sprintf("%d of %d targets are not healthy", p.NotHealthy(), p.Total())
+	if p.Unread == 0 {
+		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+			p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
+	}
+	if spelled.Range != "" {
+		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
+			p.Total(), p.Unhealthy, spelled.Range, sum, f.Limits.AtLeast, f.Limits.AtMost)
+	}
+	limit := spelled.MaxUnhealthy
+	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
+		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), f.Limits.AtMost)
+}
+
+// coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
+func coolingUntil(f *Facts, p *Plan) string {
+	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
+		stamp(p.Storm.Recheck), stamp(p.Storm.CoolingSince), ptr.Deref(f.About.Spelled.Cooldown, ""), mendv1.StormCooldownAnnotation)
+}
+
+// queueText is how many wait because of how many are remediated at once.
+func queueText(f *Facts, p *Plan) string {
+	waiting, inFlight := p.Population.Waiting-p.Grant.Start, p.Population.InFlight+p.Grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+		waiting, wait, inFlight, f.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
+}
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
+func leftToCycles(p *Plan) string {
+	var left []string
+	for _, i := range p.Open {
+		d := p.Decisions[i]
+		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting {
+			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "Left to a power cycle that is under way: " + firstOf(left)
 }
 
 // restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not.
@@ -132,7 +223,35 @@ func reach(f *Facts) Condition {
 	if was.Status == c.Status {
 		c.Since = was.Since
 	}
+	c.Message = reachText(f, c)
 	return c
+}
+
+// reachText is why nodes cannot be judged, and since when; empty if they can.
+func reachText(f *Facts, c Condition) string {
+	switch {
+	case f.ReachStands():
+		return f.Reach.Message
+	case !f.Cluster.Initialized:
+		return "The control plane of the Cluster is not initialized"
+	case c.Status == conditionUnknown:
+		return "The first connection to the workload cluster is being made"
+	case c.Status == conditionTrue:
+		return ""
+	}
+	message := "The workload cluster has been out of reach since " + stamp(c.Since) + "; machines cannot be judged as far as their nodes are concerned, " +
+		"and nothing is started or ended because of them"
+	if f.Outage.Changed != "" {
+		message = fmt.Sprintf("Cluster %s: %s. %s", f.About.Cluster, f.Outage.Changed, message)
+	}
+	if f.Outage.Silent {
+		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
+			"so it is asked one at a time, after pauses. " + message
+	}
+	if f.Outage.Refused != "" {
+		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", f.About.Cluster, f.Outage.Refused, message)
+	}
+	return message
 }
 
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster is awaited, or
@@ -147,12 +266,23 @@ func (f *Facts) ReachStands() bool {
 	return f.Cluster.Link == LinkUnsure && f.Reach.Status != ""
 }
 
-// exclusiveTargets is the condition TargetsExclusive: whether other checks select machines of this one.
+// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. Both say so; the older one acts.
 func exclusiveTargets(f *Facts) Condition {
-	if slices.ContainsFunc(f.Overlaps, func(o Overlap) bool { return o.Shared > 0 }) {
-		return condition(TargetsExclusive, conditionFalse, overlap)
+	var lines []string
+	for _, other := range f.Overlaps {
+		acts := "this check is older and acts on them"
+		if other.Older {
+			acts = "that check is older and acts on them"
+		}
+		if other.Shared > 0 {
+			const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
+			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(f.Targets), other.Name, acts))
+		}
 	}
-	return condition(TargetsExclusive, conditionTrue, exclusive)
+	if len(lines) > 0 {
+		return condition(TargetsExclusive, conditionFalse, overlap, strings.Join(lines, "\n"))
+	}
+	return condition(TargetsExclusive, conditionTrue, exclusive, "")
 }
 
 // templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
@@ -161,35 +291,44 @@ func templateAvailable(f *Facts) Condition {
 	case !f.Template.External:
 		return Condition{Type: RemediationTemplateAvailable, Remove: true}
 	case f.Template.Refused:
-		return condition(RemediationTemplateAvailable, conditionFalse, TemplateRefused)
+		return condition(RemediationTemplateAvailable, conditionFalse, TemplateRefused, f.noTemplate())
 	case f.Template.Missing != "":
-		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound)
+		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound, f.noTemplate())
 	}
-	return condition(RemediationTemplateAvailable, conditionTrue, templateFound)
+	return condition(RemediationTemplateAvailable, conditionTrue, templateFound, "")
 }
 
-// capacityBack is the condition CapacityBack. While it is not known what is missing it stands as it is, and a check of which nothing was ever missing has none.
+// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not known it
+// stands as it is, and a check of which nothing was ever missing has none.
 func capacityBack(f *Facts) (c Condition, set bool) {
-	switch is := &f.Capacity; {
-	case !is.Known:
+	capacity := &f.Capacity
+	if !capacity.Known {
 		return Condition{}, false
-	case is.Missing > 0:
-		return condition(CapacityBack, conditionFalse, Reason(is.Reason)), true
-	default:
-		return condition(CapacityBack, conditionTrue, CapacityBack), is.Reported
 	}
+	if capacity.Missing == 0 {
+		return condition(CapacityBack, conditionTrue, CapacityBack, ""), capacity.Reported
+	}
+	message := "The capacity of " + capacity.Target + " is not back"
+	if capacity.Missing > 1 {
+		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", capacity.Missing, capacity.Target)
+	}
+	if capacity.Message != "" {
+		message += ": " + capacity.Message
+	}
+	return condition(CapacityBack, conditionFalse, Reason(capacity.Reason), message), true
 }
 
 // cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown
 // outlives a restart of the manager.
-func cooldown(p *Plan) Condition {
+func cooldown(f *Facts, p *Plan) Condition {
 	switch {
 	case !p.Storm.Active:
 		return Condition{Type: StormCooldown, Remove: true}
 	case p.Storm.CoolingSince.IsZero():
-		return condition(StormCooldown, conditionFalse, storm)
+		return condition(StormCooldown, conditionFalse, storm,
+			"Too many machines are not healthy. When few enough are, the cooldown begins: "+ptr.Deref(f.About.Spelled.Cooldown, ""))
 	}
-	c := condition(StormCooldown, conditionTrue, CoolingDown)
+	c := condition(StormCooldown, conditionTrue, CoolingDown, "Remediation is not allowed"+coolingUntil(f, p))
 	c.Since = p.Storm.CoolingSince
 	return c
 }

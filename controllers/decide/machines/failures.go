@@ -17,13 +17,10 @@ func contradicted(f *Facts, d *Decision) bool {
 // oneByOne lets one of those machines wait for its turn, once the capacity of the one before is back: no remediation goes on, and all
 // machines have nodes. After one that does not come back a person has to see why. A reader of one machine does not know whose turn it is.
 func oneByOne(f *Facts, p *Plan) {
-	why, turn := FailureContradicted, f.Capacity.Missing == 0
+	turn := f.Capacity.Missing == 0 && f.Counted == nil
 	for _, i := range p.Open {
 		d := p.Decisions[i]
 		turn = turn && !d.InFlight && !d.Target.Deleting && d.Target.Health.Node != health.NodeAwaited
-	}
-	if f.Counted != nil {
-		why, turn = QueueUnread, false
 	}
 	for _, d := range waiting(f, p) {
 		switch {
@@ -31,7 +28,7 @@ func oneByOne(f *Facts, p *Plan) {
 		case turn:
 			turn = false
 		default:
-			d.Waits, d.Blockers = false, append(d.Blockers, Blocker{Reason: why})
+			d.Waits, d.AwaitsTurn = false, true
 			p.Population.Waiting--
 		}
 	}

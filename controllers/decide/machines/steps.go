@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -24,11 +25,9 @@ const (
 	Release Step = "release"
 )
 
-// Condition is a condition to set, or to remove. The message is rendered when it is written.
+// Condition is a condition to set, or to remove. Of a failed health check the message is made when it is written, in two flavours.
 type Condition struct {
-	Type, Status, Reason string
-	// Because is the blocker that the message is about; empty if it is about none.
-	Because Reason
+	Type, Status, Reason, Message string
 	// Since is from when it is so; zero if it is from now on, where that is news.
 	Since  time.Time
 	Remove bool
@@ -118,7 +117,7 @@ func unhealthyStep(f *Facts, p *Plan, d *Decision) {
 		d.Step = RequestOwnerRemediation
 	}
 	if d.Starts() || d.InFlight && !p.Grant.ShortCircuited() {
-		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "")
+		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "Waiting for remediation")
 	}
 	d.remove(ExternallyRemediated) // of a template that the check does not name any more
 }
@@ -150,15 +149,16 @@ func externalStep(f *Facts, d *Decision) {
 	t := d.Target
 	switch {
 	case t.Request == ForeignRequest:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, RequestInTheWay)
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, f.foreignRequest(t))
 	case t.Request != NoRequest:
 		existingStep(d)
 	case f.Template.Refused:
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateRefused)
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, f.noTemplate())
 	case f.Template.Missing != "": // a request that exists needs its template no more
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateMissing)
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound,
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s", f.Template.TemplateKind, f.About.Namespace, f.Template.Name))
 	case d.Tried && t.Unusable:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, TemplateUnusable)
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, t.UnusableWhy)
 	case d.Starts(), d.Begun: // what this process created the caches may not show yet
 		if d.Starts() {
 			d.Step = CreateRequest
@@ -182,8 +182,8 @@ func existingStep(d *Decision) {
 	}
 }
 
-func (d *Decision) set(kind, status, reason string, because Reason) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Because: because})
+func (d *Decision) set(kind, status, reason, message string) {
+	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
 func (d *Decision) remove(kind string) {
@@ -214,13 +214,15 @@ func releases(f *Facts) []*Decision {
 	return all
 }
 
-// NotCreated is the condition of a machine whose request could not be created.
-var NotCreated = Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Because: TemplateUnusable}
+// NotCreated is the condition of a machine whose request could not be created, and why.
+func NotCreated(why error) Condition {
+	return Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()}
+}
 
-// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided. Marked unhealthy
+// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided on f. Marked unhealthy
 // without it, the machine would look as if the provider had removed its report.
-func WithRequest(d *Decision, t *Target, now time.Time) *Decision {
-	is := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
-	unhealthyStep(&Facts{Now: now, Template: Template{External: true, Known: true}}, &Plan{}, is)
-	return is
+func WithRequest(f *Facts, d *Decision, t *Target) *Decision {
+	next := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
+	unhealthyStep(&Facts{Now: f.Now, About: f.About, Template: f.Template}, &Plan{}, next)
+	return next
 }
