@@ -178,7 +178,7 @@ func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
 // startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
 func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []Milestone {
 	var reached time.Time
-	if plan.Reach.Reason == string(machines.ReachableAgain) {
+	if plan.Reach.Reason == mendv1.ReachableAgainReason {
 		reached = plan.Reach.Since
 	}
 	happened := slices.DeleteFunc([]Milestone{

@@ -19,6 +19,7 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
@@ -123,10 +124,10 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Co
 			Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
 			Severity: clusterv1.ConditionSeverityWarning, Reason: is.Reason, Message: is.Message,
 		})
-	case c.Type == machines.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
+	case c.Type == mendv1.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.Missing)
-	case c.Type == machines.RemediationTemplateAvailable:
+	case c.Type == mendv1.RemediationTemplateAvailable:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -15,44 +16,14 @@ import (
 // CyclesUnreadFor is for how long no remediation starts for a machine on a host while it is not known which power cycles are in progress.
 const CyclesUnreadFor = 10 * time.Minute
 
-// The conditions of a check. RemediationAllowed is also its own reason while remediation is allowed. (Cluster API)
-const (
-	RemediationAllowed           = "RemediationAllowed"
-	WorkloadClusterReachable     = "WorkloadClusterReachable"
-	TargetsExclusive             = "TargetsExclusive"
-	RemediationTemplateAvailable = "RemediationTemplateAvailable"
-	StormCooldown                = "StormCooldown"
-	SpareHostAvailable           = "SpareHostAvailable"
-	CapacityBack                 = "CapacityBack"
-	PausedCondition              = "Paused"
-)
-
-// The reasons of these conditions, where they are not those of blockers.
-const (
-	ClusterNotFound Reason = "ClusterNotFound"
-	InvalidSelector Reason = "InvalidSelector"
-
-	NotInitialized    Reason = "NotInitialized"
-	Reachable         Reason = "Reachable"
-	ReachableAgain    Reason = "ReachableAgain"
-	Unreachable       Reason = "Unreachable"
-	KubeconfigRefused Reason = "KubeconfigRefused"
-	Changed           Reason = "WorkloadClusterChanged"
-
-	exclusive        Reason = "Exclusive"
-	overlap          Reason = "Overlap"
-	templateFound    Reason = "TemplateFound"
-	templateNotFound Reason = "RemediationTemplateNotFound"
-	storm            Reason = "Storm"
-	paused           Reason = "Paused"
-	notPaused        Reason = "NotPaused"
-)
+// RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
+const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
 // checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All others stand.
 func checkConditions(f *Facts, p *Plan) []Condition {
 	switch {
 	case f.Mode == Paused && f.ActsUnclaimed && !f.Claimed: // the condition Paused of a claimed check is Cluster API core's
-		return []Condition{condition(PausedCondition, conditionTrue, paused, f.About.pausedForAll())}
+		return []Condition{condition(clusterv1.PausedCondition, conditionTrue, clusterv1.PausedReason, f.About.pausedForAll())}
 	case (f.Mode == NoCluster || f.Mode == BadSelector) && (f.Claimed || f.ActsUnclaimed):
 		return []Condition{p.Allowed}
 	case f.Mode != Active:
@@ -69,13 +40,13 @@ func checkConditions(f *Facts, p *Plan) []Condition {
 		all = append(all, back)
 	}
 	if !f.Claimed {
-		all = append(all, condition(PausedCondition, conditionFalse, notPaused, ""))
+		all = append(all, condition(clusterv1.PausedCondition, conditionFalse, clusterv1.NotPausedReason, ""))
 	}
 	return all
 }
 
-func condition(kind, status string, reason Reason, message string) Condition {
-	return Condition{Type: kind, Status: status, Reason: string(reason), Message: message}
+func condition(kind, status, reason, message string) Condition {
+	return Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
 // pausedForAll is Cluster API's message of the condition Paused.
@@ -108,22 +79,22 @@ func allowed(f *Facts, p *Plan) Condition {
 }
 
 func allowedAsCounted(f *Facts, p *Plan) Condition {
-	not := func(why Reason, message string) Condition {
+	not := func(why, message string) Condition {
 		return condition(RemediationAllowed, conditionFalse, why, "Remediation is not allowed"+message)
 	}
 	switch {
 	case f.Mode == NoCluster:
-		return not(ClusterNotFound, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s", f.About.Cluster, f.About.Namespace))
+		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s", f.About.Cluster, f.About.Namespace))
 	case f.Mode == BadSelector:
-		return not(InvalidSelector, ", spec.selector: "+f.About.InvalidSelector)
+		return not(mendv1.InvalidSelectorReason, ", spec.selector: "+f.About.InvalidSelector)
 	case f.Invalid:
-		return not(InvalidLimit, ", "+f.About.InvalidField+": "+f.About.InvalidWhy)
+		return not(mendv1.InvalidLimitReason, ", "+f.About.InvalidField+": "+f.About.InvalidWhy)
 	case p.Grant.ShortCircuited():
-		return not(TooManyUnhealthy, ", "+arithmetic(f, p))
+		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(f, p))
 	case p.Grant.Reason == budget.CoolingDown:
-		return not(CoolingDown, coolingUntil(f, p))
+		return not(mendv1.CoolingDownReason, coolingUntil(f, p))
 	case f.Limits.InFlight == 0:
-		return not(NoneAtOnce, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
+		return not(mendv1.NoneAtOnceReason, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
 			mendv1.MaxInFlightAnnotation, ptr.Deref(f.About.Spelled.InFlight, "")))
 	}
 	message := ""
@@ -203,22 +174,22 @@ func restriction(f *Facts, p *Plan) string {
 // reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
 func reach(f *Facts) Condition {
 	was := &f.Reach
-	c := Condition{Type: WorkloadClusterReachable, Since: f.Now.Truncate(time.Second)}
+	c := Condition{Type: mendv1.WorkloadClusterReachable, Since: f.Now.Truncate(time.Second)}
 	switch {
 	case f.ReachStands():
 		c.Status, c.Reason = was.Status, was.Reason
 	case f.Cluster.Link == LinkUnsure:
-		c.Status, c.Reason = conditionUnknown, string(NotInitialized)
-	case f.Cluster.Link == LinkUp && (was.Status == conditionFalse || was.Reason == string(ReachableAgain)):
-		c.Status, c.Reason = conditionTrue, string(ReachableAgain)
+		c.Status, c.Reason = conditionUnknown, mendv1.NotInitializedReason
+	case f.Cluster.Link == LinkUp && (was.Status == conditionFalse || was.Reason == mendv1.ReachableAgainReason):
+		c.Status, c.Reason = conditionTrue, mendv1.ReachableAgainReason
 	case f.Cluster.Link == LinkUp:
-		c.Status, c.Reason = conditionTrue, string(Reachable)
+		c.Status, c.Reason = conditionTrue, mendv1.ReachableReason
 	case f.Outage.Changed != "":
-		c.Status, c.Reason = conditionFalse, string(Changed)
+		c.Status, c.Reason = conditionFalse, mendv1.ChangedReason
 	case f.Outage.Refused != "":
-		c.Status, c.Reason = conditionFalse, string(KubeconfigRefused)
+		c.Status, c.Reason = conditionFalse, mendv1.KubeconfigRefusedReason
 	default:
-		c.Status, c.Reason = conditionFalse, string(Unreachable)
+		c.Status, c.Reason = conditionFalse, mendv1.UnreachableReason
 	}
 	if was.Status == c.Status {
 		c.Since = was.Since
@@ -280,22 +251,22 @@ func exclusiveTargets(f *Facts) Condition {
 		}
 	}
 	if len(lines) > 0 {
-		return condition(TargetsExclusive, conditionFalse, overlap, strings.Join(lines, "\n"))
+		return condition(mendv1.TargetsExclusive, conditionFalse, mendv1.OverlapReason, strings.Join(lines, "\n"))
 	}
-	return condition(TargetsExclusive, conditionTrue, exclusive, "")
+	return condition(mendv1.TargetsExclusive, conditionTrue, mendv1.ExclusiveReason, "")
 }
 
 // templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
 func templateAvailable(f *Facts) Condition {
 	switch {
 	case !f.Template.External:
-		return Condition{Type: RemediationTemplateAvailable, Remove: true}
+		return Condition{Type: mendv1.RemediationTemplateAvailable, Remove: true}
 	case f.Template.Refused:
-		return condition(RemediationTemplateAvailable, conditionFalse, TemplateRefused, f.noTemplate())
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateRefusedReason, f.noTemplate())
 	case f.Template.Missing != "":
-		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound, f.noTemplate())
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateNotFoundReason, f.noTemplate())
 	}
-	return condition(RemediationTemplateAvailable, conditionTrue, templateFound, "")
+	return condition(mendv1.RemediationTemplateAvailable, conditionTrue, mendv1.TemplateFoundReason, "")
 }
 
 // capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not known it
@@ -306,7 +277,7 @@ func capacityBack(f *Facts) (c Condition, set bool) {
 		return Condition{}, false
 	}
 	if capacity.Missing == 0 {
-		return condition(CapacityBack, conditionTrue, CapacityBack, ""), capacity.Reported
+		return condition(mendv1.CapacityBack, conditionTrue, mendv1.CapacityBackReason, ""), capacity.Reported
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
@@ -315,7 +286,7 @@ func capacityBack(f *Facts) (c Condition, set bool) {
 	if capacity.Message != "" {
 		message += ": " + capacity.Message
 	}
-	return condition(CapacityBack, conditionFalse, Reason(capacity.Reason), message), true
+	return condition(mendv1.CapacityBack, conditionFalse, capacity.Reason, message), true
 }
 
 // cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown
@@ -323,12 +294,12 @@ func capacityBack(f *Facts) (c Condition, set bool) {
 func cooldown(f *Facts, p *Plan) Condition {
 	switch {
 	case !p.Storm.Active:
-		return Condition{Type: StormCooldown, Remove: true}
+		return Condition{Type: mendv1.StormCooldown, Remove: true}
 	case p.Storm.CoolingSince.IsZero():
-		return condition(StormCooldown, conditionFalse, storm,
+		return condition(mendv1.StormCooldown, conditionFalse, mendv1.StormReason,
 			"Too many machines are not healthy. When few enough are, the cooldown begins: "+ptr.Deref(f.About.Spelled.Cooldown, ""))
 	}
-	c := condition(StormCooldown, conditionTrue, CoolingDown, "Remediation is not allowed"+coolingUntil(f, p))
+	c := condition(mendv1.StormCooldown, conditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(f, p))
 	c.Since = p.Storm.CoolingSince
 	return c
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -22,7 +23,7 @@ func Decide(f Facts) Plan {
 		f.Storm = f.Memory.Storm
 	}
 	p := Plan{Reach: reach(&f)}
-	if p.Reach.Reason == string(ReachableAgain) {
+	if p.Reach.Reason == mendv1.ReachableAgainReason {
 		f.Cluster.Reached = p.Reach.Since
 	}
 	decisions, is := judge(&f)

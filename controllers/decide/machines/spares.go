@@ -162,10 +162,10 @@ func sparesUntil(p *Plan) time.Time {
 func spareCondition(f *Facts, d *Decision) {
 	switch {
 	case d.Spare.blocks():
-		d.set(SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), f.spareText(d)+d.Spare.deadline())
+		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), f.spareText(d)+d.Spare.deadline())
 	case d.Target.SpareReport == nil:
 	case d.Spare != nil, d.InFlight, f.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
-		d.remove(SpareHostAvailable)
+		d.remove(mendv1.SpareHostAvailable)
 	}
 }
 
@@ -225,7 +225,7 @@ func sparesAwaited(f *Facts, p *Plan) Condition {
 		}
 	}
 	if reason == "" {
-		return Condition{Type: SpareHostAvailable, Remove: true}
+		return Condition{Type: mendv1.SpareHostAvailable, Remove: true}
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
 	switch {
@@ -235,7 +235,7 @@ func sparesAwaited(f *Facts, p *Plan) Condition {
 	default:
 		message += fmt.Sprintf(". Free hosts: %d", f.Spares.Free)
 	}
-	return condition(SpareHostAvailable, conditionFalse, reason, message)
+	return condition(mendv1.SpareHostAvailable, conditionFalse, string(reason), message)
 }
 
 // firstOf are the first names, and how many more there are.

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -30,7 +31,7 @@ func failedFor(d time.Duration) func(*given) {
 }
 
 func toldToWait(t *given) {
-	t.SpareReport = &Report{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+	t.SpareReport = &Report{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
 }
 
 var (
@@ -153,8 +154,8 @@ func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
 func stormBefore(f *Facts) { f.Memory.ShortCircuited = true }
 
 func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
-	says := Condition{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
-	gone := Condition{Type: SpareHostAvailable, Remove: true}
+	says := Condition{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+	gone := Condition{Type: mendv1.SpareHostAvailable, Remove: true}
 	hour := time.Hour
 	for name, tc := range map[string]struct {
 		given Facts
@@ -183,14 +184,14 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 			p := Decide(tc.given)
 			var got Condition
 			for _, c := range p.Decisions[0].Conditions {
-				if c.Type == SpareHostAvailable {
+				if c.Type == mendv1.SpareHostAvailable {
 					got, got.Message = c, ""
 				}
 			}
 			if got != tc.want {
 				t.Errorf("says %+v, want %+v", got, tc.want)
 			}
-			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == SpareHostAvailable })
+			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == mendv1.SpareHostAvailable })
 			if at < 0 || p.Conditions[at].Remove != (tc.want != says) {
 				t.Errorf("the check says %+v", p.Conditions)
 			}

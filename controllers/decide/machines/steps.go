@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -33,29 +35,27 @@ type Condition struct {
 	Remove bool
 }
 
-// The conditions of a Machine that a check sets, and their reasons. (Cluster API)
+// The conditions of a Machine that a check sets.
 const (
-	HealthCheckSucceeded = "HealthCheckSucceeded"
-	OwnerRemediated      = "OwnerRemediated"
-	ExternallyRemediated = "ExternallyRemediated"
+	HealthCheckSucceeded = clusterv1.MachineHealthCheckSucceededCondition
+	OwnerRemediated      = clusterv1.MachineOwnerRemediatedCondition
+	ExternallyRemediated = clusterv1.MachineExternallyRemediatedCondition
 
-	hasRemediateAnnotation = "HasRemediateAnnotation"
-	unhealthyMachine       = "UnhealthyMachine"
-	nodeDeleted            = "NodeDeleted"
-	nodeStartupTimeout     = "NodeStartupTimeout"
-	unhealthyNode          = "UnhealthyNode"
-
-	waitingForRemediation       = "WaitingForRemediation"
-	remediationTemplateNotFound = "RemediationTemplateNotFound"
-	requestCreationFailed       = "RemediationRequestCreationFailed"
+	waitingForRemediation       = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason // and OwnerRemediated has the same
+	remediationTemplateNotFound = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
+	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
 
 const conditionTrue, conditionFalse, conditionUnknown = "True", "False", "Unknown"
 
 // reasons are those of HealthCheckSucceeded for what was found.
 var reasons = map[health.Reason]string{
-	health.MarkedByHand: hasRemediateAnnotation, health.MachineFailed: unhealthyMachine, health.MachineCondition: unhealthyMachine,
-	health.NodeDeleted: nodeDeleted, health.NodeStartup: nodeStartupTimeout, health.NodeCondition: unhealthyNode,
+	health.MarkedByHand:     clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
+	health.MachineFailed:    clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.MachineCondition: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.NodeDeleted:      clusterv1.MachineHealthCheckNodeDeletedReason,
+	health.NodeStartup:      clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
+	health.NodeCondition:    clusterv1.MachineHealthCheckUnhealthyNodeReason,
 }
 
 // step decides what to do about the machine of d, and which conditions to set.
@@ -91,7 +91,7 @@ func healthyStep(f *Facts, d *Decision) {
 	if t.Older || t.Healthy && d.Step != DeleteRequest {
 		return
 	}
-	d.set(HealthCheckSucceeded, conditionTrue, HealthCheckSucceeded, "")
+	d.set(HealthCheckSucceeded, conditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
 	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.Known {
 		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
