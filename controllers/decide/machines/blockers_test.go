@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
@@ -146,9 +148,14 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 // A rule owns its words. What is not told is that nothing is held against a machine.
 func TestEveryRuleHasItsWords(t *testing.T) {
 	told := map[Reason]bool{}
-	for _, r := range rules {
-		if told[r.Reason] {
-			t.Errorf("%s is told twice", r.Reason)
+	users := map[Reason]string{ // the reasons that users see, where they are others
+		OlderCheckActs: mendv1.OverlapReason, ClusterUnreachable: mendv1.UnreachableReason, PowerCyclesUnread: NotRead, RequestsUnread: NotRead,
+		TooFewUnhealthy: string(TooManyUnhealthy), TemplateUnread: rule.MissingPermission, TemplateMissing: mendv1.TemplateNotFoundReason,
+		TemplateUnusable: requestCreationFailed,
+	}
+	for i, r := range rules {
+		if told[r.Reason] || r.Else && r.asked != rules[i-1].asked {
+			t.Errorf("%s is told twice, or an alternative to what is asked at another time", r.Reason)
 		}
 		told[r.Reason] = true
 		if r.Words == nil {
@@ -160,13 +167,18 @@ func TestEveryRuleHasItsWords(t *testing.T) {
 		f := of(bad(requested(ForeignRequest), cycled)).with(missing)
 		f.Targets[0].UnusableWhy = "it is odd"
 		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
-		p := &Plan{Reach: Condition{Message: "lost"}, Allowed: Condition{Message: "not allowed"}}
+		p := &Plan{
+			Reach: Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
+		}
 		f.Mode = Observed
 		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})
 		for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
 			if strings.HasSuffix(text, ".") || words.Text == "" {
 				t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
 			}
+		}
+		if words.Reason != users[r.Reason] {
+			t.Errorf("%s is told as %q, want %q", r.Reason, words.Reason, users[r.Reason])
 		}
 	}
 }

@@ -20,26 +20,26 @@ const CyclesUnreadFor = 10 * time.Minute
 const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
 // checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All others stand.
-func checkConditions(f *Facts, p *Plan) []Condition {
+func checkConditions(facts *Facts, plan *Plan) []Condition {
 	switch {
-	case f.Mode == Paused && f.ActsUnclaimed && !f.Claimed: // the condition Paused of a claimed check is Cluster API core's
-		return []Condition{condition(clusterv1.PausedCondition, conditionTrue, clusterv1.PausedReason, f.About.pausedForAll())}
-	case (f.Mode == NoCluster || f.Mode == BadSelector) && (f.Claimed || f.ActsUnclaimed):
-		return []Condition{p.Allowed}
-	case f.Mode != Active:
+	case facts.Mode == Paused && facts.ActsUnclaimed && !facts.Claimed: // the condition Paused of a claimed check is Cluster API core's
+		return []Condition{condition(clusterv1.PausedCondition, conditionTrue, clusterv1.PausedReason, facts.About.pausedForAll())}
+	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (facts.Claimed || facts.ActsUnclaimed):
+		return []Condition{plan.Allowed}
+	case facts.Mode != Active:
 		return nil
 	}
-	all := []Condition{p.Reach, exclusiveTargets(f)}
-	if f.Cluster.Settled() {
-		all = append(all, p.Allowed, cooldown(f, p), sparesAwaited(f, p))
+	all := []Condition{plan.Reach, exclusiveTargets(facts)}
+	if facts.Cluster.Settled() {
+		all = append(all, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
 	}
-	if f.Template.Known || f.Template.Missing != "" {
-		all = append(all, templateAvailable(f))
+	if facts.Template.Known || facts.Template.Missing != "" {
+		all = append(all, templateAvailable(facts))
 	}
-	if back, set := capacityBack(f); set {
+	if back, set := capacityBack(facts); set {
 		all = append(all, back)
 	}
-	if !f.Claimed {
+	if !facts.Claimed {
 		all = append(all, condition(clusterv1.PausedCondition, conditionFalse, clusterv1.NotPausedReason, ""))
 	}
 	return all
@@ -64,87 +64,88 @@ func (a *About) pausedForAll() string {
 // allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
 //
 // A reader that has not counted all machines repeats the message of the manager, which has.
-func allowed(f *Facts, p *Plan) Condition {
-	c := allowedAsCounted(f, p)
-	if f.Counted != nil {
-		if stored := f.About.Allowed; stored.Status == c.Status && stored.Reason == c.Reason {
+func allowed(facts *Facts, plan *Plan) Condition {
+	c := allowedAsCounted(facts, plan)
+	if facts.Counted != nil {
+		if stored := facts.About.Allowed; stored.Status == c.Status && stored.Reason == c.Reason {
 			c.Message = stored.Message
 		}
 		return c
 	}
-	if left := leftToCycles(p); c.Status == conditionTrue && left != "" {
+	if left := leftToCycles(plan); c.Status == conditionTrue && left != "" {
 		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
 	}
 	return c
 }
 
-func allowedAsCounted(f *Facts, p *Plan) Condition {
+func allowedAsCounted(facts *Facts, plan *Plan) Condition {
 	not := func(why, message string) Condition {
 		return condition(RemediationAllowed, conditionFalse, why, "Remediation is not allowed"+message)
 	}
 	switch {
-	case f.Mode == NoCluster:
-		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s", f.About.Cluster, f.About.Namespace))
-	case f.Mode == BadSelector:
-		return not(mendv1.InvalidSelectorReason, ", spec.selector: "+f.About.InvalidSelector)
-	case f.Invalid:
-		return not(mendv1.InvalidLimitReason, ", "+f.About.InvalidField+": "+f.About.InvalidWhy)
-	case p.Grant.ShortCircuited():
-		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(f, p))
-	case p.Grant.Reason == budget.CoolingDown:
-		return not(mendv1.CoolingDownReason, coolingUntil(f, p))
-	case f.Limits.InFlight == 0:
+	case facts.Mode == NoCluster:
+		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s",
+			facts.About.Cluster, facts.About.Namespace))
+	case facts.Mode == BadSelector:
+		return not(mendv1.InvalidSelectorReason, ", spec.selector: "+facts.About.InvalidSelector)
+	case facts.Invalid:
+		return not(mendv1.InvalidLimitReason, ", "+facts.About.InvalidField+": "+facts.About.InvalidWhy)
+	case plan.Grant.ShortCircuited():
+		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(facts, plan))
+	case plan.Grant.Reason == budget.CoolingDown:
+		return not(mendv1.CoolingDownReason, coolingUntil(facts, plan))
+	case facts.Limits.InFlight == 0:
 		return not(mendv1.NoneAtOnceReason, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
-			mendv1.MaxInFlightAnnotation, ptr.Deref(f.About.Spelled.InFlight, "")))
+			mendv1.MaxInFlightAnnotation, ptr.Deref(facts.About.Spelled.InFlight, "")))
 	}
 	message := ""
-	if p.Grant.Reason == budget.AtWork {
-		message = queueText(f, p)
+	if plan.Grant.Reason == budget.AtWork {
+		message = queueText(facts, plan)
 	}
 	return condition(RemediationAllowed, conditionTrue, RemediationAllowed, message)
 }
 
 // arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
-func arithmetic(f *Facts, plan *Plan) string {
-	p, spelled := plan.Population, &f.About.Spelled
-	sum := fmt.Sprintf("%d of %d targets are not healthy", p.NotHealthy(), p.Total())
-	if p.Unread == 0 {
+func arithmetic(facts *Facts, plan *Plan) string {
+	population, spelled := &plan.Population, &facts.About.Spelled
+	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
+	if population.Unread == 0 {
 		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
-			p.Unhealthy, p.Pending, p.Starting, p.Deleting, p.Unknown)
+			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
 	}
 	if spelled.Range != "" {
 		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
 			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
-			p.Total(), p.Unhealthy, spelled.Range, sum, f.Limits.AtLeast, f.Limits.AtMost)
+			population.Total(), population.Unhealthy, spelled.Range, sum, facts.Limits.AtLeast, facts.Limits.AtMost)
 	}
 	limit := spelled.MaxUnhealthy
 	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
 		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
-		p.Total(), p.Unhealthy, limit, sum, limit, p.Total(), f.Limits.AtMost)
+		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), facts.Limits.AtMost)
 }
 
 // coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
-func coolingUntil(f *Facts, p *Plan) string {
+func coolingUntil(facts *Facts, plan *Plan) string {
 	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		stamp(p.Storm.Recheck), stamp(p.Storm.CoolingSince), ptr.Deref(f.About.Spelled.Cooldown, ""), mendv1.StormCooldownAnnotation)
+		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince), ptr.Deref(facts.About.Spelled.Cooldown, ""), mendv1.StormCooldownAnnotation)
 }
 
 // queueText is how many wait because of how many are remediated at once.
-func queueText(f *Facts, p *Plan) string {
-	waiting, inFlight := p.Population.Waiting-p.Grant.Start, p.Population.InFlight+p.Grant.Start
+func queueText(facts *Facts, plan *Plan) string {
+	waiting, inFlight := plan.Population.Waiting-plan.Grant.Start, plan.Population.InFlight+plan.Grant.Start
 	wait := "remediations wait"
 	if waiting == 1 {
 		wait = "remediation waits"
 	}
 	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
-		waiting, wait, inFlight, f.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
+		waiting, wait, inFlight, facts.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
 }
 
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
-func leftToCycles(p *Plan) string {
+func leftToCycles(plan *Plan) string {
 	var left []string
-	for _, i := range p.Open {
-		d := p.Decisions[i]
+	for _, i := range plan.Open {
+		d := plan.Decisions[i]
 		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting {
 			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
 		}
@@ -159,51 +160,51 @@ func leftToCycles(p *Plan) string {
 //
 // The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
 // unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
-func restriction(f *Facts, p *Plan) string {
+func restriction(facts *Facts, plan *Plan) string {
 	switch {
-	case f.Invalid:
+	case facts.Invalid:
 		return string(InvalidLimit)
-	case p.Grant.ShortCircuited() && p.Population.Unhealthy > 0:
+	case plan.Grant.ShortCircuited() && plan.Population.Unhealthy > 0:
 		return string(TooManyUnhealthy)
-	case p.Grant.Reason == budget.CoolingDown:
+	case plan.Grant.Reason == budget.CoolingDown:
 		return string(CoolingDown)
 	}
 	return ""
 }
 
 // reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
-func reach(f *Facts) Condition {
-	was := &f.Reach
-	c := Condition{Type: mendv1.WorkloadClusterReachable, Since: f.Now.Truncate(time.Second)}
+func reach(facts *Facts) Condition {
+	before := &facts.Reach
+	c := Condition{Type: mendv1.WorkloadClusterReachable, Since: facts.Now.Truncate(time.Second)}
 	switch {
-	case f.ReachStands():
-		c.Status, c.Reason = was.Status, was.Reason
-	case f.Cluster.Link == LinkUnsure:
+	case facts.ReachStands():
+		c.Status, c.Reason = before.Status, before.Reason
+	case facts.Cluster.Link == LinkUnsure:
 		c.Status, c.Reason = conditionUnknown, mendv1.NotInitializedReason
-	case f.Cluster.Link == LinkUp && (was.Status == conditionFalse || was.Reason == mendv1.ReachableAgainReason):
+	case facts.Cluster.Link == LinkUp && (before.Status == conditionFalse || before.Reason == mendv1.ReachableAgainReason):
 		c.Status, c.Reason = conditionTrue, mendv1.ReachableAgainReason
-	case f.Cluster.Link == LinkUp:
+	case facts.Cluster.Link == LinkUp:
 		c.Status, c.Reason = conditionTrue, mendv1.ReachableReason
-	case f.Outage.Changed != "":
+	case facts.Outage.Changed != "":
 		c.Status, c.Reason = conditionFalse, mendv1.ChangedReason
-	case f.Outage.Refused != "":
+	case facts.Outage.Refused != "":
 		c.Status, c.Reason = conditionFalse, mendv1.KubeconfigRefusedReason
 	default:
 		c.Status, c.Reason = conditionFalse, mendv1.UnreachableReason
 	}
-	if was.Status == c.Status {
-		c.Since = was.Since
+	if before.Status == c.Status {
+		c.Since = before.Since
 	}
-	c.Message = reachText(f, c)
+	c.Message = reachText(facts, c)
 	return c
 }
 
 // reachText is why nodes cannot be judged, and since when; empty if they can.
-func reachText(f *Facts, c Condition) string {
+func reachText(facts *Facts, c Condition) string {
 	switch {
-	case f.ReachStands():
-		return f.Reach.Message
-	case !f.Cluster.Initialized:
+	case facts.ReachStands():
+		return facts.Reach.Message
+	case !facts.Cluster.Initialized:
 		return "The control plane of the Cluster is not initialized"
 	case c.Status == conditionUnknown:
 		return "The first connection to the workload cluster is being made"
@@ -212,15 +213,15 @@ func reachText(f *Facts, c Condition) string {
 	}
 	message := "The workload cluster has been out of reach since " + stamp(c.Since) + "; machines cannot be judged as far as their nodes are concerned, " +
 		"and nothing is started or ended because of them"
-	if f.Outage.Changed != "" {
-		message = fmt.Sprintf("Cluster %s: %s. %s", f.About.Cluster, f.Outage.Changed, message)
+	if facts.Outage.Changed != "" {
+		message = fmt.Sprintf("Cluster %s: %s. %s", facts.About.Cluster, facts.Outage.Changed, message)
 	}
-	if f.Outage.Silent {
+	if facts.Outage.Silent {
 		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
 			"so it is asked one at a time, after pauses. " + message
 	}
-	if f.Outage.Refused != "" {
-		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", f.About.Cluster, f.Outage.Refused, message)
+	if facts.Outage.Refused != "" {
+		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", facts.About.Cluster, facts.Outage.Refused, message)
 	}
 	return message
 }
@@ -238,16 +239,16 @@ func (f *Facts) ReachStands() bool {
 }
 
 // exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. Both say so; the older one acts.
-func exclusiveTargets(f *Facts) Condition {
+func exclusiveTargets(facts *Facts) Condition {
 	var lines []string
-	for _, other := range f.Overlaps {
+	for _, other := range facts.Overlaps {
 		acts := "this check is older and acts on them"
 		if other.Older {
 			acts = "that check is older and acts on them"
 		}
 		if other.Shared > 0 {
 			const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
-			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(f.Targets), other.Name, acts))
+			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(facts.Targets), other.Name, acts))
 		}
 	}
 	if len(lines) > 0 {
@@ -257,22 +258,22 @@ func exclusiveTargets(f *Facts) Condition {
 }
 
 // templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
-func templateAvailable(f *Facts) Condition {
+func templateAvailable(facts *Facts) Condition {
 	switch {
-	case !f.Template.External:
+	case !facts.Template.External:
 		return Condition{Type: mendv1.RemediationTemplateAvailable, Remove: true}
-	case f.Template.Refused:
-		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateRefusedReason, f.noTemplate())
-	case f.Template.Missing != "":
-		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateNotFoundReason, f.noTemplate())
+	case facts.Template.Refused:
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateRefusedReason, facts.noTemplate())
+	case facts.Template.Missing != "":
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateNotFoundReason, facts.noTemplate())
 	}
 	return condition(mendv1.RemediationTemplateAvailable, conditionTrue, mendv1.TemplateFoundReason, "")
 }
 
 // capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not known it
 // stands as it is, and a check of which nothing was ever missing has none.
-func capacityBack(f *Facts) (c Condition, set bool) {
-	capacity := &f.Capacity
+func capacityBack(facts *Facts) (c Condition, set bool) {
+	capacity := &facts.Capacity
 	if !capacity.Known {
 		return Condition{}, false
 	}
@@ -291,15 +292,15 @@ func capacityBack(f *Facts) (c Condition, set bool) {
 
 // cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown
 // outlives a restart of the manager.
-func cooldown(f *Facts, p *Plan) Condition {
+func cooldown(facts *Facts, plan *Plan) Condition {
 	switch {
-	case !p.Storm.Active:
+	case !plan.Storm.Active:
 		return Condition{Type: mendv1.StormCooldown, Remove: true}
-	case p.Storm.CoolingSince.IsZero():
+	case plan.Storm.CoolingSince.IsZero():
 		return condition(mendv1.StormCooldown, conditionFalse, mendv1.StormReason,
-			"Too many machines are not healthy. When few enough are, the cooldown begins: "+ptr.Deref(f.About.Spelled.Cooldown, ""))
+			"Too many machines are not healthy. When few enough are, the cooldown begins: "+ptr.Deref(facts.About.Spelled.Cooldown, ""))
 	}
-	c := condition(mendv1.StormCooldown, conditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(f, p))
-	c.Since = p.Storm.CoolingSince
+	c := condition(mendv1.StormCooldown, conditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
+	c.Since = plan.Storm.CoolingSince
 	return c
 }

@@ -85,25 +85,23 @@ type Case struct {
 	plan *Plan
 }
 
-// ask adds the rules that block the machine of d, of the stages up to the one before ofAll, or of that one.
-func ask(f *Facts, p *Plan, d *Decision, all bool) {
-	c, blocked := &Case{Facts: f, Decision: d, plan: p}, false
+// ask adds to the blockers of d the rules of the stage ofAll, or those of the stages before it.
+func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
+	c, blocked := &Case{Facts: facts, Decision: d, plan: plan}, false
 	for i := range rules {
 		r := &rules[i]
-		if (r.asked == ofAll) != all || r.asked != ofEach && d.InFlight {
+		if (r.asked == ofAll) != all || r.asked != ofEach && d.InFlight || r.Else && blocked {
 			continue
 		}
-		if r.Else && blocked {
+		if blocked = r.When(c); !blocked {
 			continue
 		}
-		if blocked = r.When(c); blocked {
-			b := Blocker{Rule: r.Reason}
-			if r.Words != nil {
-				b.Blocker = r.Words(c)
-				b.Reason = cmp.Or(b.Reason, string(r.Reason))
-			}
-			d.Blockers = append(d.Blockers, b)
+		b := Blocker{Rule: r.Reason}
+		if r.Words != nil {
+			b.Blocker = r.Words(c)
+			b.Reason = cmp.Or(b.Reason, string(r.Reason))
 		}
+		d.Blockers = append(d.Blockers, b)
 	}
 }
 

@@ -82,24 +82,24 @@ func (f *Facts) needSpares(p *Plan) bool {
 // place from others, and no host is counted for two of them.
 //
 // CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
-func awaitSpares(f *Facts, p *Plan) {
-	if f.SpareWait == nil {
+func awaitSpares(facts *Facts, plan *Plan) {
+	if facts.SpareWait == nil {
 		return
 	}
-	expected := slices.Clone(f.Spares.Expected)
-	for _, d := range waiting(f, p) {
-		until := f.spareUntil(d)
+	expected := slices.Clone(facts.Spares.Expected)
+	for _, d := range waiting(facts, plan) {
+		until := facts.spareUntil(d)
 		if until.IsZero() {
 			continue
 		}
-		d.Spare = f.spareFor(d, expected)
-		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !f.Now.Before(until)
+		d.Spare = facts.spareFor(d, expected)
+		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !facts.Now.Before(until)
 		if d.Spare.blocks() {
 			d.Waits = false
-			p.Population.Waiting--
+			plan.Population.Waiting--
 			continue
 		}
-		expected = append(expected, f.Spares.Fits[d.Target.ID])
+		expected = append(expected, facts.Spares.Fits[d.Target.ID])
 	}
 }
 
@@ -147,10 +147,10 @@ func share(a, b []string) bool {
 }
 
 // sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
-func sparesUntil(p *Plan) time.Time {
+func sparesUntil(plan *Plan) time.Time {
 	var next time.Time
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Spare.blocks() {
+	for _, i := range plan.Open {
+		if d := plan.Decisions[i]; d.Spare.blocks() {
 			next = health.Earliest(next, d.Spare.Until)
 		}
 	}
@@ -159,12 +159,12 @@ func sparesUntil(p *Plan) time.Time {
 
 // spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
 // could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
-func spareCondition(f *Facts, d *Decision) {
+func spareCondition(facts *Facts, d *Decision) {
 	switch {
 	case d.Spare.blocks():
-		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), f.spareText(d)+d.Spare.deadline())
+		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
 	case d.Target.SpareReport == nil:
-	case d.Spare != nil, d.InFlight, f.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
+	case d.Spare != nil, d.InFlight, facts.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
 		d.remove(mendv1.SpareHostAvailable)
 	}
 }
@@ -212,10 +212,10 @@ func (s *Spare) InVain() string {
 
 // sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and until when
 // at most. Of several reasons the one that names a fact goes first.
-func sparesAwaited(f *Facts, p *Plan) Condition {
+func sparesAwaited(facts *Facts, plan *Plan) Condition {
 	reason, machines := Reason(""), []string(nil)
-	for _, i := range p.Open {
-		d := p.Decisions[i]
+	for _, i := range plan.Open {
+		d := plan.Decisions[i]
 		if !d.Spare.blocks() {
 			continue
 		}
@@ -229,11 +229,11 @@ func sparesAwaited(f *Facts, p *Plan) Condition {
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
 	switch {
-	case f.sparesReported():
-	case f.Spares.Unread != "":
-		message += ". Which hosts are free is not known: " + f.Spares.Unread
+	case facts.sparesReported():
+	case facts.Spares.Unread != "":
+		message += ". Which hosts are free is not known: " + facts.Spares.Unread
 	default:
-		message += fmt.Sprintf(". Free hosts: %d", f.Spares.Free)
+		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
 	}
 	return condition(mendv1.SpareHostAvailable, conditionFalse, string(reason), message)
 }
