@@ -168,25 +168,6 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	}
 }
 
-func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		annotation string
-		cluster    bool
-		want       string
-	}{
-		"the check":                    {"maintenance", false, `The check has the annotation cluster.x-k8s.io/paused: "maintenance"`},
-		"the cluster of a claimed one": {mendv1.Claim, true, "Cluster c1 is paused (spec.paused)"},
-		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
-	} {
-		w := aCheck(a("m", health.Unhealthy))
-		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(tc.cluster)
-		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
-		if is := explanationOf(w); is.ModeText != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
-			t.Errorf("%s: because %q, blocked by %q, want %q", name, is.ModeText, is.Targets[0].Blockers[0].Text, tc.want)
-		}
-	}
-}
-
 func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	w := aCheck(a("m", health.Starting, dueIn(time.Minute)))
 	m := w.targets[0].machine

@@ -68,9 +68,13 @@ func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
 		"without a Cluster no controller acts":      {NoCluster, rule.None, "There is no Cluster c1 in namespace ns"},
 		"nor with a selector that cannot be parsed": {BadSelector, rule.None, "The spec.selector of the check cannot be read"},
+		"nor while its user has paused it and its Cluster": {Paused, rule.Paused,
+			`Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, because, _ := checkIn(tc.mode).Acting(); got != tc.want || because != tc.because {
+			f := checkIn(tc.mode)
+			f.About.PausedBy, f.About.ClusterPaused = ptr.To(""), true
+			if got, because, _ := f.Acting(); got != tc.want || because != tc.because {
 				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
 			}
 		})
