@@ -13,8 +13,8 @@ import (
 // Acting is who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
 func (f *Facts) Acting() (by rule.Mode, text, detail string) {
 	about := &f.About
-	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, which the manager's flag --watch-filter asks for",
-		clusterv1.WatchLabel, about.WatchFilter)
+	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
+		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, about.WatchFilter)
 	switch {
 	case about.Deleting:
 		return rule.None, "The check is being deleted", "check being deleted"
@@ -47,8 +47,8 @@ func (f *Facts) Acting() (by rule.Mode, text, detail string) {
 // clause is a sentence as it goes on in another one.
 func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// paused is what pauses a check, as a sentence and in a few words. Of the annotation by which kubemend claims a check it says nothing: that pauses
-// Cluster API core alone.
+// paused is what pauses a check, as a sentence and in a few words. Of the annotation by which kubemend claims a check it says nothing:
+// that pauses Cluster API core alone.
 func (a *About) paused() (text, detail string) {
 	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", a.Cluster)
 	if a.PausedBy == nil {

@@ -270,8 +270,8 @@ func templateAvailable(facts *Facts) Condition {
 	return condition(mendv1.RemediationTemplateAvailable, conditionTrue, mendv1.TemplateFoundReason, "")
 }
 
-// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not known it
-// stands as it is, and a check of which nothing was ever missing has none.
+// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not
+// known it stands as it is, and a check of which nothing was ever missing has none.
 func capacityBack(facts *Facts) (c Condition, set bool) {
 	capacity := &facts.Capacity
 	if !capacity.Known {
@@ -290,8 +290,8 @@ func capacityBack(facts *Facts) (c Condition, set bool) {
 	return condition(mendv1.CapacityBack, conditionFalse, capacity.Reason, message), true
 }
 
-// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown
-// outlives a restart of the manager.
+// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began:
+// so a cooldown outlives a restart of the manager.
 func cooldown(facts *Facts, plan *Plan) Condition {
 	switch {
 	case !plan.Storm.Active:

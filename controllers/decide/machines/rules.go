@@ -58,12 +58,12 @@ const NotRead = "NotRead"
 type Rule struct {
 	Reason Reason
 	asked  stage
-	// Else says that the rule is asked only if the rule before it does not block, nor any of those that that one is an Else of: so one reason is
-	// given for what several rules would say.
+	// Else says that the rule is asked only if the rule before it does not block, nor any of those that that one is an Else of: so one
+	// reason is given for what several rules would say.
 	Else bool
 	When func(*Case) bool
-	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they have another
-	// one. A rule without words is not told.
+	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
+	// have another one. A rule without words is not told.
 	Words func(*Case) rule.Blocker
 }
 
@@ -75,8 +75,8 @@ const (
 	ofEach stage = iota
 	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
 	unlessBegun
-	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a remediation is in
-	// flight: it has begun, and the limits have counted it.
+	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
+	// remediation is in flight: it has begun, and the limits have counted it.
 	ofAll
 )
 
