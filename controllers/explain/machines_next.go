@@ -25,6 +25,11 @@ func machineNext(facts *machines.Facts, d *machines.Decision, target *Target) St
 	if actor := actsInstead(facts, d.Target); actor != "" && target.State == health.Unhealthy {
 		return Step{Reason: OtherControllerActs, Text: actor + " acts on it"}
 	}
+	return blockedNext(facts, target, within)
+}
+
+// blockedNext is what ends the blockers of a machine, or what a person has to do. Within says that no timeout counts yet; nil if one has expired.
+func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 	for i := range target.Blockers {
 		if blocker := &target.Blockers[i]; blocker.Fix != "" && (blocker.Reason != NotActing || !facts.ActsInCore()) {
 			return Step{Reason: blocker.Reason, Text: blocker.Fix, Manual: true}
