@@ -29,12 +29,13 @@ func (d *Decision) steps() string {
 	return strings.Join(words, ", ")
 }
 
+const inTheWay = "RemediationRequestCreationFailed:  req exists and was not made by this MachineHealthCheck"
+
 func TestWhatIsDoneAboutAMachine(t *testing.T) {
 	const (
 		healthy, unhealthy = "HealthCheckSucceeded=True HealthCheckSucceeded", "HealthCheckSucceeded=False UnhealthyNode"
 		toOwner, waiting   = "OwnerRemediated=False WaitingForRemediation", "ExternallyRemediated=False WaitingForRemediation"
 		notAsked, noReport = "no OwnerRemediated", "no ExternallyRemediated"
-		inTheWay           = "RemediationRequestCreationFailed:  req exists and was not made by this MachineHealthCheck"
 	)
 	syncing := func(f *Facts) { f.Template.Syncing = true }
 	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
@@ -192,10 +193,7 @@ func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
 
 // A request that exists although it was not observed changes what is set on the machine, and nothing else: it is the provider's to report on it.
 func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
-	const (
-		unhealthy = "HealthCheckSucceeded=False UnhealthyNode"
-		inTheWay  = "RemediationRequestCreationFailed:  req exists and was not made by this MachineHealthCheck"
-	)
+	const unhealthy = "HealthCheckSucceeded=False UnhealthyNode"
 	for name, tc := range map[string]struct {
 		is   given
 		want string
