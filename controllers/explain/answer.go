@@ -189,7 +189,7 @@ func (c *Check) unhealthy(t *Target) Answer {
 	c.blocked(&a, t.Blockers)
 	switch {
 	case c.ActsElsewhere():
-		a.Action, a.Implied, a.Detail, a.ofCheck = NotInCharge, true, c.Mode.actor()+" acts on it", true
+		a.Action, a.Implied, a.Detail, a.ofCheck = NotInCharge, true, c.Mode.InCharge()+" acts on it", true
 	case c.Mode == Unknown && t.BlockedBy(NoManager):
 		a = Answer{State: IsUnhealthy, Action: ActionUnknown, Reason: NoManager, ofCheck: true}
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
@@ -349,12 +349,6 @@ func (t *Target) NotInCharge() string {
 		return "not in charge (" + b.Detail + ")"
 	}
 	return ""
-}
-
-// Same reports whether s is another, of any target of the same check.
-func (s Step) Same(other Step) bool {
-	_, after, named := strings.Cut(other.Text, ": ")
-	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
 }
 
 // Answer is the answer about r.

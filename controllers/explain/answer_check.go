@@ -90,7 +90,7 @@ func (c *Check) restrict(a *Answer) {
 func (c *Check) otherwise(a *Answer) {
 	switch {
 	case c.ActsElsewhere():
-		a.Action, a.Reason, a.Implied, a.Detail = NotInCharge, NotActing, true, c.Mode.actor()+" acts on it"
+		a.Action, a.Reason, a.Implied, a.Detail = NotInCharge, NotActing, true, c.Mode.InCharge()+" acts on it"
 	case c.Mode == Unknown && c.Reason != NotExplained:
 		a.Action, a.Reason = ActionUnknown, NoManager
 	case c.Mode == Unknown:

@@ -12,28 +12,27 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Mode is who acts on a check.
-type Mode string
+// What decisions say of objects.
+type (
+	Ref     = rule.Ref
+	Blocker = rule.Blocker
+	Step    = rule.Step
+	Mode    = rule.Mode
+)
 
+// The modes of checks.
 const (
-	// Acting is kubemend, which remediates what it finds.
-	Acting Mode = "acting"
-	// Observing is kubemend, which judges and writes nothing but records; Cluster API core acts on the check.
-	Observing Mode = "observing"
-	// Core is Cluster API core, which acts on the check, and kubemend does not reconcile it.
-	Core Mode = "core"
-	// Other is another controller, which serves the kind of the check, as kubemend does not.
-	Other Mode = "other"
-	// Paused is no controller, because a user has paused the check or its Cluster.
-	Paused Mode = "paused"
-	// None is no controller, for another reason, which ModeText has.
-	None Mode = "none"
+	Acting    = rule.Acting
+	Observing = rule.Observing
+	Core      = rule.Core
+	Other     = rule.Other
+	Paused    = rule.Paused
+	None      = rule.None
+	Unknown   = rule.Unknown
 )
-
-// MissingPermission is the reason of what the reader may not read, while the manager may.
-const MissingPermission = "MissingPermission"
 
 // ActionNotReadable ends the sentence about a timeout that expires, if a blocker with the reason MissingPermission remains then.
 const ActionNotReadable = "; the action then is not known with your rights"
@@ -43,47 +42,7 @@ const ActionNotReadable = "; the action then is not known with your rights"
 var ErrUnread = errors.New("it was not read")
 
 // TemplatesUnread blocks what depends on the requests of a kind, or their templates, which the reader may not read.
-func TemplatesUnread(kind string) Blocker {
-	return Blocker{
-		Reason: MissingPermission, Detail: kind + "s", Text: kind + "s and their templates could not be read with your rights, and the manager may read them",
-		Fix: "Ask as a user who may read " + kind + "s and their templates",
-	}
-}
-
-// Ref names an object.
-type Ref struct {
-	Kind      string `json:"kind"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name"`
-}
-
-// String is the kind, then the name with its namespace, if it has one.
-func (r Ref) String() string {
-	if r.Namespace == "" {
-		return r.Kind + " " + r.Name
-	}
-	return r.Kind + " " + r.Namespace + "/" + r.Name
-}
-
-// Blocker is one thing that keeps a remediation from starting, or from going on.
-type Blocker struct {
-	// Reason is that of the condition or event that reports the blocker, where there is one.
-	Reason string `json:"reason"`
-	// Cause is the reason of the decision, where events and conditions have one Reason for several; empty if it is Reason.
-	Cause string `json:"cause,omitempty"`
-	// Text is one sentence or more, without a full stop at its end. It holds no age: it is the same as long as the facts are.
-	Text string `json:"text"`
-	// Until is when time alone ends the blocker; zero if it does not.
-	Until time.Time `json:"until,omitzero"`
-	// Fix is what a user has to do to end the blocker; empty if it ends without that.
-	Fix string `json:"fix,omitempty"`
-	// EndsWhen is what else ends the blocker, as a clause that follows "until"; empty if Text implies it.
-	EndsWhen string `json:"endsWhen,omitempty"`
-	// Object is what blocks, if that is one object: an older check, a request.
-	Object Ref `json:"object,omitzero"`
-	// Detail are the numbers or the name that belong to Reason, for the first line of a page.
-	Detail string `json:"-"`
-}
+func TemplatesUnread(kind string) Blocker { return rule.Unreadable(kind) }
 
 // Finding is a reason to count a machine or a node as unhealthy, as soon as its timeout has expired.
 type Finding struct {
@@ -119,23 +78,6 @@ type Milestone struct {
 	Text   string    `json:"text"`
 	At     time.Time `json:"at"`
 	Latest bool      `json:"latest"`
-}
-
-// Step is the next thing that happens, or what a user has to do.
-type Step struct {
-	// At is when, at the latest; zero if it does not depend on time.
-	At time.Time `json:"at,omitzero"`
-	// NotBefore is before when it certainly does not happen; zero if that is not known.
-	NotBefore time.Time `json:"notBefore,omitzero"`
-	// Reason says what, for programs: one of the constants of this package, or the reason of the blocker that ends or has to be ended, of the condition
-	// that the owner of a machine reports, or of the step of a power cycle.
-	Reason string `json:"reason,omitempty"`
-	// Text says what.
-	Text string `json:"text"`
-	// Target is the name of the target of a check that it happens to, if it happens to one.
-	Target string `json:"target,omitempty"`
-	// Manual reports that a user has to do it.
-	Manual bool `json:"manual,omitempty"`
 }
 
 // Check describes a check and its targets.
@@ -267,13 +209,13 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))
 	for _, f := range v.Findings {
 		is := Finding{
-			Reason: f.Reason, Text: observed(f), Observed: observed(f), Signal: f.Signal, Expires: f.Due, Expired: f.DueAt(now),
-			SinceReason: SinceReason(f.Late),
+			Reason: f.Reason, Text: f.Observed(), Observed: f.Observed(), Signal: f.Signal, Expires: f.Due, Expired: f.DueAt(now),
+			SinceReason: f.Late.Since(),
 		}
 		if is.Expired {
-			is.Text = findingText(f)
+			is.Text = f.Text()
 			if f.Other.Name != "" {
-				is.Text += ". " + otherNode(f.Other)
+				is.Text += ". " + f.Other.Text()
 			}
 		}
 		if !f.Due.IsZero() {
@@ -285,25 +227,11 @@ func Findings(v health.Verdict, now time.Time) []Finding {
 	return found
 }
 
-// SinceReason is why the timeout of a finding began later than its condition last changed, as a clause; empty if it did not.
-func SinceReason(d health.Doubt) string {
-	switch d {
-	case health.NotSincePause:
-		return health.Settling.String() + " after a pause in which the condition was not renewed"
-	case health.NotSinceOutage:
-		return health.Settling.String() + " after an outage in which the node was out of reach"
-	case health.NotSinceStamp:
-		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
-	case health.NodeDiffers:
-	}
-	return ""
-}
-
 // IgnoredFindings are the findings of v that do not count, with the reasons.
 func IgnoredFindings(v health.Verdict) []IgnoredFinding {
 	all := make([]IgnoredFinding, 0, len(v.Void))
 	for _, void := range v.Void {
-		is := IgnoredFinding{Reason: void.Doubt, Text: observed(void.Finding), Why: "its node says otherwise now"}
+		is := IgnoredFinding{Reason: void.Doubt, Text: void.Finding.Observed(), Why: "its node says otherwise now"}
 		switch {
 		case void.Finding.Reason == health.NodeStartup:
 			is.Why = "its timeout stands still, as Cluster API has not reconciled the machine since a pause"

@@ -26,9 +26,6 @@ const (
 	NotExplained = "CannotBeExplained"
 )
 
-// Unknown is the mode of such a check.
-const Unknown Mode = "unknown"
-
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {
 	return Check{

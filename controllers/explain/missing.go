@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -29,18 +28,6 @@ func (m MissingCapacity) String() string {
 		return s + ": " + m.Reason
 	}
 	return s + ": " + m.Reason + ": " + m.Message
-}
-
-// capacityMissing is the message of the condition CapacityBack of a check: of how many remediations it is missing, and what the oldest waits for.
-func capacityMissing(is *machines.Capacity) string {
-	s := "The capacity of " + is.Target + " is not back"
-	if is.Missing > 1 {
-		s = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", is.Missing, is.Target)
-	}
-	if is.Message == "" {
-		return s
-	}
-	return s + ": " + is.Message
 }
 
 // MissingInAll is of how many remediations the capacity is missing, to go on behind other totals; empty if of none.

@@ -26,49 +26,6 @@ func (t *Target) BlockedBy(reason string) bool {
 // NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
 func (c *Check) NodesNotReadable() bool { return c.NodesUnknown != "" && c.NodesUnknownSince.IsZero() }
 
-// Sentence is which controller acts on a check.
-func (m Mode) Sentence() string {
-	switch m {
-	case Acting:
-		return "kubemend acts"
-	case Observing:
-		return "Cluster API core acts, kubemend observes"
-	case Core:
-		return "Cluster API core acts"
-	case Other:
-		return "another controller acts"
-	case Paused:
-		return "paused"
-	case Unknown:
-		return "it is not known which controller acts"
-	case None:
-	}
-	return "no controller acts"
-}
-
-// Controller is which controller acts on a check, as a cell of a table.
-func (m Mode) Controller() string {
-	switch m {
-	case Acting:
-		return "kubemend"
-	case Observing:
-		return "kubemend (observe)"
-	case Core:
-		return "capi-core"
-	case Other, Paused, None:
-		return string(m)
-	}
-	return "?"
-}
-
-// actor is the controller that acts in place of kubemend.
-func (m Mode) actor() string {
-	if m == Other {
-		return "another controller"
-	}
-	return "Cluster API core"
-}
-
 // Sum is the population in words; what there is none of is left out.
 func Sum(p budget.Population) string {
 	if p.Total() == 0 {

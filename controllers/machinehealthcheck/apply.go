@@ -184,7 +184,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 		}
 	case err != nil:
 		o.refused, o.err, s.refused = err, err, err
-		after = []machines.Condition{machines.NotCreated}
+		after = []machines.Condition{machines.NotCreated(err)}
 	default:
 		o.requested = true
 	}
@@ -199,7 +199,7 @@ func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]mach
 	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil || t.request == nil {
 		return nil, err
 	}
-	is := machines.WithRequest(s.Decision, w.factsAbout(&t), w.now)
+	is := machines.WithRequest(s.facts, s.Decision, w.factsAbout(&t))
 	s.target, s.Decision = &t, is
 	return is.Conditions, nil
 }

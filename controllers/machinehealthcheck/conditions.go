@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,7 +14,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly every
@@ -69,12 +69,12 @@ func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) 
 		case c.Type == machines.OwnerRemediated && c.Remove:
 			dropOwnerRemediated(next)
 		case c.Type == machines.OwnerRemediated:
-			askOwner(next, w.now, explain.MachineMessage(s.facts, s.Decision, c, nil))
+			askOwner(next, w.now, c.Message)
 		case c.Remove:
 			conditions.Delete(next, c.Type)
 		default:
 			conditions.Set(next, at(w.now, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: explain.MachineMessage(s.facts, s.Decision, c, s.refused),
+				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: short(c.Message, longestMessage),
 			}))
 		}
 	}
@@ -89,12 +89,45 @@ func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding,
 		return
 	}
 	var older string
-	is.Message, older = explain.HealthCheckFailed(due)
+	is.Message, older = healthCheckFailed(due)
 	conditions.Set(m, at(now, is))
 	v1beta1conditions.Set(m, &clusterv1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
 		Severity: clusterv1.ConditionSeverityWarning, Reason: v1beta1Reasons[due[0].Reason], Message: older,
 	})
+}
+
+// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
+const (
+	longestMessage        = 32768
+	longestV1Beta1Message = 10240
+)
+
+// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence. (Cluster API;
+// the wording, the order and the empty v1beta1 message of a deleted node are its own.)
+func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
+	if len(due) == 0 {
+		return "", ""
+	}
+	texts := health.Texts(due)
+	bulleted := short("Health check failed:\n  * "+strings.Join(texts, "\n  * "), longestMessage)
+	switch due[0].Reason {
+	case health.MarkedByHand:
+		return "Health check failed: " + texts[0], "Marked for remediation via remediate-machine annotation"
+	case health.NodeDeleted:
+		return bulleted, ""
+	default:
+		return bulleted, short(strings.Join(texts, "; "), longestV1Beta1Message)
+	}
+}
+
+// short is text, cut where it has more bytes than that.
+func short(text string, most int) string {
+	const more = "..."
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 // askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.

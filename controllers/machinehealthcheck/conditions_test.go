@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
 	for name, all := range map[string][]machines.Condition{
 		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
-		"refused": {setUnhealthy, machines.NotCreated},
+		"refused": {setUnhealthy, machines.NotCreated(errors.New("it is odd"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy).machine
@@ -126,6 +127,50 @@ func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 		}
 		if c := v1beta1conditions.Get(next, clusterv1.ConditionType(kind)); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.v1beta1 {
 			t.Errorf("%s: the older flavour is %v, want False %s", name, c, tc.v1beta1)
+		}
+	}
+}
+
+// Users and other tools read these texts in conditions; they are Cluster API's to the letter.
+func TestTheMessageOfAFailedHealthCheck(t *testing.T) {
+	type findings []health.Finding
+	condition := func(r health.Reason, source health.Source, is string) health.Finding {
+		return health.Finding{Reason: r, Limit: time.Minute, Signal: health.Signal{Source: source, Type: is, Status: "False", Reason: "Bad"}}
+	}
+	m, mText := condition(health.MachineCondition, health.OnMachine, "M"), "Condition M on Machine is reporting status False with reason Bad for more than 1m0s"
+	n, nText := condition(health.NodeCondition, health.OnNode, "N"), "Condition N on Node is reporting status False with reason Bad for more than 1m0s"
+	gone := health.Finding{Reason: health.NodeDeleted, Node: "a"}
+	for name, tc := range map[string]struct {
+		due              findings
+		message, v1beta1 string
+	}{
+		"a mark by hand is named alone": {
+			findings{{Reason: health.MarkedByHand}, n},
+			"Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation", "Marked for remediation via remediate-machine annotation",
+		},
+		"machine conditions come before those of the node": {
+			findings{m, n}, "Health check failed:\n  * " + mText + "\n  * " + nText, mText + "; " + nText,
+		},
+		"a deleted node has no message in v1beta1": {
+			findings{gone}, "Health check failed:\n  * Node a has been deleted", "",
+		},
+		"unless there is a machine condition too": {
+			findings{m, gone},
+			"Health check failed:\n  * " + mText + "\n  * Node a has been deleted", mText + "; Node a has been deleted",
+		},
+		"a late node": {
+			findings{{Reason: health.NodeStartup, Limit: 10 * time.Minute}},
+			"Health check failed:\n  * Node failed to report startup in 10m0s", "Node failed to report startup in 10m0s",
+		},
+		"an unhealthy node": {findings{n, n}, "Health check failed:\n  * " + nText + "\n  * " + nText, nText + "; " + nText},
+		"a final failure": {
+			findings{{Reason: health.MachineFailed, Failure: "FailureReason: CreateError"}},
+			"Health check failed:\n  * FailureReason: CreateError", "FailureReason: CreateError",
+		},
+		"nothing was found": {},
+	} {
+		if message, v1beta1 := healthCheckFailed(tc.due); message != tc.message || v1beta1 != tc.v1beta1 {
+			t.Errorf("%s: got %q and %q, want %q and %q", name, message, v1beta1, tc.message, tc.v1beta1)
 		}
 	}
 }

@@ -20,7 +20,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -113,7 +112,7 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 		t.Error("it is not said what could not be read")
 	}
 	is := seen(w, decide(w), w.targets[0])
-	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
+	if len(is.Blockers) == 0 || is.Blockers[0].Reason != machines.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
 	virtual := aCheck(a("virtual", health.Unhealthy))

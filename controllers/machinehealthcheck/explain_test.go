@@ -15,7 +15,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // explanationOf is the explanation of w.
@@ -42,10 +41,6 @@ func (w *observed) with(change func(*observed)) *observed {
 	return w
 }
 
-func behindGate(gate health.Gate) func(*target) {
-	return func(t *target) { of(t).verdict.Gate = gate }
-}
-
 func dueIn(d time.Duration) func(*target) {
 	return func(t *target) {
 		of(t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}, Limit: 5 * time.Minute, Due: noon.Add(d)}}
@@ -56,31 +51,13 @@ func dueIn(d time.Duration) func(*target) {
 // barred is a reader who may read neither templates nor requests.
 func barred(w *observed) { w.remediation.Known, w.remediation.Unread = false, true }
 
+// What blocks it is decided, and tested, in package machines; here it is what is read of the template and of requests, and may not be read.
 func TestWhatBlocksAMachine(t *testing.T) {
-	const me, myUID = "check", "check-uid"
-	tooMany := clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	cases := map[string]struct {
 		given *observed
 		want  []string
 	}{
-		"nothing blocks an unhealthy machine":                       {aCheck(a("m", health.Unhealthy)), nil},
-		"a pending machine is within its timeout":                   {aCheck(a("m", health.Pending, dueIn(time.Minute))).limited("100%"), []string{explain.WithinTimeout}},
-		"one too many is short-circuited":                           {aCheck(a("m", health.Unhealthy)).limited("0"), []string{tooMany}},
-		"an impossible limit grants nothing":                        {aCheck(a("m", health.Unhealthy)).limited("some"), []string{mendv1.InvalidLimitReason}},
-		"an older check acts":                                       {aCheck(a("m", health.Unhealthy, olderCheck("other"))), []string{mendv1.OverlapReason}},
-		"nothing is left to do for a machine that is being deleted": {aCheck(a("m", health.Unhealthy, beingDeleted)), []string{explain.MachineBeingDeleted}},
-		"one behind the control plane is not judged": {
-			aCheck(a("m", health.Unknown, behindGate(health.ControlPlaneNotInitialized))).limited("100%"), []string{string(health.ControlPlaneNotInitialized)}},
-		"one behind the infrastructure is not judged": {
-			aCheck(a("m", health.Unknown, behindGate(health.InfrastructureNotReady))).limited("100%"), []string{string(health.InfrastructureNotReady)}},
-		"one out of sight is not judged": {
-			aCheck(a("m", health.Unknown)).limited("100%").with(func(w *observed) { w.link = workload.View{Link: workload.Down} }), []string{mendv1.UnreachableReason}},
-		"one whose node could not be asked for is not judged": {aCheck(a("m", health.Unknown)).limited("100%"), []string{explain.NodeNotSeen}},
-		"an unclaimed check is not acted on": {
-			aCheck(a("m", health.Unhealthy)).with(func(w *observed) { w.mode = machines.Observed }), []string{explain.NotActing}},
-		"a request of somebody else is in the way": {
-			aCheck(a("m", health.Unhealthy, requestedBy("other", "uid"))).external(), []string{explain.RequestInTheWay}},
-		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy(me, myUID))).external(), nil},
+		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"))).external(), nil},
 		"without a template there is none": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
@@ -99,7 +76,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{explain.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{machines.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -188,25 +165,6 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	want := "ExternallyRemediated=False (WaitingForRemediation); OwnerRemediated=False (RemediationDeferred): later"
 	if got := explanationOf(askedByPowerCycle).Targets[0].Report; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestWhoIsPausedIsSaidByWhatPausesIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		annotation string
-		cluster    bool
-		want       string
-	}{
-		"the check":                    {"maintenance", false, `The check has the annotation cluster.x-k8s.io/paused: "maintenance"`},
-		"the cluster of a claimed one": {mendv1.Claim, true, "Cluster c1 is paused (spec.paused)"},
-		"both":                         {"", true, `Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
-	} {
-		w := aCheck(a("m", health.Unhealthy))
-		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(tc.cluster)
-		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: tc.annotation}
-		if is := explanationOf(w); is.ModeText != tc.want || is.Targets[0].Blockers[0].Text != tc.want {
-			t.Errorf("%s: because %q, blocked by %q, want %q", name, is.ModeText, is.Targets[0].Blockers[0].Text, tc.want)
-		}
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -88,13 +88,13 @@ func measureMode(key types.NamespacedName, w *observed) {
 		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
 		return
 	}
-	is, _ := explain.MachineMode(&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)})
-	for _, mode := range []explain.Mode{explain.Acting, explain.Observing, explain.Core, explain.Paused, explain.None} {
-		if mode != is {
+	acting, _, _ := (&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)}).Acting()
+	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
+		if mode != acting {
 			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(mode))
 		}
 	}
-	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(is)).Set(1)
+	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(acting)).Set(1)
 }
 
 // measure exports what a reconcile saw and did.
@@ -161,7 +161,7 @@ func (p plan) blocked() map[machines.Reason]int {
 	all := map[machines.Reason]int{}
 	for _, i := range p.Open {
 		if d := p.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
-			all[d.Blockers[0].Reason]++
+			all[d.Blockers[0].Rule]++
 		}
 	}
 	return all

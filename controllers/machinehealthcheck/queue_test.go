@@ -61,7 +61,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			m := a("m", health.Unhealthy)
 			if tc.refused { // its conditions are all set
 				was := of(&m)
-				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute), setUnhealthy, machines.NotCreated)
+				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute), setUnhealthy, machines.NotCreated(errors.New("it is odd")))
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -102,7 +103,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 	w.remediation = byRequests(ref)
 	if why := remediationrequest.Refusal(templateKind); why != nil {
 		w.remediation.Refused = true
-		w.remediation.missing(explain.TemplateRefRefused(why))
+		w.remediation.missing("spec.remediation.templateRef: "+why.Error(), "Name a remediation template there")
 		return nil
 	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
@@ -151,11 +152,11 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remediation.missing(explain.KindNotInstalled(kind.GroupKind().String()))
+		w.remediation.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.remediation.missing(explain.KindForbidden(kind.GroupKind().String()))
+		w.remediation.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
@@ -169,7 +170,8 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
-		w.remediation.missing(explain.TemplateMissing(explain.Ref{Kind: w.remediation.ref.Kind, Namespace: w.check.Namespace, Name: w.remediation.ref.Name}))
+		ref := w.remediation.ref
+		w.remediation.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, w.check.Namespace, ref.Name), "Make it")
 		return nil
 	}
 	return err

@@ -127,13 +127,13 @@ func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would plan, 
 // blockedBy is why kubemend would not begin what others have begun; empty if it would. That it would wait for a tenth of a second is no reason.
 func blockedBy(d *machines.Decision) string {
 	for _, b := range d.Blockers {
-		switch b.Reason {
+		switch b.Rule {
 		case machines.JustSeen:
 			continue
 		case machines.NotUnhealthy, machines.WithinTimeout:
 			return unhealthyNot[d.Verdict.State]
 		}
-		return string(b.Reason)
+		return string(b.Rule)
 	}
 	return ""
 }

@@ -19,9 +19,9 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
@@ -40,16 +40,14 @@ func (p plan) condition(c machines.Condition) metav1.Condition {
 		since = p.facts.Now
 	}
 	return metav1.Condition{
-		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: explain.CheckMessage(&p.facts, &p.Plan, c),
+		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
 		LastTransitionTime: metav1.NewTime(since),
 	}
 }
 
 // reach is the condition WorkloadClusterReachable as it is from now on, for checks too whose status is not written.
 func (p plan) reach() *machines.Report {
-	return &machines.Report{
-		Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: explain.CheckMessage(&p.facts, &p.Plan, p.Reach),
-	}
+	return &machines.Report{Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: p.Reach.Message}
 }
 
 // statusAfter returns the check with the status that follows from p and from what became of it.
@@ -126,10 +124,10 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Co
 			Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
 			Severity: clusterv1.ConditionSeverityWarning, Reason: is.Reason, Message: is.Message,
 		})
-	case c.Type == machines.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
+	case c.Type == mendv1.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.Missing)
-	case c.Type == machines.RemediationTemplateAvailable:
+	case c.Type == mendv1.RemediationTemplateAvailable:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}
 }

@@ -216,25 +216,3 @@ func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 		t.Errorf("%.0f allocations for 1000 machines, %.0f for 10", many, few)
 	}
 }
-
-func TestTheConditionsOfACheckAreThoseOfTheAPI(t *testing.T) {
-	for is, want := range map[string]string{
-		machines.RemediationAllowed: clusterv1.MachineHealthCheckRemediationAllowedCondition, machines.PausedCondition: clusterv1.PausedCondition,
-		machines.WorkloadClusterReachable: mendv1.WorkloadClusterReachable, machines.TargetsExclusive: mendv1.TargetsExclusive,
-		machines.RemediationTemplateAvailable: mendv1.RemediationTemplateAvailable, machines.StormCooldown: mendv1.StormCooldown,
-		string(machines.ClusterNotFound): mendv1.ClusterNotFoundReason, string(machines.InvalidSelector): mendv1.InvalidSelectorReason,
-		string(machines.NotInitialized): mendv1.NotInitializedReason, string(machines.Reachable): mendv1.ReachableReason,
-		string(machines.ReachableAgain): mendv1.ReachableAgainReason, string(machines.Unreachable): mendv1.UnreachableReason,
-		string(machines.KubeconfigRefused): mendv1.KubeconfigRefusedReason, string(machines.InvalidLimit): mendv1.InvalidLimitReason,
-		string(machines.Changed):    mendv1.ChangedReason,
-		string(machines.NoneAtOnce): mendv1.NoneAtOnceReason, string(machines.CoolingDown): mendv1.CoolingDownReason,
-		string(machines.TooManyUnhealthy): clusterv1.MachineHealthCheckTooManyUnhealthyReason, string(machines.TemplateRefused): mendv1.TemplateRefusedReason,
-		"Exclusive": mendv1.ExclusiveReason, "Overlap": mendv1.OverlapReason, "TemplateFound": mendv1.TemplateFoundReason,
-		"RemediationTemplateNotFound": mendv1.TemplateNotFoundReason, "Storm": mendv1.StormReason,
-		"NotPaused": clusterv1.NotPausedReason,
-	} {
-		if is != want {
-			t.Errorf("%s is %s in the API", is, want)
-		}
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -29,7 +29,7 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 	r.memory.keep(is, w)
 	r.spares.wait(client.ObjectKeyFromObject(w.check), p.waitsForSpare())
 	measure(w, p, done.outcomes)
-	r.send(ctx, append(machineNotes(w, p, done.outcomes), remediationNotes(w, p, done.outcomes)...))
+	r.send(ctx, append(machineNotes(w, done.outcomes), remediationNotes(w, p, done.outcomes)...))
 	if done.status != nil {
 		r.send(ctx, turnNotes(w, p, done.status))
 	}
@@ -49,26 +49,30 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 }
 
 // machineNotes are the events on machines: one for each change of their conditions.
-func machineNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
+func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
+	check := w.check.Namespace + "/" + w.check.Name
 	for _, o := range outcomes {
 		if o.target == nil {
 			continue
 		}
 		about := machineOf(o.target.machine)
+		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
 		add := func(kind, reason, action, text string) {
 			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		switch {
-		case o.newlyUnhealthy() && o.Blocked(machines.FailureContradicted):
-			text := explain.MarkedContradicted(&p.facts, about.Name, o.Verdict.Due(w.now))
-			add(corev1.EventTypeWarning, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
-		case o.newlyUnhealthy():
-			add(corev1.EventTypeNormal, mendv1.EventMachineMarkedUnhealthy, "Judge", explain.MarkedUnhealthy(&p.facts, about.Name, o.Verdict.Due(w.now)))
+		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
+			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(w.now)), "; ")
+			if blocker := o.BlockedBy(machines.FailureContradicted); blocker != nil {
+				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
+			}
+			add(kind, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.recovered():
-			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", explain.MarkedHealthy(&p.facts, about.Name))
+			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", marked+"healthy again by "+check)
 		case o.saved != nil && o.Step == machines.Release:
-			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release", explain.MarkedSkipped(&p.facts, about.Name))
+			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
+				marked+"not to be judged; "+check+" removed the conditions that it had set")
 		}
 		if o.newlyRefused() {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
@@ -104,7 +108,11 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 			add(o.released, mendv1.EventRequestReleased, "Release",
 				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
-			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", explain.Requested(&p.facts, o.target.machine.Name, o.Spare))
+			text := "Asked the owner to remediate " + o.target.machine.Name + o.Spare.InVain()
+			if p.facts.Template.External {
+				text = fmt.Sprintf("Requested a %s for %s", p.facts.Template.Kind, o.target.machine.Name)
+			}
+			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", text)
 		case o.recovered():
 			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
 		}
@@ -131,7 +139,7 @@ func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text st
 	case c.Status == metav1.ConditionFalse:
 		return corev1.EventTypeWarning, mendv1.EventUnreachable, c.Message
 	}
-	return corev1.EventTypeNormal, mendv1.EventReachable, explain.ReachableAgain
+	return corev1.EventTypeNormal, mendv1.EventReachable, "The workload cluster can be reached again"
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.

@@ -69,7 +69,7 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine",
 		})
 		for range 2 {
-			for _, note := range machineNotes(w, p, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
+			for _, note := range machineNotes(w, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
 				got[note.About.GetName()] += note.Kind
 			}
 			w.targets[i].machine = saved // the cache shows it

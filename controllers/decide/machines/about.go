@@ -34,6 +34,24 @@ type Spelled struct {
 	SpareWait string
 }
 
+// String is the limits with the words of the version that is served, and not of one that is not.
+func (s *Spelled) String() string {
+	limit := "unhealthyLessThanOrEqualTo " + s.MaxUnhealthy
+	if s.Range != "" {
+		limit = "unhealthyInRange " + s.Range
+	}
+	if s.InFlight != nil {
+		limit += ", " + *s.InFlight + " at once"
+	}
+	if s.Cooldown != nil {
+		limit += ", " + *s.Cooldown + " of cooldown after a storm"
+	}
+	if s.SpareWait != "" {
+		limit += ", waits up to " + s.SpareWait + " for a spare host"
+	}
+	return limit
+}
+
 // Report is a condition as it is stored; zero if there is none.
 type Report struct {
 	Type, Status, Reason, Message string

@@ -2,10 +2,13 @@ package machines
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
@@ -78,7 +81,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			p := Decide(tc.given)
 			var got []Reason
 			for _, b := range p.Decisions[0].Blockers {
-				got = append(got, b.Reason)
+				got = append(got, b.Rule)
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("blocked by %v, want %v", got, tc.want)
@@ -87,22 +90,36 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	}
 }
 
+// ending is a blocker, and when time alone ends it.
+type ending struct {
+	by    Reason
+	until time.Time
+}
+
+func (d *Decision) endings() []ending {
+	var all []ending
+	for _, blocker := range d.Blockers {
+		all = append(all, ending{blocker.Rule, blocker.Until})
+	}
+	return all
+}
+
 // What time alone ends says when.
 func TestWhenABlockerEnds(t *testing.T) {
 	until := noon.Add(3 * time.Minute)
 	for name, tc := range map[string]struct {
 		given Facts
-		want  Blocker
+		want  ending
 	}{
-		"a timeout when it expires":                                {of(is(health.Pending)), Blocker{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = &Cycle{Until: until} })), Blocker{PowerCycleInProgress, until}},
-		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), Blocker{PowerCyclesUnread, until}},
-		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), Blocker{CoolingDown, until}},
-		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), Blocker{JustSeen, noon.Add(Settling)}},
-		"too many unhealthy machines end with no time":             {of(bad()).with(tooMany), Blocker{Reason: TooManyUnhealthy}},
+		"a timeout when it expires":                                {of(is(health.Pending)), ending{WithinTimeout, noon.Add(time.Minute)}},
+		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = &Cycle{Until: until} })), ending{PowerCycleInProgress, until}},
+		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), ending{PowerCyclesUnread, until}},
+		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), ending{CoolingDown, until}},
+		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), ending{JustSeen, noon.Add(Settling)}},
+		"too many unhealthy machines end with no time":             {of(bad()).with(tooMany), ending{by: TooManyUnhealthy}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.given).Decisions[0].Blockers; !slices.Equal(got, []Blocker{tc.want}) {
+			if got := Decide(tc.given).Decisions[0].endings(); !slices.Equal(got, []ending{tc.want}) {
 				t.Errorf("blocked by %v, want %v", got, tc.want)
 			}
 		})
@@ -122,8 +139,46 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		"a limit":                                {of(bad()).with(tooMany), false},
 		"a machine that nothing is held against": {of(is(health.Healthy)), false},
 	} {
-		if got := Decide(tc.given).Decisions[0].Blockers[0].Reason; got.Unjudged() != tc.want {
+		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
 			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
+		}
+	}
+}
+
+// A rule owns its words. What is not told is that nothing is held against a machine.
+func TestEveryRuleHasItsWords(t *testing.T) {
+	told := map[Reason]bool{}
+	users := map[Reason]string{ // the reasons that users see, where they are others
+		OlderCheckActs: mendv1.OverlapReason, ClusterUnreachable: mendv1.UnreachableReason, PowerCyclesUnread: NotRead, RequestsUnread: NotRead,
+		TooFewUnhealthy: string(TooManyUnhealthy), TemplateUnread: rule.MissingPermission, TemplateMissing: mendv1.TemplateNotFoundReason,
+		TemplateUnusable: requestCreationFailed,
+	}
+	for i, r := range rules {
+		if told[r.Reason] || r.Else && r.asked != rules[i-1].asked {
+			t.Errorf("%s is told twice, or an alternative to what is asked at another time", r.Reason)
+		}
+		told[r.Reason] = true
+		if r.Words == nil {
+			if r.Reason != NotUnhealthy {
+				t.Errorf("%s has no words", r.Reason)
+			}
+			continue
+		}
+		f := of(bad(requested(ForeignRequest), cycled)).with(missing)
+		f.Targets[0].UnusableWhy = "it is odd"
+		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
+		p := &Plan{
+			Reach: Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
+		}
+		f.Mode = Observed
+		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})
+		for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
+			if strings.HasSuffix(text, ".") || words.Text == "" {
+				t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
+			}
+		}
+		if words.Reason != users[r.Reason] {
+			t.Errorf("%s is told as %q, want %q", r.Reason, words.Reason, users[r.Reason])
 		}
 	}
 }

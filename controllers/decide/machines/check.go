@@ -1,138 +1,229 @@
 package machines
 
 import (
-	"slices"
+	"fmt"
+	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // CyclesUnreadFor is for how long no remediation starts for a machine on a host while it is not known which power cycles are in progress.
 const CyclesUnreadFor = 10 * time.Minute
 
-// The conditions of a check. RemediationAllowed is also its own reason while remediation is allowed. (Cluster API)
-const (
-	RemediationAllowed           = "RemediationAllowed"
-	WorkloadClusterReachable     = "WorkloadClusterReachable"
-	TargetsExclusive             = "TargetsExclusive"
-	RemediationTemplateAvailable = "RemediationTemplateAvailable"
-	StormCooldown                = "StormCooldown"
-	SpareHostAvailable           = "SpareHostAvailable"
-	CapacityBack                 = "CapacityBack"
-	PausedCondition              = "Paused"
-)
-
-// The reasons of these conditions, where they are not those of blockers.
-const (
-	ClusterNotFound Reason = "ClusterNotFound"
-	InvalidSelector Reason = "InvalidSelector"
-
-	NotInitialized    Reason = "NotInitialized"
-	Reachable         Reason = "Reachable"
-	ReachableAgain    Reason = "ReachableAgain"
-	Unreachable       Reason = "Unreachable"
-	KubeconfigRefused Reason = "KubeconfigRefused"
-	Changed           Reason = "WorkloadClusterChanged"
-
-	exclusive        Reason = "Exclusive"
-	overlap          Reason = "Overlap"
-	templateFound    Reason = "TemplateFound"
-	templateNotFound Reason = "RemediationTemplateNotFound"
-	storm            Reason = "Storm"
-	paused           Reason = "Paused"
-	notPaused        Reason = "NotPaused"
-)
+// RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
+const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
 // checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All others stand.
-func checkConditions(f *Facts, p *Plan) []Condition {
+func checkConditions(facts *Facts, plan *Plan) []Condition {
 	switch {
-	case f.Mode == Paused && f.ActsUnclaimed && !f.Claimed: // the condition Paused of a claimed check is Cluster API core's
-		return []Condition{condition(PausedCondition, conditionTrue, paused)}
-	case (f.Mode == NoCluster || f.Mode == BadSelector) && (f.Claimed || f.ActsUnclaimed):
-		return []Condition{p.Allowed}
-	case f.Mode != Active:
+	case facts.Mode == Paused && facts.ActsUnclaimed && !facts.Claimed: // the condition Paused of a claimed check is Cluster API core's
+		return []Condition{condition(clusterv1.PausedCondition, conditionTrue, clusterv1.PausedReason, facts.About.pausedForAll())}
+	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (facts.Claimed || facts.ActsUnclaimed):
+		return []Condition{plan.Allowed}
+	case facts.Mode != Active:
 		return nil
 	}
-	all := []Condition{p.Reach, exclusiveTargets(f)}
-	if f.Cluster.Settled() {
-		all = append(all, p.Allowed, cooldown(p), sparesAwaited(p))
+	all := []Condition{plan.Reach, exclusiveTargets(facts)}
+	if facts.Cluster.Settled() {
+		all = append(all, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
 	}
-	if f.Template.Known || f.Template.Missing != "" {
-		all = append(all, templateAvailable(f))
+	if facts.Template.Known || facts.Template.Missing != "" {
+		all = append(all, templateAvailable(facts))
 	}
-	if back, set := capacityBack(f); set {
+	if back, set := capacityBack(facts); set {
 		all = append(all, back)
 	}
-	if !f.Claimed {
-		all = append(all, condition(PausedCondition, conditionFalse, notPaused))
+	if !facts.Claimed {
+		all = append(all, condition(clusterv1.PausedCondition, conditionFalse, clusterv1.NotPausedReason, ""))
 	}
 	return all
 }
 
-func condition(kind, status string, reason Reason) Condition {
-	return Condition{Type: kind, Status: status, Reason: string(reason)}
+func condition(kind, status, reason, message string) Condition {
+	return Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// pausedForAll is Cluster API's message of the condition Paused.
+func (a *About) pausedForAll() string {
+	var why []string
+	if a.ClusterPaused {
+		why = append(why, "Cluster spec.paused is set to true")
+	}
+	if a.PausedBy != nil {
+		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
+	}
+	return strings.Join(why, ", ")
 }
 
 // allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
-func allowed(f *Facts, p *Plan) Condition {
-	not := func(why Reason) Condition { return condition(RemediationAllowed, conditionFalse, why) }
-	switch {
-	case f.Mode == NoCluster:
-		return not(ClusterNotFound)
-	case f.Mode == BadSelector:
-		return not(InvalidSelector)
-	case f.Invalid:
-		return not(InvalidLimit)
-	case p.Grant.ShortCircuited():
-		return not(TooManyUnhealthy)
-	case p.Grant.Reason == budget.CoolingDown:
-		return not(CoolingDown)
-	case f.Limits.InFlight == 0:
-		return not(NoneAtOnce)
+//
+// A reader that has not counted all machines repeats the message of the manager, which has.
+func allowed(facts *Facts, plan *Plan) Condition {
+	c := allowedAsCounted(facts, plan)
+	if facts.Counted != nil {
+		if stored := facts.About.Allowed; stored.Status == c.Status && stored.Reason == c.Reason {
+			c.Message = stored.Message
+		}
+		return c
 	}
-	return condition(RemediationAllowed, conditionTrue, RemediationAllowed)
+	if left := leftToCycles(plan); c.Status == conditionTrue && left != "" {
+		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	}
+	return c
+}
+
+func allowedAsCounted(facts *Facts, plan *Plan) Condition {
+	not := func(why, message string) Condition {
+		return condition(RemediationAllowed, conditionFalse, why, "Remediation is not allowed"+message)
+	}
+	switch {
+	case facts.Mode == NoCluster:
+		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s",
+			facts.About.Cluster, facts.About.Namespace))
+	case facts.Mode == BadSelector:
+		return not(mendv1.InvalidSelectorReason, ", spec.selector: "+facts.About.InvalidSelector)
+	case facts.Invalid:
+		return not(mendv1.InvalidLimitReason, ", "+facts.About.InvalidField+": "+facts.About.InvalidWhy)
+	case plan.Grant.ShortCircuited():
+		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(facts, plan))
+	case plan.Grant.Reason == budget.CoolingDown:
+		return not(mendv1.CoolingDownReason, coolingUntil(facts, plan))
+	case facts.Limits.InFlight == 0:
+		return not(mendv1.NoneAtOnceReason, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, ptr.Deref(facts.About.Spelled.InFlight, "")))
+	}
+	message := ""
+	if plan.Grant.Reason == budget.AtWork {
+		message = queueText(facts, plan)
+	}
+	return condition(RemediationAllowed, conditionTrue, RemediationAllowed, message)
+}
+
+// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+func arithmetic(facts *Facts, plan *Plan) string {
+	population, spelled := &plan.Population, &facts.About.Spelled
+	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
+	if population.Unread == 0 {
+		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
+	}
+	if spelled.Range != "" {
+		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
+			population.Total(), population.Unhealthy, spelled.Range, sum, facts.Limits.AtLeast, facts.Limits.AtMost)
+	}
+	limit := spelled.MaxUnhealthy
+	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
+		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), facts.Limits.AtMost)
+}
+
+// coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
+func coolingUntil(facts *Facts, plan *Plan) string {
+	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
+		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince), ptr.Deref(facts.About.Spelled.Cooldown, ""), mendv1.StormCooldownAnnotation)
+}
+
+// queueText is how many wait because of how many are remediated at once.
+func queueText(facts *Facts, plan *Plan) string {
+	waiting, inFlight := plan.Population.Waiting-plan.Grant.Start, plan.Population.InFlight+plan.Grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+		waiting, wait, inFlight, facts.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
+}
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
+func leftToCycles(plan *Plan) string {
+	var left []string
+	for _, i := range plan.Open {
+		d := plan.Decisions[i]
+		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting {
+			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "Left to a power cycle that is under way: " + firstOf(left)
 }
 
 // restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not.
 //
 // The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
 // unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
-func restriction(f *Facts, p *Plan) string {
+func restriction(facts *Facts, plan *Plan) string {
 	switch {
-	case f.Invalid:
+	case facts.Invalid:
 		return string(InvalidLimit)
-	case p.Grant.ShortCircuited() && p.Population.Unhealthy > 0:
+	case plan.Grant.ShortCircuited() && plan.Population.Unhealthy > 0:
 		return string(TooManyUnhealthy)
-	case p.Grant.Reason == budget.CoolingDown:
+	case plan.Grant.Reason == budget.CoolingDown:
 		return string(CoolingDown)
 	}
 	return ""
 }
 
 // reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
-func reach(f *Facts) Condition {
-	was := &f.Reach
-	c := Condition{Type: WorkloadClusterReachable, Since: f.Now.Truncate(time.Second)}
+func reach(facts *Facts) Condition {
+	before := &facts.Reach
+	c := Condition{Type: mendv1.WorkloadClusterReachable, Since: facts.Now.Truncate(time.Second)}
 	switch {
-	case f.ReachStands():
-		c.Status, c.Reason = was.Status, was.Reason
-	case f.Cluster.Link == LinkUnsure:
-		c.Status, c.Reason = conditionUnknown, string(NotInitialized)
-	case f.Cluster.Link == LinkUp && (was.Status == conditionFalse || was.Reason == string(ReachableAgain)):
-		c.Status, c.Reason = conditionTrue, string(ReachableAgain)
-	case f.Cluster.Link == LinkUp:
-		c.Status, c.Reason = conditionTrue, string(Reachable)
-	case f.Outage.Changed != "":
-		c.Status, c.Reason = conditionFalse, string(Changed)
-	case f.Outage.Refused != "":
-		c.Status, c.Reason = conditionFalse, string(KubeconfigRefused)
+	case facts.ReachStands():
+		c.Status, c.Reason = before.Status, before.Reason
+	case facts.Cluster.Link == LinkUnsure:
+		c.Status, c.Reason = conditionUnknown, mendv1.NotInitializedReason
+	case facts.Cluster.Link == LinkUp && (before.Status == conditionFalse || before.Reason == mendv1.ReachableAgainReason):
+		c.Status, c.Reason = conditionTrue, mendv1.ReachableAgainReason
+	case facts.Cluster.Link == LinkUp:
+		c.Status, c.Reason = conditionTrue, mendv1.ReachableReason
+	case facts.Outage.Changed != "":
+		c.Status, c.Reason = conditionFalse, mendv1.ChangedReason
+	case facts.Outage.Refused != "":
+		c.Status, c.Reason = conditionFalse, mendv1.KubeconfigRefusedReason
 	default:
-		c.Status, c.Reason = conditionFalse, string(Unreachable)
+		c.Status, c.Reason = conditionFalse, mendv1.UnreachableReason
 	}
-	if was.Status == c.Status {
-		c.Since = was.Since
+	if before.Status == c.Status {
+		c.Since = before.Since
 	}
+	c.Message = reachText(facts, c)
 	return c
+}
+
+// reachText is why nodes cannot be judged, and since when; empty if they can.
+func reachText(facts *Facts, c Condition) string {
+	switch {
+	case facts.ReachStands():
+		return facts.Reach.Message
+	case !facts.Cluster.Initialized:
+		return "The control plane of the Cluster is not initialized"
+	case c.Status == conditionUnknown:
+		return "The first connection to the workload cluster is being made"
+	case c.Status == conditionTrue:
+		return ""
+	}
+	message := "The workload cluster has been out of reach since " + stamp(c.Since) + "; machines cannot be judged as far as their nodes are concerned, " +
+		"and nothing is started or ended because of them"
+	if facts.Outage.Changed != "" {
+		message = fmt.Sprintf("Cluster %s: %s. %s", facts.About.Cluster, facts.Outage.Changed, message)
+	}
+	if facts.Outage.Silent {
+		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
+			"so it is asked one at a time, after pauses. " + message
+	}
+	if facts.Outage.Refused != "" {
+		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", facts.About.Cluster, facts.Outage.Refused, message)
+	}
+	return message
 }
 
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster is awaited, or
@@ -147,49 +238,69 @@ func (f *Facts) ReachStands() bool {
 	return f.Cluster.Link == LinkUnsure && f.Reach.Status != ""
 }
 
-// exclusiveTargets is the condition TargetsExclusive: whether other checks select machines of this one.
-func exclusiveTargets(f *Facts) Condition {
-	if slices.ContainsFunc(f.Overlaps, func(o Overlap) bool { return o.Shared > 0 }) {
-		return condition(TargetsExclusive, conditionFalse, overlap)
+// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. Both say so; the older one acts.
+func exclusiveTargets(facts *Facts) Condition {
+	var lines []string
+	for _, other := range facts.Overlaps {
+		acts := "this check is older and acts on them"
+		if other.Older {
+			acts = "that check is older and acts on them"
+		}
+		if other.Shared > 0 {
+			const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
+			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(facts.Targets), other.Name, acts))
+		}
 	}
-	return condition(TargetsExclusive, conditionTrue, exclusive)
+	if len(lines) > 0 {
+		return condition(mendv1.TargetsExclusive, conditionFalse, mendv1.OverlapReason, strings.Join(lines, "\n"))
+	}
+	return condition(mendv1.TargetsExclusive, conditionTrue, mendv1.ExclusiveReason, "")
 }
 
 // templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
-func templateAvailable(f *Facts) Condition {
+func templateAvailable(facts *Facts) Condition {
 	switch {
-	case !f.Template.External:
-		return Condition{Type: RemediationTemplateAvailable, Remove: true}
-	case f.Template.Refused:
-		return condition(RemediationTemplateAvailable, conditionFalse, TemplateRefused)
-	case f.Template.Missing != "":
-		return condition(RemediationTemplateAvailable, conditionFalse, templateNotFound)
+	case !facts.Template.External:
+		return Condition{Type: mendv1.RemediationTemplateAvailable, Remove: true}
+	case facts.Template.Refused:
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateRefusedReason, facts.noTemplate())
+	case facts.Template.Missing != "":
+		return condition(mendv1.RemediationTemplateAvailable, conditionFalse, mendv1.TemplateNotFoundReason, facts.noTemplate())
 	}
-	return condition(RemediationTemplateAvailable, conditionTrue, templateFound)
+	return condition(mendv1.RemediationTemplateAvailable, conditionTrue, mendv1.TemplateFoundReason, "")
 }
 
-// capacityBack is the condition CapacityBack. While it is not known what is missing it stands as it is, and a check of which nothing was ever missing has none.
-func capacityBack(f *Facts) (c Condition, set bool) {
-	switch is := &f.Capacity; {
-	case !is.Known:
+// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not
+// known it stands as it is, and a check of which nothing was ever missing has none.
+func capacityBack(facts *Facts) (c Condition, set bool) {
+	capacity := &facts.Capacity
+	if !capacity.Known {
 		return Condition{}, false
-	case is.Missing > 0:
-		return condition(CapacityBack, conditionFalse, Reason(is.Reason)), true
-	default:
-		return condition(CapacityBack, conditionTrue, CapacityBack), is.Reported
 	}
+	if capacity.Missing == 0 {
+		return condition(mendv1.CapacityBack, conditionTrue, mendv1.CapacityBackReason, ""), capacity.Reported
+	}
+	message := "The capacity of " + capacity.Target + " is not back"
+	if capacity.Missing > 1 {
+		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", capacity.Missing, capacity.Target)
+	}
+	if capacity.Message != "" {
+		message += ": " + capacity.Message
+	}
+	return condition(mendv1.CapacityBack, conditionFalse, capacity.Reason, message), true
 }
 
-// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began: so a cooldown
-// outlives a restart of the manager.
-func cooldown(p *Plan) Condition {
+// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began:
+// so a cooldown outlives a restart of the manager.
+func cooldown(facts *Facts, plan *Plan) Condition {
 	switch {
-	case !p.Storm.Active:
-		return Condition{Type: StormCooldown, Remove: true}
-	case p.Storm.CoolingSince.IsZero():
-		return condition(StormCooldown, conditionFalse, storm)
+	case !plan.Storm.Active:
+		return Condition{Type: mendv1.StormCooldown, Remove: true}
+	case plan.Storm.CoolingSince.IsZero():
+		return condition(mendv1.StormCooldown, conditionFalse, mendv1.StormReason,
+			"Too many machines are not healthy. When few enough are, the cooldown begins: "+ptr.Deref(facts.About.Spelled.Cooldown, ""))
 	}
-	c := condition(StormCooldown, conditionTrue, CoolingDown)
-	c.Since = p.Storm.CoolingSince
+	c := condition(mendv1.StormCooldown, conditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
+	c.Since = plan.Storm.CoolingSince
 	return c
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -35,8 +37,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	claimed := func(f *Facts) { f.Claimed = true }
 	mode := func(m Mode) func(*Facts) { return func(f *Facts) { f.Mode = m } }
 	steady := map[string]string{
-		RemediationAllowed: "True/RemediationAllowed", WorkloadClusterReachable: "True/Reachable", TargetsExclusive: "True/Exclusive",
-		RemediationTemplateAvailable: "", StormCooldown: "", SpareHostAvailable: "", PausedCondition: "False/NotPaused",
+		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
+		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -44,10 +46,10 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		want  map[string]string // empty for one that is removed, "-" for one that stands
 	}{
 		"a check without trouble":                                {of(unclaimed), false, nil},
-		"Paused of a claimed check is Cluster API's":             {of(claimed), false, map[string]string{PausedCondition: "-"}},
+		"Paused of a claimed check is Cluster API's":             {of(claimed), false, map[string]string{clusterv1.PausedCondition: "-"}},
 		"an observed check is not written":                       {of(mode(Observed)), true, nil},
 		"nor is an ignored one":                                  {of(mode(Ignored), claimed), true, nil},
-		"a paused check says so where Cluster API core does not": {of(mode(Paused), unclaimed), true, map[string]string{PausedCondition: "True/Paused"}},
+		"a paused check says so where Cluster API core does not": {of(mode(Paused), unclaimed), true, map[string]string{clusterv1.PausedCondition: "True/Paused"}},
 		"but not if Cluster API core does so":                    {of(mode(Paused), claimed, unclaimed), true, nil},
 		"nor if it is not kubemend's":                            {of(mode(Paused)), true, nil},
 		"a check of no Cluster":                                  {of(mode(NoCluster), claimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
@@ -58,36 +60,36 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"too many":                                               {of(unclaimed, tooMany), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"capacity that is not back, by what the oldest waits for": {
 			of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 2, Reason: "NoHost"} }), false,
-			map[string]string{CapacityBack: "False/NoHost"},
+			map[string]string{mendv1.CapacityBack: "False/NoHost"},
 		},
 		"capacity that is back": {
-			of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Reported: true} }), false, map[string]string{CapacityBack: "True/CapacityBack"},
+			of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Reported: true} }), false, map[string]string{mendv1.CapacityBack: "True/CapacityBack"},
 		},
 		"capacity that was never missing":           {of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true} }), false, nil},
 		"capacity of which it is not known, stands": {of(unclaimed, func(f *Facts) { f.Capacity = Capacity{Reported: true, Missing: 1} }), false, nil},
 		"capacity of a check that is only observed": {of(mode(Observed), func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 1, Reason: "NoHost"} }), true, nil},
 		"too many, with a cooldown": {of(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
-			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", StormCooldown: "False/Storm"}},
+			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", mendv1.StormCooldown: "False/Storm"}},
 		"the cooldown": {of(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
-			map[string]string{RemediationAllowed: "False/CoolingDown", StormCooldown: "True/CoolingDown"}},
+			map[string]string{RemediationAllowed: "False/CoolingDown", mendv1.StormCooldown: "True/CoolingDown"}},
 		"a limit that cannot be read": {of(unclaimed, func(f *Facts) { f.Invalid = true }), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
 		"no place for any":            {of(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
 		"an unreachable cluster": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkDown }), false,
-			map[string]string{WorkloadClusterReachable: "False/Unreachable"}},
+			map[string]string{mendv1.WorkloadClusterReachable: "False/Unreachable"}},
 		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkUnsure }), false,
-			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", StormCooldown: "-", SpareHostAvailable: "-"}},
+			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", mendv1.StormCooldown: "-", mendv1.SpareHostAvailable: "-"}},
 		"before the control plane is initialized there is no answer to await": {of(unclaimed, func(f *Facts) { f.Cluster.Initialized = false }, unsettled), false,
-			map[string]string{WorkloadClusterReachable: "Unknown/NotInitialized"}},
+			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized"}},
 		"too few for a range have the same reason as too many": {of(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"too many go before a limit that leaves no place":      {of(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"another check selects the same": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
-			map[string]string{TargetsExclusive: "False/Overlap"}},
+			map[string]string{mendv1.TargetsExclusive: "False/Overlap"}},
 		"another check selects others":                               {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
-		"a template that is there":                                   {of(unclaimed, external), false, map[string]string{RemediationTemplateAvailable: "True/TemplateFound"}},
-		"a template that is not there":                               {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a kind that can be no template":                             {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{RemediationTemplateAvailable: "False/TemplateRefused"}},
-		"a template that is not there, while requests are not known": {of(unclaimed, missing, unknown), false, map[string]string{RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a template that could not be read":                          {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{RemediationTemplateAvailable: "-"}},
+		"a template that is there":                                   {of(unclaimed, external), false, map[string]string{mendv1.RemediationTemplateAvailable: "True/TemplateFound"}},
+		"a template that is not there":                               {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a kind that can be no template":                             {of(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/TemplateRefused"}},
+		"a template that is not there, while requests are not known": {of(unclaimed, missing, unknown), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a template that could not be read":                          {of(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{mendv1.RemediationTemplateAvailable: "-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := map[string]string{}
@@ -154,9 +156,9 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 
 // An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
 func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
-	for reason, want := range map[Reason]time.Time{ReachableAgain: ago(time.Minute), Reachable: {}} {
+	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := of()
-		f.Reach = Report{Status: conditionTrue, Reason: string(reason), Since: ago(time.Minute)}
+		f.Reach = Report{Status: conditionTrue, Reason: reason, Since: ago(time.Minute)}
 		if got := Decide(f).Memory.Basis.Cluster.Reached; !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
@@ -215,7 +217,7 @@ func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
 func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
 	began := noon.Add(300 * time.Millisecond) // the API server stores seconds
 	p := Decide(of(is(health.Healthy)).with(coolsFor(10*time.Minute), storming, func(f *Facts) { f.Now = began }))
-	at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == StormCooldown })
+	at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == mendv1.StormCooldown })
 	if at < 0 || !p.Conditions[at].Since.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
 		t.Fatalf("set are %v, and the next decision is at %v", p.Conditions, p.Recheck)
 	}

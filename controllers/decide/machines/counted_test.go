@@ -10,10 +10,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// alone are the facts for a reader that has read one machine of f, and the numbers in the status of the check.
-func (f Facts) alone(i int, p budget.Population) Facts {
+// alone are the facts for a reader that has read one machine of f, and the status of the check after p.
+func (f Facts) alone(i int, p *Plan) Facts {
 	f.Targets, f.Memory.Decisions = f.Targets[i:i+1], f.Memory.Decisions[i:i+1]
-	f.Counted = &Counted{Total: p.Total(), Healthy: p.Healthy}
+	f.Counted = &Counted{Total: p.Population.Total(), Healthy: p.Population.Healthy}
+	f.About.Allowed = Report{Status: p.Allowed.Status, Reason: p.Allowed.Reason, Message: p.Allowed.Message}
 	return f
 }
 
@@ -23,7 +24,7 @@ func TestTheNumbersOfTheStatusDecideAsAllMachinesDo(t *testing.T) {
 		f.Limits.InFlight = budget.Unlimited
 		all := Decide(f)
 		for i := range f.Targets {
-			one := Decide(f.alone(i, all.Population))
+			one := Decide(f.alone(i, &all))
 			if diff := cmp.Diff(all.Decisions[i], one.Decisions[0]); diff != "" {
 				t.Fatalf("machine %d: -all machines read +one machine read\n%s", i, diff)
 			}

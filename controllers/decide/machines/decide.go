@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -22,7 +23,7 @@ func Decide(f Facts) Plan {
 		f.Storm = f.Memory.Storm
 	}
 	p := Plan{Reach: reach(&f)}
-	if p.Reach.Reason == string(ReachableAgain) {
+	if p.Reach.Reason == mendv1.ReachableAgainReason {
 		f.Cluster.Reached = p.Reach.Since
 	}
 	decisions, is := judge(&f)
@@ -31,13 +32,13 @@ func Decide(f Facts) Plan {
 		d := decisions[i]
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
-		d.Blockers = own(&f, &p, d)
+		ask(&f, &p, d, false)
 		d.Waits = waits(&f, d)
 		count(&p.Population, d)
 	}
 	oneByOne(&f, &p)
 	awaitSpares(&f, &p)
-	sudden := settle(&f, &p)
+	settle(&f, &p)
 	p.Population.Healthy += len(decisions) - len(p.Open)
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
@@ -49,10 +50,10 @@ func Decide(f Facts) Plan {
 	p.AllRequested = f.Template.Known && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
 	p.Restriction = restriction(&f, &p)
 	for _, i := range p.Open {
-		block(&f, &p, p.Decisions[i], sudden[i])
+		ask(&f, &p, p.Decisions[i], true)
 		step(&f, &p, p.Decisions[i])
 	}
-	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p, sudden)), health.Earliest(observable(&f, &p), sparesUntil(&p)))
+	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p)), health.Earliest(observable(&f, &p), sparesUntil(&p)))
 	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&p)
 	p.Memory = f.Memory.after(&f, &p, is)
@@ -82,7 +83,7 @@ func mayBeCycled(d *Decision) bool {
 	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
 }
 
-var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
+var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
 // inFlight reports whether it is observed that a remediation of the machine of d was begun and is not over: a request of this check exists, or the
 // owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash can lose it.
@@ -121,7 +122,7 @@ func waits(f *Facts, d *Decision) bool {
 		return false
 	}
 	for _, b := range d.Blockers {
-		if b.Reason != NotActing {
+		if b.Rule != NotActing {
 			return false
 		}
 	}
@@ -236,50 +237,27 @@ func byHand(d *Decision) int {
 	return 0
 }
 
-// block completes the blockers of a machine with those that depend on the others. What is in flight has begun, and the limits have counted it.
-func block(f *Facts, p *Plan, d *Decision, sudden time.Time) {
-	if d.InFlight {
-		return
-	}
-	if !sudden.IsZero() {
-		d.Blockers = append(d.Blockers, Blocker{Reason: JustSeen, Until: sudden})
-	}
-	d.Blockers = append(d.Blockers, notGranted(f, p, d)...)
-	d.Blockers = append(d.Blockers, unrequestable(f, d.Target)...)
-	if d.Target.Unusable {
-		d.Blockers = append(d.Blockers, Blocker{Reason: TemplateUnusable})
-	}
-	if d.Spare.blocks() {
-		d.Blockers = append(d.Blockers, Blocker{Reason: d.Spare.Lacks, Until: d.Spare.Until})
-	}
-	if d.Verdict.State != health.Unhealthy && len(d.Blockers) == 0 {
-		d.Blockers = append(d.Blockers, Blocker{Reason: NotUnhealthy})
-	}
-}
-
-// settle puts off what was just seen, and may be the first of many: until when, by the places of the machines. What waits for a spare host is not put off: it
-// says so while limits forbid its remediation too, and in a storm everything is just seen.
-func settle(f *Facts, p *Plan) map[int]time.Time {
-	sudden := map[int]time.Time{}
+// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits forbid its
+// remediation too, and in a storm everything is just seen.
+func settle(f *Facts, p *Plan) {
 	if !f.Limited {
-		return sudden
+		return
 	}
 	for _, i := range p.Open {
 		d := p.Decisions[i]
 		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Now.Before(until) {
-			d.Waits, sudden[i], p.JustSeen = false, until, true
+			d.Waits, d.Settled, p.JustSeen = false, until, true
 			p.Population.Waiting--
 		}
 	}
-	return sudden
 }
 
 // settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.
-func settles(p *Plan, sudden map[int]time.Time) time.Time {
+func settles(p *Plan) time.Time {
 	var next time.Time
 	if p.Grant.Reason == budget.Enough || p.Grant.Reason == budget.AtWork {
-		for _, until := range sudden {
-			next = health.Earliest(next, until)
+		for _, i := range p.Open {
+			next = health.Earliest(next, p.Decisions[i].Settled)
 		}
 	}
 	return next

@@ -20,7 +20,7 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 	is.Deleting, is.Updating, is.OnHost = seldom.Draw(t, "deleting"), seldom.Draw(t, "updating"), seldom.Draw(t, "on a host")
 	is.Owned, is.Older = !seldom.Draw(t, "without owner"), seldom.Draw(t, "older check")
 	is.Owner = rapid.SampledFrom([]Owner{NotAsked, NotAsked, Asked, CannotRemediate}).Draw(t, "owner")
-	is.Request = rapid.SampledFrom([]Request{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request")
+	requested(rapid.SampledFrom([]Request{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request"))(&is)
 	is.Announced, is.RequestFailed, is.Unusable = seldom.Draw(t, "announced"), seldom.Draw(t, "failed"), seldom.Draw(t, "unusable")
 	is.TemplateNotFound, is.ProviderReports = is.RequestFailed && seldom.Draw(t, "template not found"), !is.RequestFailed && seldom.Draw(t, "reports")
 	is.Failed = is.Owner != NotAsked || seldom.Draw(t, "marked unhealthy")
@@ -205,14 +205,14 @@ func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 		for i, d := range p.Decisions {
 			only := len(d.Blockers) == 1
 			for _, b := range d.Blockers {
-				if b.Until.IsZero() || b.Reason == PowerCyclesUnread { // who reads them looks again
+				if b.Until.IsZero() || b.Rule == PowerCyclesUnread { // who reads them looks again
 					continue
 				}
 				if !f.Now.Before(b.Until) {
-					t.Fatalf("machine %s is blocked by %s until %v, which is over", f.Targets[i].Name, b.Reason, b.Until)
+					t.Fatalf("machine %s is blocked by %s until %v, which is over", f.Targets[i].Name, b.Rule, b.Until)
 				}
 				if only && (next.IsZero() || next.After(b.Until)) {
-					t.Fatalf("machine %s is blocked by %s until %v, and the next decision is at %v", f.Targets[i].Name, b.Reason, b.Until, next)
+					t.Fatalf("machine %s is blocked by %s until %v, and the next decision is at %v", f.Targets[i].Name, b.Rule, b.Until, next)
 				}
 			}
 			if d.Begun && (p.Recheck.IsZero() || p.Recheck.After(noon.Add(CachesLag))) {

@@ -8,31 +8,28 @@ import (
 
 // contradicted reports whether all that is held against the machine of d is a failure that a provider once wrote, while its node is
 // Ready: one with a wrong credential writes that of every machine.
-func contradicted(f *Facts, d *Decision) bool {
-	due := d.Verdict.Due(f.Now)
-	believed := func(is health.Finding) bool { return is.Reason != health.MachineFailed }
+func contradicted(facts *Facts, d *Decision) bool {
+	due := d.Verdict.Due(facts.Now)
+	believed := func(finding health.Finding) bool { return finding.Reason != health.MachineFailed }
 	return d.Target.NodeReady && len(due) > 0 && !slices.ContainsFunc(due, believed)
 }
 
 // oneByOne lets one of those machines wait for its turn, once the capacity of the one before is back: no remediation goes on, and all
 // machines have nodes. After one that does not come back a person has to see why. A reader of one machine does not know whose turn it is.
-func oneByOne(f *Facts, p *Plan) {
-	why, turn := FailureContradicted, f.Capacity.Missing == 0
-	for _, i := range p.Open {
-		d := p.Decisions[i]
+func oneByOne(facts *Facts, plan *Plan) {
+	turn := facts.Capacity.Missing == 0 && facts.Counted == nil
+	for _, i := range plan.Open {
+		d := plan.Decisions[i]
 		turn = turn && !d.InFlight && !d.Target.Deleting && d.Target.Health.Node != health.NodeAwaited
 	}
-	if f.Counted != nil {
-		why, turn = QueueUnread, false
-	}
-	for _, d := range waiting(f, p) {
+	for _, d := range waiting(facts, plan) {
 		switch {
-		case !contradicted(f, d):
+		case !contradicted(facts, d):
 		case turn:
 			turn = false
 		default:
-			d.Waits, d.Blockers = false, append(d.Blockers, Blocker{Reason: why})
-			p.Population.Waiting--
+			d.Waits, d.AwaitsTurn = false, true
+			plan.Population.Waiting--
 		}
 	}
 }

@@ -83,7 +83,7 @@ func updating(t *given)          { t.Updating = true }
 func onHost(t *given)            { t.OnHost = true }
 func cycled(t *given)            { t.Cycle = &Cycle{} }
 func unowned(t *given)           { t.Owned = false }
-func unusable(t *given)          { t.Unusable = true }
+func unusable(t *given)          { t.Unusable, t.UnusableWhy = true, "it is odd" }
 func begun(t *given)             { t.begun = true }
 func markedHealthy(t *given)     { t.Healthy = true }
 func marked(t *given)            { t.Failed = true }
@@ -107,7 +107,9 @@ func quiet(t *given) {
 
 func awaited(t *given) { t.Health.Node = health.NodeAwaited }
 
-func requested(r Request) func(*given) { return func(t *given) { t.Request = r } }
+func requested(r Request) func(*given) {
+	return func(t *given) { t.Request, t.RequestFacts = r, &RequestFacts{Name: "req"} }
+}
 
 // unjudgedSincePause is a machine of which something is known that Cluster API wrote before a pause.
 func unjudgedSincePause(t *given) { t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}} }

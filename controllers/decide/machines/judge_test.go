@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -58,7 +59,9 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	initialized := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.InitializedAt = ago(d) } }
 	ready := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.ReadyAt = ago(d) } }
 	reached := func(d time.Duration) func(*Facts) {
-		return func(f *Facts) { f.Reach = Report{Status: conditionTrue, Reason: string(ReachableAgain), Since: ago(d)} }
+		return func(f *Facts) {
+			f.Reach = Report{Status: conditionTrue, Reason: mendv1.ReachableAgainReason, Since: ago(d)}
+		}
 	}
 	hour := ago(60 * minute)
 	for name, tc := range map[string]struct {

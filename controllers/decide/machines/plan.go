@@ -1,10 +1,12 @@
 package machines
 
 import (
+	"slices"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Plan is what follows from the facts.
@@ -54,6 +56,10 @@ type Decision struct {
 	Conditions []Condition
 	// At is when the verdict was given.
 	At time.Time
+	// AwaitsTurn says that its failure is contradicted, and that it is not its turn.
+	AwaitsTurn bool
+	// Settled is until when it may be the first of many that fail, or recover, in the same moment; zero if it is not put off for that.
+	Settled time.Time
 	// Spare is what was found for a remediation that waits for a spare host, or that a spare host lets start; nil if it needs none.
 	Spare *Spare
 }
@@ -67,90 +73,20 @@ func (d *Decision) Acts() bool {
 	return d.Starts() || d.Step == DeleteRequest || !d.Target.Failed && d.Sets(HealthCheckSucceeded, conditionFalse)
 }
 
-// Blocker is one reason why a remediation does not start.
+// Blocker is a rule that keeps a remediation from starting, with its words; of one that is not told they are empty.
 type Blocker struct {
-	Reason Reason
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
+	Rule Reason
+	rule.Blocker
 }
 
-// Blocked reports whether d has a blocker of that reason.
-func (d *Decision) Blocked(by Reason) bool {
-	for _, b := range d.Blockers {
-		if b.Reason == by {
-			return true
-		}
+// BlockedBy is what blocks d by that rule; nil if it does not.
+func (d *Decision) BlockedBy(by Reason) *Blocker {
+	i := slices.IndexFunc(d.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
+	if i < 0 {
+		return nil
 	}
-	return false
+	return &d.Blockers[i]
 }
 
-// Reason names a blocker. Where a condition or an event says the same, it has the same reason.
-type Reason string
-
-// The blockers, in the order in which they are asked for.
-const (
-	// NotUnhealthy is a machine that nothing is held against, or nothing that counts.
-	NotUnhealthy Reason = "NotUnhealthy"
-	// MachineDeleting is a machine that is being deleted: there is nothing left to remediate.
-	MachineDeleting Reason = "MachineBeingDeleted"
-	// OlderCheckActs is a machine that an older check selects too.
-	OlderCheckActs Reason = "OverlappingCheck"
-	// NotActing is a check that kubemend does not act on.
-	NotActing Reason = "NotActing"
-	// ControlPlaneNotInitialized and InfrastructureNotReady are a Cluster whose machines are not judged yet.
-	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
-	InfrastructureNotReady     Reason = "InfrastructureNotReady"
-	// ClusterUnreachable is a workload cluster whose nodes cannot be read.
-	ClusterUnreachable Reason = "WorkloadClusterUnreachable"
-	// AwaitsClusterAPI is a machine that Cluster API has not looked at since a pause.
-	AwaitsClusterAPI Reason = "AwaitsClusterAPI"
-	// NodeNotSeen is a machine whose node the cache does not have, while the workload cluster could not be asked whether it exists.
-	NodeNotSeen Reason = "NodeNotSeen"
-	// WithinTimeout is a machine whose timeout has not expired, or that waits for its first node without one.
-	WithinTimeout Reason = "WithinTimeout"
-	// MachineUpdating is a machine that is being updated in place.
-	MachineUpdating Reason = "MachineBeingUpdated"
-	// PowerCycleInProgress is a machine whose host is power-cycled, which the check did not request.
-	PowerCycleInProgress Reason = "RemediationUnderWay"
-	// PowerCyclesUnread is a machine on a host while it is not known which power cycles are in progress.
-	PowerCyclesUnread Reason = "PowerCyclesUnread"
-	// JustSeen is a machine that may be the first of many that fail, or recover, in the same moment.
-	JustSeen Reason = "JustSeen"
-	// InvalidLimit is a check whose limits or cooldown cannot be read.
-	InvalidLimit Reason = "InvalidLimit"
-	// TooManyUnhealthy and TooFewUnhealthy are what the limits forbid.
-	TooManyUnhealthy Reason = "TooManyUnhealthy"
-	TooFewUnhealthy  Reason = "TooFewUnhealthy"
-	// CoolingDown is the time after too many machines were not healthy.
-	CoolingDown Reason = "CoolingDown"
-	// NoneAtOnce is a check that allows no remediation to be in flight.
-	NoneAtOnce Reason = "NoneAtOnce"
-	// RemediationsInProgress is a machine that waits in the queue, since as many are in flight as may be.
-	RemediationsInProgress Reason = "RemediationsInProgress"
-	// FailureContradicted is a failed machine whose node is Ready, while the one before it is not back.
-	FailureContradicted Reason = "FailureContradicted"
-	// QueueUnread is a machine whose place in the queue is not known to a reader that has not read the other machines.
-	QueueUnread Reason = "QueueUnread"
-	// RequestInTheWay is a machine for which there is a request that is not the check's.
-	RequestInTheWay Reason = "RequestInTheWay"
-	// TemplateUnread, TemplateRefused, TemplateMissing and RequestsUnread are checks for which no request can be made.
-	TemplateUnread  Reason = "TemplateUnread"
-	TemplateRefused Reason = "TemplateRefused"
-	TemplateMissing Reason = "TemplateMissing"
-	RequestsUnread  Reason = "RequestsUnread"
-	// TemplateUnusable is a machine for which no request can be made from the template as it is.
-	TemplateUnusable Reason = "TemplateUnusable"
-	// NoSpareHost is a machine on bare metal whose replacement would find no host, of a check that waits for one.
-	NoSpareHost Reason = "NoSpareHost"
-	// SpareHostsUnread is one of which that is not known.
-	SpareHostsUnread Reason = "SpareHostsUnread"
-)
-
-// Unjudged reports whether r says why a machine could not be judged.
-func (r Reason) Unjudged() bool {
-	switch r {
-	case ControlPlaneNotInitialized, InfrastructureNotReady, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
-		return true
-	}
-	return false
-}
+// Blocked reports whether d is blocked by that rule.
+func (d *Decision) Blocked(by Reason) bool { return d.BlockedBy(by) != nil }

@@ -1,9 +1,13 @@
 package machines
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -78,24 +82,24 @@ func (f *Facts) needSpares(p *Plan) bool {
 // place from others, and no host is counted for two of them.
 //
 // CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
-func awaitSpares(f *Facts, p *Plan) {
-	if f.SpareWait == nil {
+func awaitSpares(facts *Facts, plan *Plan) {
+	if facts.SpareWait == nil {
 		return
 	}
-	expected := slices.Clone(f.Spares.Expected)
-	for _, d := range waiting(f, p) {
-		until := f.spareUntil(d)
+	expected := slices.Clone(facts.Spares.Expected)
+	for _, d := range waiting(facts, plan) {
+		until := facts.spareUntil(d)
 		if until.IsZero() {
 			continue
 		}
-		d.Spare = f.spareFor(d, expected)
-		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !f.Now.Before(until)
+		d.Spare = facts.spareFor(d, expected)
+		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !facts.Now.Before(until)
 		if d.Spare.blocks() {
 			d.Waits = false
-			p.Population.Waiting--
+			plan.Population.Waiting--
 			continue
 		}
-		expected = append(expected, f.Spares.Fits[d.Target.ID])
+		expected = append(expected, facts.Spares.Fits[d.Target.ID])
 	}
 }
 
@@ -143,10 +147,10 @@ func share(a, b []string) bool {
 }
 
 // sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
-func sparesUntil(p *Plan) time.Time {
+func sparesUntil(plan *Plan) time.Time {
 	var next time.Time
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Spare.blocks() {
+	for _, i := range plan.Open {
+		if d := plan.Decisions[i]; d.Spare.blocks() {
 			next = health.Earliest(next, d.Spare.Until)
 		}
 	}
@@ -155,27 +159,95 @@ func sparesUntil(p *Plan) time.Time {
 
 // spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
 // could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
-func spareCondition(f *Facts, d *Decision) {
+func spareCondition(facts *Facts, d *Decision) {
 	switch {
 	case d.Spare.blocks():
-		d.set(SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), d.Spare.Lacks)
+		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
 	case d.Target.SpareReport == nil:
-	case d.Spare != nil, d.InFlight, f.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
-		d.remove(SpareHostAvailable)
+	case d.Spare != nil, d.InFlight, facts.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
+		d.remove(mendv1.SpareHostAvailable)
 	}
 }
 
-// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits. Of several reasons the one that names
-// a fact goes first.
-func sparesAwaited(p *Plan) Condition {
-	c := Condition{Type: SpareHostAvailable, Remove: true}
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Spare.blocks() && (c.Remove || d.Spare.Lacks == NoSpareHost) {
-			c = condition(SpareHostAvailable, conditionFalse, d.Spare.Lacks)
+// deadline is until when the remediation waits, as a sentence that follows why.
+func (s *Spare) deadline() string {
+	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
+}
+
+// spareText is why no spare host is counted on for the machine of d.
+func (f *Facts) spareText(d *Decision) string {
+	spare := d.Spare
+	switch {
+	case f.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
+		return strings.TrimSuffix(d.Target.SpareReport.Message, spare.deadline())
+	case spare.Lacks == SpareHostsUnread:
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
+	case spare.Free == 0:
+		return "No spare host fits its replacement: no host is free"
+	case spare.Fit == 0:
+		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
+	}
+	fit, others := "fit", "machines that wait for a host may need them"
+	if spare.Fit == 1 {
+		fit = "fits"
+	}
+	if spare.Expected == 1 {
+		others = "machine that waits for a host may need it"
+	}
+	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
+		spare.Free, spare.Fit, fit, spare.Expected, others)
+}
+
+// InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.
+func (s *Spare) InVain() string {
+	if s == nil || !s.Late {
+		return ""
+	}
+	text := ". No spare host fits its replacement"
+	if s.Lacks == SpareHostsUnread {
+		text = ". Whether a spare host fits its replacement is not known"
+	}
+	return fmt.Sprintf("%s, and the wait for one ended at %s", text, stamp(s.Until))
+}
+
+// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and until when
+// at most. Of several reasons the one that names a fact goes first.
+func sparesAwaited(facts *Facts, plan *Plan) Condition {
+	reason, machines := Reason(""), []string(nil)
+	for _, i := range plan.Open {
+		d := plan.Decisions[i]
+		if !d.Spare.blocks() {
+			continue
+		}
+		machines = append(machines, d.Target.Name+" until "+stamp(d.Spare.Until))
+		if reason != NoSpareHost {
+			reason = d.Spare.Lacks
 		}
 	}
-	return c
+	if reason == "" {
+		return Condition{Type: mendv1.SpareHostAvailable, Remove: true}
+	}
+	message := "Wait for a spare host, at most: " + firstOf(machines)
+	switch {
+	case facts.sparesReported():
+	case facts.Spares.Unread != "":
+		message += ". Which hosts are free is not known: " + facts.Spares.Unread
+	default:
+		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
+	}
+	return condition(mendv1.SpareHostAvailable, conditionFalse, string(reason), message)
 }
+
+// firstOf are the first names, and how many more there are.
+func firstOf(names []string) string {
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // Sibling is what matters of a machine to how many machines its owner has still to make.
 type Sibling struct {

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -30,7 +31,7 @@ func failedFor(d time.Duration) func(*given) {
 }
 
 func toldToWait(t *given) {
-	t.SpareReport = &Report{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+	t.SpareReport = &Report{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
 }
 
 var (
@@ -43,52 +44,52 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 	const wait = 10 * time.Minute
 	until := noon.Add(wait - time.Minute) // each has been unhealthy for a minute
 	marked := func(t *given) { failedFor(5 * time.Minute)(t) }
-	var nothing Blocker
+	var nothing ending
 	for name, tc := range map[string]struct {
 		given Facts
-		want  Blocker // of the first machine; none if it starts
+		want  ending // of the first machine; none if it starts
 	}{
-		"while no host fits, until its deadline":               {of(bad(onHost)).with(waitsFor(wait, none)), Blocker{NoSpareHost, until}},
+		"while no host fits, until its deadline":               {of(bad(onHost)).with(waitsFor(wait, none)), ending{NoSpareHost, until}},
 		"not if one fits":                                      {of(bad(onHost)).with(waitsFor(wait, one)), nothing},
 		"not if the check does not ask for it":                 {of(bad(onHost)), nothing},
 		"not if a template says how":                           {of(bad(onHost)).with(waitsFor(wait, none), external), nothing},
 		"not if the machine is on no host":                     {of(bad()).with(waitsFor(wait, none)), nothing},
 		"not without an owner: nothing is deleted":             {of(bad(onHost, unowned)).with(waitsFor(wait, none)), nothing},
-		"while it is not known whether one fits":               {of(bad(onHost)).with(waitsFor(wait)), Blocker{SpareHostsUnread, until}},
-		"while no host can be read":                            {of(bad(onHost)).with(waitsFor(wait, one), func(f *Facts) { f.Spares.Unread = "no rights" }), Blocker{SpareHostsUnread, until}},
-		"if another machine will take the host":                {of(bad(onHost)).with(waitsFor(wait, one), expecting("h1")), Blocker{NoSpareHost, until}},
-		"if another one may take any that fits":                {of(bad(onHost)).with(waitsFor(wait, two), expecting("h1"), expecting("h2", "h3")), Blocker{NoSpareHost, until}},
+		"while it is not known whether one fits":               {of(bad(onHost)).with(waitsFor(wait)), ending{SpareHostsUnread, until}},
+		"while no host can be read":                            {of(bad(onHost)).with(waitsFor(wait, one), func(f *Facts) { f.Spares.Unread = "no rights" }), ending{SpareHostsUnread, until}},
+		"if another machine will take the host":                {of(bad(onHost)).with(waitsFor(wait, one), expecting("h1")), ending{NoSpareHost, until}},
+		"if another one may take any that fits":                {of(bad(onHost)).with(waitsFor(wait, two), expecting("h1"), expecting("h2", "h3")), ending{NoSpareHost, until}},
 		"not if it is left with one":                           {of(bad(onHost)).with(waitsFor(wait, two), expecting("h1", "h2")), nothing},
 		"not because of one that takes another host":           {of(bad(onHost)).with(waitsFor(wait, one), expecting("h2"), expecting()), nothing},
-		"from when the machine was marked, if that is earlier": {of(bad(onHost, marked)).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(5 * time.Minute)}},
-		"from when it was due, if that is earlier":             {of(bad(onHost, due(8*time.Minute), marked)).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(2 * time.Minute)}},
+		"from when the machine was marked, if that is earlier": {of(bad(onHost, marked)).with(waitsFor(wait, none)), ending{NoSpareHost, noon.Add(5 * time.Minute)}},
+		"from when it was due, if that is earlier":             {of(bad(onHost, due(8*time.Minute), marked)).with(waitsFor(wait, none)), ending{NoSpareHost, noon.Add(2 * time.Minute)}},
 		"not longer than its deadline":                         {of(bad(onHost, due(wait))).with(waitsFor(wait, none)), nothing},
-		"a moment before it still":                             {of(bad(onHost, due(wait-time.Second))).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(time.Second)}},
+		"a moment before it still":                             {of(bad(onHost, due(wait-time.Second))).with(waitsFor(wait, none)), ending{NoSpareHost, noon.Add(time.Second)}},
 		"nor without knowing of hosts":                         {of(bad(onHost, due(wait))).with(waitsFor(wait)), nothing},
-		"a mark by hand waits too":                             {of(bad(onHost, byPerson)).with(waitsFor(wait, none)), Blocker{NoSpareHost, until}},
+		"a mark by hand waits too":                             {of(bad(onHost, byPerson)).with(waitsFor(wait, none)), ending{NoSpareHost, until}},
 		"one that is marked by hand alone, from now": {of(bad(onHost, func(t *given) {
 			t.Verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
-		})).with(waitsFor(wait, none)), Blocker{NoSpareHost, noon.Add(wait)}},
+		})).with(waitsFor(wait, none)), ending{NoSpareHost, noon.Add(wait)}},
 		"what is in flight goes on":             {of(bad(onHost, asked)).with(waitsFor(wait, none)), nothing},
-		"a reader repeats what the manager has": {of(bad(onHost, toldToWait)).with(waitsFor(wait), counted(1)), Blocker{NoSpareHost, until}},
+		"a reader repeats what the manager has": {of(bad(onHost, toldToWait)).with(waitsFor(wait), counted(1)), ending{NoSpareHost, until}},
 		"also if that is nothing":               {of(bad(onHost)).with(waitsFor(wait), counted(1)), nothing},
-		"and one that may not read the hosts":   {of(bad(onHost, toldToWait)).with(waitsFor(wait), func(f *Facts) { f.Spares.Reported = true }), Blocker{NoSpareHost, until}},
+		"and one that may not read the hosts":   {of(bad(onHost, toldToWait)).with(waitsFor(wait), func(f *Facts) { f.Spares.Reported = true }), ending{NoSpareHost, until}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			d := p.Decisions[0]
-			var want []Blocker
+			var want []ending
 			if tc.want != nothing {
-				want = []Blocker{tc.want}
+				want = []ending{tc.want}
 			}
-			if !slices.Equal(d.Blockers, want) {
+			if !slices.Equal(d.endings(), want) {
 				t.Errorf("blocked by %v, want %v", d.Blockers, want)
 			}
 			if starts := len(want) == 0 && !d.InFlight; d.Starts() != starts {
 				t.Errorf("starts: %t", d.Starts())
 			}
-			if len(want) > 0 && !p.Recheck.Equal(tc.want.Until) {
-				t.Errorf("it is looked at again at %v, want %v", p.Recheck, tc.want.Until)
+			if len(want) > 0 && !p.Recheck.Equal(tc.want.until) {
+				t.Errorf("it is looked at again at %v, want %v", p.Recheck, tc.want.until)
 			}
 			if late := d.Spare != nil && d.Spare.Late; late != (len(want) == 0 && d.Spare != nil && d.Spare.Lacks != "") {
 				t.Errorf("it starts without a host: %t, %+v", late, d.Spare)
@@ -153,8 +154,8 @@ func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
 func stormBefore(f *Facts) { f.Memory.ShortCircuited = true }
 
 func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
-	says := Condition{Type: SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost), Because: NoSpareHost}
-	gone := Condition{Type: SpareHostAvailable, Remove: true}
+	says := Condition{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+	gone := Condition{Type: mendv1.SpareHostAvailable, Remove: true}
 	hour := time.Hour
 	for name, tc := range map[string]struct {
 		given Facts
@@ -183,14 +184,14 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 			p := Decide(tc.given)
 			var got Condition
 			for _, c := range p.Decisions[0].Conditions {
-				if c.Type == SpareHostAvailable {
-					got = c
+				if c.Type == mendv1.SpareHostAvailable {
+					got, got.Message = c, ""
 				}
 			}
 			if got != tc.want {
 				t.Errorf("says %+v, want %+v", got, tc.want)
 			}
-			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == SpareHostAvailable })
+			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == mendv1.SpareHostAvailable })
 			if at < 0 || p.Conditions[at].Remove != (tc.want != says) {
 				t.Errorf("the check says %+v", p.Conditions)
 			}

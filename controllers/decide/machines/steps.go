@@ -1,7 +1,10 @@
 package machines
 
 import (
+	"fmt"
 	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -24,60 +27,56 @@ const (
 	Release Step = "release"
 )
 
-// Condition is a condition to set, or to remove. The message is rendered when it is written.
+// Condition is a condition to set, or to remove. Of a failed health check the message is made when it is written, in two flavours.
 type Condition struct {
-	Type, Status, Reason string
-	// Because is the blocker that the message is about; empty if it is about none.
-	Because Reason
+	Type, Status, Reason, Message string
 	// Since is from when it is so; zero if it is from now on, where that is news.
 	Since  time.Time
 	Remove bool
 }
 
-// The conditions of a Machine that a check sets, and their reasons. (Cluster API)
+// The conditions of a Machine that a check sets.
 const (
-	HealthCheckSucceeded = "HealthCheckSucceeded"
-	OwnerRemediated      = "OwnerRemediated"
-	ExternallyRemediated = "ExternallyRemediated"
+	HealthCheckSucceeded = clusterv1.MachineHealthCheckSucceededCondition
+	OwnerRemediated      = clusterv1.MachineOwnerRemediatedCondition
+	ExternallyRemediated = clusterv1.MachineExternallyRemediatedCondition
 
-	hasRemediateAnnotation = "HasRemediateAnnotation"
-	unhealthyMachine       = "UnhealthyMachine"
-	nodeDeleted            = "NodeDeleted"
-	nodeStartupTimeout     = "NodeStartupTimeout"
-	unhealthyNode          = "UnhealthyNode"
-
-	waitingForRemediation       = "WaitingForRemediation"
-	remediationTemplateNotFound = "RemediationTemplateNotFound"
-	requestCreationFailed       = "RemediationRequestCreationFailed"
+	waitingForRemediation       = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason // and OwnerRemediated has the same
+	remediationTemplateNotFound = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
+	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
 
 const conditionTrue, conditionFalse, conditionUnknown = "True", "False", "Unknown"
 
 // reasons are those of HealthCheckSucceeded for what was found.
 var reasons = map[health.Reason]string{
-	health.MarkedByHand: hasRemediateAnnotation, health.MachineFailed: unhealthyMachine, health.MachineCondition: unhealthyMachine,
-	health.NodeDeleted: nodeDeleted, health.NodeStartup: nodeStartupTimeout, health.NodeCondition: unhealthyNode,
+	health.MarkedByHand:     clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
+	health.MachineFailed:    clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.MachineCondition: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.NodeDeleted:      clusterv1.MachineHealthCheckNodeDeletedReason,
+	health.NodeStartup:      clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
+	health.NodeCondition:    clusterv1.MachineHealthCheckUnhealthyNodeReason,
 }
 
 // step decides what to do about the machine of d, and which conditions to set.
 //
 // Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its conditions and its request: a node on its way from
 // Unknown to False must not lose its remediation halfway.
-func step(f *Facts, p *Plan, d *Decision) {
+func step(facts *Facts, plan *Plan, d *Decision) {
 	switch d.Verdict.State {
 	case health.Healthy:
-		healthyStep(f, d)
+		healthyStep(facts, d)
 	case health.Unhealthy:
-		unhealthyStep(f, p, d)
+		unhealthyStep(facts, plan, d)
 	case health.Starting, health.Pending, health.Unknown:
 		return
 	}
 	if !d.Target.Older && !d.Target.Deleting {
-		spareCondition(f, d)
+		spareCondition(facts, d)
 	}
 }
 
-func healthyStep(f *Facts, d *Decision) {
+func healthyStep(facts *Facts, d *Decision) {
 	t := d.Target
 	if t.Deleting {
 		return
@@ -92,73 +91,74 @@ func healthyStep(f *Facts, d *Decision) {
 	if t.Older || t.Healthy && d.Step != DeleteRequest {
 		return
 	}
-	d.set(HealthCheckSucceeded, conditionTrue, HealthCheckSucceeded, "")
-	if !t.ProviderReports || t.Request != ForeignRequest && f.Template.Known {
+	d.set(HealthCheckSucceeded, conditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
+	if !t.ProviderReports || t.Request != ForeignRequest && facts.Template.Known {
 		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
 }
 
-func unhealthyStep(f *Facts, p *Plan, d *Decision) {
+func unhealthyStep(facts *Facts, plan *Plan, d *Decision) {
 	t := d.Target
-	if t.Older || t.Deleting || awaits(f, d) {
+	if t.Older || t.Deleting || awaits(facts, d) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
 	}
-	due := d.Verdict.Due(f.Now)
+	due := d.Verdict.Due(facts.Now)
 	if len(due) > 0 {
 		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
 	}
-	if outdated(f, d) {
+	if outdated(facts, d) {
 		d.remove(OwnerRemediated)
 	}
-	if f.Template.External {
-		externalStep(f, d)
+	if facts.Template.External {
+		externalStep(facts, d)
 		return
 	}
 	if d.Starts() {
 		d.Step = RequestOwnerRemediation
 	}
-	if d.Starts() || d.InFlight && !p.Grant.ShortCircuited() {
-		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "")
+	if d.Starts() || d.InFlight && !plan.Grant.ShortCircuited() {
+		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "Waiting for remediation")
 	}
 	d.remove(ExternallyRemediated) // of a template that the check does not name any more
 }
 
 // awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
-func awaits(f *Facts, d *Decision) bool {
-	if f.Template.Syncing && !d.Target.Failed {
+func awaits(facts *Facts, d *Decision) bool {
+	if facts.Template.Syncing && !d.Target.Failed {
 		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
 		// would look as if the provider had removed its report.
 		return true
 	}
 	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
-	return d.Target.AskedWhileHealthy && !f.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
+	return d.Target.AskedWhileHealthy && !facts.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
 }
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
-func outdated(f *Facts, d *Decision) bool {
+func outdated(facts *Facts, d *Decision) bool {
 	t := d.Target
 	if d.InFlight { // a provider whose request came to nothing asks the owner too
 		return false
 	}
 	created := d.Tried && !t.Unusable
-	return t.AskedWhileHealthy && (f.Template.External || !d.Starts()) || created && t.Owner != NotAsked
+	return t.AskedWhileHealthy && (facts.Template.External || !d.Starts()) || created && t.Owner != NotAsked
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
 // or to delete.
-func externalStep(f *Facts, d *Decision) {
+func externalStep(facts *Facts, d *Decision) {
 	t := d.Target
 	switch {
 	case t.Request == ForeignRequest:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, RequestInTheWay)
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, facts.foreignRequest(t))
 	case t.Request != NoRequest:
 		existingStep(d)
-	case f.Template.Refused:
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateRefused)
-	case f.Template.Missing != "": // a request that exists needs its template no more
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, TemplateMissing)
+	case facts.Template.Refused:
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, facts.noTemplate())
+	case facts.Template.Missing != "": // a request that exists needs its template no more
+		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound,
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.About.Namespace, facts.Template.Name))
 	case d.Tried && t.Unusable:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, TemplateUnusable)
+		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, t.UnusableWhy)
 	case d.Starts(), d.Begun: // what this process created the caches may not show yet
 		if d.Starts() {
 			d.Step = CreateRequest
@@ -166,7 +166,7 @@ func externalStep(f *Facts, d *Decision) {
 		if !t.ProviderReports {
 			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
 		}
-	case f.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
+	case facts.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
 		d.remove(ExternallyRemediated)
 	}
 }
@@ -182,8 +182,8 @@ func existingStep(d *Decision) {
 	}
 }
 
-func (d *Decision) set(kind, status, reason string, because Reason) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Because: because})
+func (d *Decision) set(kind, status, reason, message string) {
+	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Message: message})
 }
 
 func (d *Decision) remove(kind string) {
@@ -204,9 +204,9 @@ func (d *Decision) Sets(kind, status string) bool {
 func (d *Decision) Idle() bool { return d.Step == NoStep && len(d.Conditions) == 0 }
 
 // releases are the decisions about the machines that their users want left alone, and that have conditions of a check that are not good.
-func releases(f *Facts) []*Decision {
+func releases(facts *Facts) []*Decision {
 	var all []*Decision
-	for _, t := range f.Skipped {
+	for _, t := range facts.Skipped {
 		if t.Marked && !t.Older && !t.Deleting {
 			all = append(all, &Decision{Target: t, Step: Release})
 		}
@@ -214,13 +214,15 @@ func releases(f *Facts) []*Decision {
 	return all
 }
 
-// NotCreated is the condition of a machine whose request could not be created.
-var NotCreated = Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Because: TemplateUnusable}
+// NotCreated is the condition of a machine whose request could not be created, and why.
+func NotCreated(why error) Condition {
+	return Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()}
+}
 
-// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided. Marked unhealthy
-// without it, the machine would look as if the provider had removed its report.
-func WithRequest(d *Decision, t *Target, now time.Time) *Decision {
-	is := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
-	unhealthyStep(&Facts{Now: now, Template: Template{External: true, Known: true}}, &Plan{}, is)
-	return is
+// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided on these
+// facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
+func WithRequest(facts *Facts, d *Decision, t *Target) *Decision {
+	next := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
+	unhealthyStep(&Facts{Now: facts.Now, About: facts.About, Template: facts.Template}, &Plan{}, next)
+	return next
 }

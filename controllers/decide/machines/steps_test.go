@@ -20,14 +20,16 @@ func (d *Decision) steps() string {
 		switch {
 		case c.Remove:
 			words = append(words, "no "+c.Type)
-		case c.Because != "":
-			words = append(words, c.Reason+" because of "+string(c.Because))
+		case c.Type == ExternallyRemediated && c.Message != "":
+			words = append(words, c.Reason+": "+c.Message)
 		default:
 			words = append(words, c.Type+"="+c.Status+" "+c.Reason)
 		}
 	}
 	return strings.Join(words, ", ")
 }
+
+const inTheWay = "RemediationRequestCreationFailed:  req exists and was not made by this MachineHealthCheck"
 
 func TestWhatIsDoneAboutAMachine(t *testing.T) {
 	const (
@@ -69,10 +71,10 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"the report of its provider stands":                            {of(bad(reports, requested(OwnRequest))).with(external), unhealthy},
 		"an adoptable one is adopted":                                  {of(bad(marked, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy + ", " + waiting},
 		"W8: unless it is being deleted":                               {of(bad(marked, requested(AdoptableRequest), requestDeleting)).with(external), unhealthy},
-		"one of another check is in the way":                           {of(bad(requested(ForeignRequest))).with(external), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
-		"W4: a template that is missing is reported":                   {of(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound because of TemplateMissing"},
-		"so is one that can be none":                                   {of(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound because of TemplateRefused"},
-		"so is one of no use":                                          {of(bad(unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
+		"one of another check is in the way":                           {of(bad(requested(ForeignRequest))).with(external), unhealthy + ", " + inTheWay},
+		"W4: a template that is missing is reported":                   {of(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound: Error retrieving remediation template  /"},
+		"so is one that can be none":                                   {of(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound: No request can be made: it is a Lease"},
+		"so is one of no use":                                          {of(bad(unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
 		"W5: that it was missing is removed":                           {of(bad(notFound)).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
 		"while requests are listed for the first time nothing is set":  {of(bad()).with(unknown, syncing), ""},
 		"but on a machine that is marked":                              {of(bad(marked)).with(unknown, syncing), unhealthy},
@@ -90,9 +92,9 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"but with a template it is":                                        {of(bad(askedWhileHealthy)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
 		"also if there is no place for a request":                          {of(bad(askedWhileHealthy)).with(external, atOnce(0)), unhealthy + ", " + notAsked},
 		"not if there is a request: its provider may have asked the owner": {of(bad(askedWhileHealthy, reports, requested(OwnRequest))).with(external), unhealthy},
-		"but if it is somebody else's":                                     {of(bad(askedWhileHealthy, requested(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", RemediationRequestCreationFailed because of RequestInTheWay"},
+		"but if it is somebody else's":                                     {of(bad(askedWhileHealthy, requested(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", " + inTheWay},
 		"an owner that cannot remediate stays asked until it is replaced":  {of(bad(refuses)).with(external, atOnce(0)), unhealthy},
-		"also if no request can be made instead":                           {of(bad(refuses, unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed because of TemplateUnusable"},
+		"also if no request can be made instead":                           {of(bad(refuses, unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
 		"an owner that was asked goes on though there is a template":       {of(bad(asked)).with(external), unhealthy},
 		"a template of no use is reported when it is the machine's turn":   {of(bad(unusable)).with(external, atOnce(0)), unhealthy},
 		"the report of a provider is not replaced by a new request":        {of(bad(reports)).with(external), "create request, " + unhealthy},
@@ -199,12 +201,12 @@ func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
 		"one of this check":                           {bad(requested(OwnRequest)), unhealthy + ", ExternallyRemediated=False WaitingForRemediation"},
 		"one that its provider has reported on":       {bad(reports, requested(OwnRequest)), unhealthy},
 		"one whose provider may have asked the owner": {bad(askedWhileHealthy, reports, requested(OwnRequest)), unhealthy},
-		"one of another check, which did not":         {bad(askedWhileHealthy, requested(ForeignRequest)), unhealthy + ", no OwnerRemediated, RemediationRequestCreationFailed because of RequestInTheWay"},
-		"one of another check":                        {bad(requested(ForeignRequest)), unhealthy + ", RemediationRequestCreationFailed because of RequestInTheWay"},
+		"one of another check, which did not":         {bad(askedWhileHealthy, requested(ForeignRequest)), unhealthy + ", no OwnerRemediated, " + inTheWay},
+		"one of another check":                        {bad(requested(ForeignRequest)), unhealthy + ", " + inTheWay},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := Decide(of(bad()).with(external)).Decisions[0]
-			if got := WithRequest(d, &tc.is.Target, noon).steps(); got != tc.want {
+			f := of(bad()).with(external)
+			if got := WithRequest(&f, Decide(f).Decisions[0], &tc.is.Target).steps(); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})

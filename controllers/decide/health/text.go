@@ -1,0 +1,78 @@
+package health
+
+import (
+	"fmt"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Text is f in the words of Cluster API, as one clause, which is true once the timeout has expired.
+func (f Finding) Text() string {
+	switch f.Reason {
+	case MarkedByHand:
+		return "marked for remediation via " + clusterv1.RemediateMachineAnnotation + " annotation"
+	case MachineFailed:
+		return f.Failure
+	case NodeDeleted:
+		return "Node " + f.Node + " has been deleted"
+	case NodeStartup:
+		return fmt.Sprintf("Node failed to report startup in %s", f.Limit)
+	case MachineCondition, NodeCondition:
+	}
+	signal := f.Signal
+	return fmt.Sprintf("Condition %s on %s is reporting status %s with reason %s for more than %s",
+		signal.Type, signal.Source, signal.Status, signal.Reason, f.Limit)
+}
+
+// Texts are those of findings.
+func Texts(findings []Finding) []string {
+	texts := make([]string, len(findings))
+	for i, finding := range findings {
+		texts[i] = finding.Text()
+	}
+	return texts
+}
+
+// Observed is what f is about, without its timeout, which may not have expired.
+func (f Finding) Observed() string {
+	switch f.Reason {
+	case NodeStartup:
+		if f.Other.Name != "" {
+			return f.Other.Text()
+		}
+		return "The machine has no node yet"
+	case MachineCondition, NodeCondition:
+		text := fmt.Sprintf("%s condition %s is %s", f.Signal.Source, f.Signal.Type, f.Signal.Status)
+		if f.Signal.Reason != "" {
+			text += " (" + f.Signal.Reason + ")"
+		}
+		return text
+	case MarkedByHand, MachineFailed, NodeDeleted:
+	}
+	return f.Text()
+}
+
+// Text is why the node of a machine is not known, and what a person can do.
+func (o Other) Text() string {
+	if o.Twin() {
+		return fmt.Sprintf("Node %s is one of several of provider ID %q: which is the machine's is not known. Delete the others",
+			o.Name, o.Wanted)
+	}
+	return fmt.Sprintf("Node %s has the provider ID %q, and Cluster API looks for %q: that is likely why the machine has no node. "+
+		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
+}
+
+// Since is from when on a timeout counts that is in doubt, as a clause that follows "counted from"; empty if it does from when the condition
+// last changed.
+func (d Doubt) Since() string {
+	switch d {
+	case NotSincePause:
+		return Settling.String() + " after a pause in which the condition was not renewed"
+	case NotSinceOutage:
+		return Settling.String() + " after an outage in which the node was out of reach"
+	case NotSinceStamp:
+		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
+	case NodeDiffers:
+	}
+	return ""
+}

@@ -1,0 +1,82 @@
+package machines
+
+import (
+	"testing"
+
+	"k8s.io/utils/ptr"
+
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+func checkIn(mode Mode) *Facts {
+	return &Facts{Mode: mode, About: About{Namespace: "ns", Name: "check", Cluster: "c1"}}
+}
+
+func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
+	annotated := func(f *Facts) { f.About.PausedBy = ptr.To("maintenance") }
+	clusterPaused := func(f *Facts) { f.About.ClusterPaused = true }
+	for name, tc := range map[string]struct {
+		mode  Mode
+		given []func(*Facts)
+		want  string
+	}{
+		"an active check needs nothing, whatever its annotation was": {Active, []func(*Facts){annotated, clusterPaused}, ""},
+		"the annotation of a paused check must go": {Paused, []func(*Facts){annotated},
+			"When it is to go on, remove the annotation cluster.x-k8s.io/paused from the check"},
+		"a paused Cluster must go on": {Paused, []func(*Facts){clusterPaused}, "When it is to go on, set spec.paused of Cluster c1 to false"},
+		"of two pauses both must end": {Paused, []func(*Facts){annotated, clusterPaused},
+			"When it is to go on, remove the annotation cluster.x-k8s.io/paused from the check, and set spec.paused of Cluster c1 to false"},
+		"an unclaimed check can be claimed": {Observed, nil, "If kubemend is to act on it, claim the check: kubectl mend claim mhc/check -n ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := checkIn(tc.mode)
+			for _, change := range tc.given {
+				change(f)
+			}
+			if got := f.Enable(); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAClaimedCheckWithoutTheLabelOfTheManagerHasNoController(t *testing.T) {
+	f := checkIn(Ignored)
+	f.About.WatchFilter = "blue"
+	if got, because, _ := f.Acting(); got != rule.Core || because != "The label cluster.x-k8s.io/watch-filter of the check, or of "+
+		"its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for" {
+		t.Errorf("unclaimed, got %s, because %q", got, because)
+	}
+	f.Claimed = true
+	want := "The check is claimed for kubemend, so Cluster API core leaves it alone, and the label cluster.x-k8s.io/watch-filter of the check, " +
+		"or of its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for"
+	if got, because, _ := f.Acting(); got != rule.None || because != want {
+		t.Errorf("claimed, got %s, because %q", got, because)
+	}
+}
+
+func TestTheModeNamesTheControllerThatActs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode    Mode
+		want    rule.Mode
+		because string
+	}{
+		"kubemend acts on a check that it acts on": {Active, rule.Acting, ""},
+		"Cluster API acts on an ignored check": {Ignored, rule.Core,
+			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
+		"Cluster API acts on an observed check": {Observed, rule.Observing,
+			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
+		"without a Cluster no controller acts":      {NoCluster, rule.None, "There is no Cluster c1 in namespace ns"},
+		"nor with a selector that cannot be parsed": {BadSelector, rule.None, "The spec.selector of the check cannot be read"},
+		"nor while its user has paused it and its Cluster": {Paused, rule.Paused,
+			`Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := checkIn(tc.mode)
+			f.About.PausedBy, f.About.ClusterPaused = ptr.To(""), true
+			if got, because, _ := f.Acting(); got != tc.want || because != tc.because {
+				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
+			}
+		})
+	}
+}

@@ -1,0 +1,476 @@
+package machines
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// Reason names a rule. Where a condition or an event says the same, it has the same reason.
+type Reason string
+
+// The rules, which say below what they mean.
+const (
+	MachineDeleting            Reason = "MachineBeingDeleted"
+	OlderCheckActs             Reason = "OverlappingCheck"
+	NotActing                  Reason = "NotActing"
+	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
+	InfrastructureNotReady     Reason = "InfrastructureNotReady"
+	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
+	AwaitsClusterAPI           Reason = "AwaitsClusterAPI"
+	NodeNotSeen                Reason = "NodeNotSeen"
+	WithinTimeout              Reason = "WithinTimeout"
+	MachineUpdating            Reason = "MachineBeingUpdated"
+	PowerCycleInProgress       Reason = "RemediationUnderWay"
+	PowerCyclesUnread          Reason = "PowerCyclesUnread"
+	FailureContradicted        Reason = "FailureContradicted"
+	JustSeen                   Reason = "JustSeen"
+	InvalidLimit               Reason = "InvalidLimit"
+	TooManyUnhealthy           Reason = "TooManyUnhealthy"
+	TooFewUnhealthy            Reason = "TooFewUnhealthy"
+	CoolingDown                Reason = "CoolingDown"
+	NoneAtOnce                 Reason = "NoneAtOnce"
+	QueueUnread                Reason = "QueueUnread"
+	RemediationsInProgress     Reason = "RemediationsInProgress"
+	RequestInTheWay            Reason = "RequestInTheWay"
+	TemplateUnread             Reason = "TemplateUnread"
+	TemplateRefused            Reason = "TemplateRefused"
+	TemplateMissing            Reason = "TemplateMissing"
+	RequestsUnread             Reason = "RequestsUnread"
+	TemplateUnusable           Reason = "TemplateUnusable"
+	NoSpareHost                Reason = "NoSpareHost"
+	SpareHostsUnread           Reason = "SpareHostsUnread"
+	NotUnhealthy               Reason = "NotUnhealthy"
+)
+
+// NotRead is the reason that users see where requests, or power cycles, cannot be read.
+const NotRead = "NotRead"
+
+// Rule is one reason for which no remediation of a machine begins.
+type Rule struct {
+	Reason Reason
+	asked  stage
+	// Else says that the rule is asked only if the rule before it does not block, nor any of those that that one is an Else of: so one
+	// reason is given for what several rules would say.
+	Else bool
+	When func(*Case) bool
+	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
+	// have another one. A rule without words is not told.
+	Words func(*Case) rule.Blocker
+}
+
+// stage is when a rule is asked.
+type stage int
+
+const (
+	// ofEach rules are asked of each machine, before it is known how many wait.
+	ofEach stage = iota
+	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
+	unlessBegun
+	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
+	// remediation is in flight: it has begun, and the limits have counted it.
+	ofAll
+)
+
+// Case is one machine with all that rules depend on. Of the plan it is the part that was decided so far.
+type Case struct {
+	*Facts
+	*Decision
+	plan *Plan
+}
+
+// ask adds to the blockers of d the rules of the stage ofAll, or those of the stages before it.
+func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
+	c, blocked := &Case{Facts: facts, Decision: d, plan: plan}, false
+	for i := range rules {
+		r := &rules[i]
+		if (r.asked == ofAll) != all || r.asked != ofEach && d.InFlight || r.Else && blocked {
+			continue
+		}
+		if blocked = r.When(c); !blocked {
+			continue
+		}
+		b := Blocker{Rule: r.Reason}
+		if r.Words != nil {
+			b.Blocker = r.Words(c)
+			b.Reason = cmp.Or(b.Reason, string(r.Reason))
+		}
+		d.Blockers = append(d.Blockers, b)
+	}
+}
+
+// rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
+var rules = []Rule{
+	{
+		Reason: MachineDeleting,
+		When:   func(c *Case) bool { return c.Target.Deleting },
+		Words: says(rule.Blocker{
+			Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone",
+		}),
+	},
+	{
+		Reason: OlderCheckActs,
+		When:   func(c *Case) bool { return c.Target.Older },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: mendv1.OverlapReason, Detail: "older check " + c.Target.OlderCheck,
+				Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", c.Target.OlderCheck),
+				Fix:    "If this check is to act on it, change the selector of the other one",
+				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.About.Namespace, Name: c.Target.OlderCheck},
+			}
+		},
+	},
+	{
+		Reason: NotActing,
+		When:   func(c *Case) bool { return c.Mode != Active },
+		Words: func(c *Case) rule.Blocker {
+			_, text, detail := c.Acting()
+			return rule.Blocker{Text: text, Fix: c.Enable(), Detail: detail}
+		},
+	},
+	{
+		Reason: ControlPlaneNotInitialized,
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ControlPlaneNotInitialized
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				EndsWhen: "the control plane of Cluster " + c.About.Cluster + " is initialized",
+				Text: "The control plane of Cluster " + c.About.Cluster + " is not initialized: " +
+					"machines that are not part of it are not judged before",
+			}
+		},
+	},
+	{
+		Reason: InfrastructureNotReady, Else: true,
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.InfrastructureNotReady
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				EndsWhen: "the infrastructure of Cluster " + c.About.Cluster + " is ready",
+				Text:     "The infrastructure of Cluster " + c.About.Cluster + " is not ready: no machine is judged before",
+			}
+		},
+	},
+	{
+		Reason: ClusterUnreachable, Else: true,
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.plan.Reach.Status != conditionTrue },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message,
+				Fix: "See to the connection from the management cluster to the workload cluster",
+			}
+		},
+	},
+	{
+		Reason: AwaitsClusterAPI, Else: true,
+		When: func(c *Case) bool {
+			return (c.Verdict.State == health.Unknown || c.Verdict.State == health.Starting) && c.Verdict.Doubted(health.NotSincePause)
+		},
+		Words: func(c *Case) rule.Blocker {
+			text := "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"
+			if c.Mode >= Observed { // there is no deadline: as long as core does not run there is no newer state
+				text += ". If that takes longer than a minute, see whether Cluster API core runs"
+			}
+			return rule.Blocker{Text: text, EndsWhen: "Cluster API sets the condition Paused of the machine to False"}
+		},
+	},
+	{
+		Reason: NodeNotSeen, Else: true, // the node of a machine that is being deleted is not looked for
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !c.Target.Deleting },
+		Words: func(c *Case) rule.Blocker {
+			if other := c.Target.Health.Other; other.Name != "" {
+				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
+			}
+			node := "Node " + c.Target.Health.NodeName
+			return rule.Blocker{Detail: node, Text: node + " is not in the cache, and the workload cluster could not be asked whether it exists"}
+		},
+	},
+	{
+		Reason: WithinTimeout, // or the machine waits for its first node without one
+		When: func(c *Case) bool {
+			if c.Verdict.State == health.Starting {
+				return !c.Verdict.Doubted(health.NotSincePause)
+			}
+			return c.Verdict.State != health.Unhealthy && !c.Verdict.Recheck.IsZero()
+		},
+		Words: withinTimeout,
+	},
+	{
+		Reason: MachineUpdating, asked: unlessBegun, // marking it by hand is the way out of an update that never ends
+		When: func(c *Case) bool { return c.Target.Updating && byHand(c.Decision) == 0 },
+		Words: says(rule.Blocker{
+			EndsWhen: "its update is over",
+			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+				"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
+		}),
+	},
+	{
+		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
+		When: func(c *Case) bool { return c.Target.Cycle != nil && !c.Target.Deleting },
+		Words: func(c *Case) rule.Blocker {
+			cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
+			b := rule.Blocker{
+				Detail: cycle, Until: c.Target.Cycle.Until, EndsWhen: cycle + " is over",
+				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.About.Namespace, Name: c.Target.Cycle.Name},
+				Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
+			}
+			if c.Target.Cycle.Deleting {
+				b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
+			}
+			return b
+		},
+	},
+	{
+		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,
+		When: func(c *Case) bool { return c.Target.OnHost && !c.Target.Deleting && !c.CyclesUnread.IsZero() },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: c.CyclesUnread,
+				EndsWhen: "they can be read, or " + CyclesUnreadFor.String() + " after that first failed",
+			}
+		},
+	},
+	{
+		Reason: FailureContradicted, asked: ofAll,
+		When: func(c *Case) bool { return c.AwaitsTurn && c.Counted == nil },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Detail: "Node " + c.Target.Health.NodeName + " is Ready",
+				Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
+					"of such machines one is remediated at a time, the next when the capacity of the one before is back",
+				Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, " +
+					"mark it with the annotation " + clusterv1.RemediateMachineAnnotation,
+				EndsWhen: "the capacity of " + cmp.Or(c.Capacity.Target, "the machine before") + " is back",
+			}
+		},
+	},
+	{
+		Reason: JustSeen, asked: ofAll,
+		When: func(c *Case) bool { return !c.Settled.IsZero() },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text:  "It may be the first of many machines that fail, or recover, in the same moment",
+				Until: c.Settled, EndsWhen: "the changes that come with it have been seen",
+			}
+		},
+	},
+	{
+		Reason: InvalidLimit, asked: ofAll, // also a cooldown that cannot be read
+		When: func(c *Case) bool { return c.Invalid },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: c.plan.Allowed.Message, Fix: "Correct " + c.About.InvalidField, Detail: c.About.InvalidField}
+		},
+	},
+	{
+		Reason: TooManyUnhealthy, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooMany },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0))}
+		},
+	},
+	{
+		Reason: TooFewUnhealthy, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooFew },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: c.plan.Allowed.Reason, Text: c.plan.Allowed.Message, EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast),
+			}
+		},
+	},
+	{
+		Reason: CoolingDown, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.CoolingDown },
+		Words: func(c *Case) rule.Blocker {
+			const over = "the cooldown is over"
+			return rule.Blocker{Text: c.plan.Allowed.Message, Until: c.plan.Storm.Recheck, EndsWhen: over, Next: over}
+		},
+	},
+	{
+		Reason: NoneAtOnce, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Limits.InFlight == 0 },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: c.plan.Allowed.Message, Detail: mendv1.MaxInFlightAnnotation,
+				Fix: "When it is to go on, remove the annotation " + mendv1.MaxInFlightAnnotation + " from the check, or raise it",
+			}
+		},
+	},
+	{
+		Reason: QueueUnread, asked: ofAll, Else: true, // by a reader that has not read the other machines
+		When: func(c *Case) bool { return c.queueUnread() || c.AwaitsTurn && c.Counted != nil },
+		Words: says(rule.Blocker{
+			Text: "Its place in the queue of remediations is not known, as the other machines were not read",
+			Fix:  "Ask again: explain the check itself, which reads them all",
+		}),
+	},
+	{
+		Reason: RemediationsInProgress, asked: ofAll, Else: true, // one that is not due yet comes after those that wait
+		When: func(c *Case) bool {
+			ahead := c.plan.Population.InFlight + c.plan.Population.Waiting
+			if c.Waits {
+				ahead--
+			}
+			return c.Limits.InFlight != budget.Unlimited && ahead >= c.Limits.InFlight && !c.Tried
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
+				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
+			}
+		},
+	},
+	{
+		Reason: RequestInTheWay, asked: ofAll,
+		When: func(c *Case) bool { return c.Target.Request == ForeignRequest },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: c.foreignRequest(c.Target), Detail: c.Template.Kind + " " + c.Target.RequestFacts.Name,
+				Object: rule.Ref{Kind: c.Template.Kind, Namespace: c.About.Namespace, Name: c.Target.RequestFacts.Name},
+				Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
+			}
+		},
+	},
+	{
+		Reason: TemplateUnread, asked: ofAll, // by the reader, while kubemend may
+		When: func(c *Case) bool { return c.Template.Unread },
+		Words: func(c *Case) rule.Blocker {
+			if stored := &c.About.Template; stored.Status == conditionFalse {
+				return rule.Blocker{
+					Reason: stored.Reason, Text: stored.Message, Fix: "See to that, or name another template in spec.remediation.templateRef",
+				}
+			}
+			return rule.Unreadable(c.Template.Kind)
+		},
+	},
+	{
+		Reason: TemplateRefused, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Template.Refused },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: c.noTemplate(), Fix: c.Template.Fix, Detail: c.template(), Object: c.templateRef()}
+		},
+	},
+	{
+		Reason: TemplateMissing, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Template.Missing != "" },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: mendv1.TemplateNotFoundReason, Text: c.noTemplate(), Detail: c.template(), Object: c.templateRef(),
+				Fix: cmp.Or(c.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
+			}
+		},
+	},
+	{
+		Reason: RequestsUnread, asked: ofAll, Else: true,
+		When:  func(c *Case) bool { return !c.Template.Known },
+		Words: says(rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}),
+	},
+	{
+		Reason: TemplateUnusable, asked: ofAll, // for this machine
+		When: func(c *Case) bool { return c.Target.Unusable },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: requestCreationFailed, Text: c.Target.UnusableWhy, Object: c.templateRef(),
+				Fix: "Fix the template, or name another one in spec.remediation.templateRef",
+			}
+		},
+	},
+	{
+		Reason: NoSpareHost, asked: ofAll,
+		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == NoSpareHost },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("a free host fits its replacement") },
+	},
+	{
+		Reason: SpareHostsUnread, asked: ofAll,
+		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("the hosts can be read and one fits its replacement") },
+	},
+	{
+		Reason: NotUnhealthy, asked: ofAll, // nothing is held against it, or nothing that counts
+		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
+	},
+}
+
+// says are words in which nothing is named.
+func says(words rule.Blocker) func(*Case) rule.Blocker {
+	return func(*Case) rule.Blocker { return words }
+}
+
+// Unjudged reports whether r says why a machine could not be judged.
+func (r Reason) Unjudged() bool {
+	switch r {
+	case ControlPlaneNotInitialized, InfrastructureNotReady, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
+		return true
+	}
+	return false
+}
+
+func withinTimeout(c *Case) rule.Blocker {
+	until := c.Verdict.Recheck
+	i := slices.IndexFunc(c.Verdict.Findings, func(finding health.Finding) bool { return finding.Due.Equal(until) })
+	if until.IsZero() || i < 0 {
+		return rule.Blocker{
+			Text: "There is no start-up timeout: spec.checks.nodeStartupTimeoutSeconds is 0", Detail: "no start-up timeout", Until: until,
+		}
+	}
+	finding := &c.Verdict.Findings[i]
+	timeout := finding.Limit.String()
+	if late := finding.Late.Since(); late != "" {
+		timeout += ", counted from " + late
+	}
+	return rule.Blocker{Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeout, finding.Observed()), Until: until}
+}
+
+// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
+func (c *Case) notHealthy(wanted int) string {
+	population := &c.plan.Population
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// noTemplate is why no request can be made for any machine.
+func (f *Facts) noTemplate() string { return "No request can be made: " + f.Template.Missing }
+
+// foreignRequest is why none is made for t, for which one exists.
+func (f *Facts) foreignRequest(t *Target) string {
+	request := f.Template.Kind + " " + t.RequestFacts.Name
+	if t.RequestFacts.ForOther {
+		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, t.ID)
+	}
+	return request + " exists and was not made by this MachineHealthCheck"
+}
+
+func (f *Facts) template() string {
+	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
+}
+
+// templateRef is the template of the check; zero if the check names none.
+func (f *Facts) templateRef() rule.Ref {
+	if f.Template.Name == "" {
+		return rule.Ref{}
+	}
+	return rule.Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}
+}
+
+// awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
+func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
+	return rule.Blocker{
+		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
+		Next: "kubemend " + c.Action(c.Target) + ", or as soon as a host fits its replacement",
+	}
+}
