@@ -21,7 +21,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -119,10 +118,10 @@ func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave 
 	}
 	doubt, err := r.confirm(ctx, w, o)
 	switch {
-	case err == nil && doubt == (nodes.Doubt{}):
+	case err == nil && doubt == "":
 		return leave, true
 	case err == nil && r.memory.of(w.check.Name).failed >= doubtful:
-		err = explain.Unconfirmed(doubt)
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
 	}
 	o.again = err == nil
 	o.refuse(err)
@@ -271,18 +270,18 @@ func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 
 // confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
 // again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (nodes.Doubt, error) {
+func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (doubt string, err error) {
 	node, live := &corev1.Node{}, &nodes.Node{Name: o.n.Name}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
 	switch {
 	case remediationrequest.Missing(err):
 		live = nil
 	case err != nil:
-		return nodes.Doubt{}, fmt.Errorf("read node %s: %w", o.n.Name, err)
+		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
 	default:
 		describe(live, node, w.facts.Policy)
 	}
-	if doubt := o.Confirm(&w.facts, o.n, live); doubt != (nodes.Doubt{}) || !o.n.ControlPlane {
+	if doubt := o.Confirm(&w.facts, o.n, live); doubt != "" || !o.n.ControlPlane {
 		return doubt, nil
 	}
 	return r.confirmTurn(ctx, w)

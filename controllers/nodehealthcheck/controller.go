@@ -32,7 +32,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -217,9 +216,9 @@ func (r *Reconciler) wait(ctx context.Context, w *observed, stale error) (ctrl.R
 	unwatched := r.watch(ctx, w.pending)
 	if waited > slowRead {
 		next := w.check.DeepCopy()
-		next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
+		next.Status.Conditions = nodes.Conditions(&w.facts, &nodes.Plan{})
 		return ctrl.Result{}, errors.Join(
-			fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), stale, unwatched, r.record(ctx, w, next))
+			fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, nodes.KindsAwaited(&w.facts)), stale, unwatched, r.record(ctx, w, next))
 	}
 	if unwatched != nil {
 		return ctrl.Result{}, unwatched

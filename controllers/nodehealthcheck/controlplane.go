@@ -196,7 +196,7 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 
 // confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (nodes.Doubt, error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -205,14 +205,14 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (nodes.Doubt,
 			continue
 		}
 		if err != nil {
-			return nodes.Doubt{}, fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
+			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
 			is := &list.Items[i]
 			if seen := w.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
-				return nodes.Doubt{Reason: nodes.RequestAppeared, Arg: kind.Kind + " " + client.ObjectKeyFromObject(is).String()}, nil
+				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(is).String() + " for a node of the control plane", nil
 			}
 		}
 	}
-	return nodes.Doubt{}, nil
+	return "", nil
 }

@@ -27,7 +27,7 @@ import (
 func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	spec := &check.Spec
 	f := nodes.Facts{
-		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check),
+		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check), Conditions: check.Status.Conditions,
 		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests, Single: spec.RemediationTemplate != nil,
 	}
 	if spec.StormCooldownDuration != nil {
@@ -38,14 +38,8 @@ func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration,
 		})
 	}
-	for i := range check.Status.Conditions {
-		c := &check.Status.Conditions[i]
-		f.Conditions = append(f.Conditions, nodes.Condition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time, Generation: c.ObservedGeneration,
-		})
-		if c.Type == nhcv1.RemediationAllowedCondition && c.Reason == nhcv1.KubeletsAwaitedReason {
-			f.AwaitedSince = c.LastTransitionTime.Time
-		}
+	if cond := conditionOf(check, nhcv1.RemediationAllowedCondition); cond != nil && cond.Reason == nhcv1.KubeletsAwaitedReason {
+		f.AwaitedSince = cond.LastTransitionTime.Time
 	}
 	return f
 }

@@ -122,7 +122,7 @@ func (r *Reconciler) observeConflict(ctx context.Context, w *observed) error {
 	w.awaits(openshift.MachineHealthChecks, ready)
 	w.facts.TerminatingLeft = checks.Default
 	if checks.Custom {
-		w.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: explain.ConflictMessage}
+		w.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: nodes.ConflictMessage}
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
-		w.disable(nodes.Disabled{Reason: nhcv1.SelectorInvalidReason, Message: explain.InvalidNodeSelector(err)})
+		w.disable(nodes.SelectorInvalid(err))
 	}
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
@@ -271,7 +271,7 @@ func (w *observed) attach(all []candidate) {
 // selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
-		return explain.InvalidNodeSelector(err)
+		return nodes.SelectorInvalid(err).Message
 	}
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }

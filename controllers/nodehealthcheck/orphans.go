@@ -27,7 +27,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -192,7 +191,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	}
 	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
 		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
-			Text: explain.TeardownMessage}})
+			Text: nodes.TeardownMessage}})
 	}
 	return result, err
 }
@@ -225,10 +224,10 @@ func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: explain.TeardownMessage,
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: nodes.TeardownMessage,
 		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
 	})
-	next.Status.Phase, next.Status.Reason = explain.NodePhase(next.Status.Conditions, next.Spec.PauseRequests, -1)
+	next.Status.Phase, next.Status.Reason = nodes.Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 

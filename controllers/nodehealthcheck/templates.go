@@ -102,11 +102,7 @@ func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
 		w.disable(why)
 	}
 	if len(w.templates) == 0 {
-		w.disable(nodes.Disabled{
-			Reason: nhcv1.TemplateInvalidReason,
-			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations " +
-				"must be set",
-		})
+		w.disable(nodes.NoTemplates())
 	}
 	r.observeFormer(ctx, w)
 }
@@ -151,7 +147,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
 
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template) (nodes.Disabled, error) {
 	if _, err := remediationrequest.NodeKindOf(t.gvk); err != nil {
-		return explain.TemplateInvalid(is, err), nil
+		return nodes.TemplateInvalid(is, err), nil
 	}
 	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
@@ -177,7 +173,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		t.ref.Namespace, is.Namespace = "", "" // whatever the reference says: its requests have none either, and are found again by that
 	case t.ref.Namespace == "":
-		return explain.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
+		return nodes.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
 	}
 	return r.readTemplate(ctx, w, t, is, byName || r.Kinds.Polled(t.gvk))
 }
@@ -188,11 +184,11 @@ func (w *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind s
 	switch {
 	case remediationrequest.Missing(err):
 		w.retry()
-		return explain.TemplateNotFound(is, err), nil
+		return nodes.TemplateNotFound(is, err), nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 		w.unreadable[t.kind.GroupKind()] = true
 		w.retry()
-		return explain.TemplateForbidden(is, kind.Kind, err), nil
+		return nodes.TemplateForbidden(is, kind.Kind, err), nil
 	}
 	return nodes.Disabled{}, err
 }
@@ -211,15 +207,15 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed, t *remediati
 	switch {
 	case remediationrequest.Missing(err):
 		w.retry()
-		return explain.TemplateNotFound(is, err), nil
+		return nodes.TemplateNotFound(is, err), nil
 	case live && apierrors.IsForbidden(err):
 		w.retry()
-		return explain.TemplateForbidden(is, t.gvk.Kind, err), nil
+		return nodes.TemplateForbidden(is, t.gvk.Kind, err), nil
 	case err != nil:
 		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", is.Place(), err)
 	}
 	if _, err := remediationrequest.Content(obj); err != nil {
-		return explain.TemplateInvalid(is, err), nil
+		return nodes.TemplateInvalid(is, err), nil
 	}
 	t.object = obj
 	return nodes.Disabled{}, nil

@@ -1,8 +1,8 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -14,8 +14,7 @@ const ClingingFor = 10 * time.Minute
 
 // ControlPlane is what is known of the control plane of the cluster.
 type ControlPlane struct {
-	// Unread is why the control plane could not be read: one of the constants below, or the text of an error; empty if it was. Searching says that it
-	// will be in a moment.
+	// Unread is why the control plane could not be read, in words; empty if it was. Searching says that it will be in a moment.
 	Unread    string
 	Searching bool
 
@@ -30,9 +29,9 @@ type ControlPlane struct {
 // Why the control plane is unread, besides errors.
 const (
 	// OrphansUnsearched is that orphaned requests were not searched for yet.
-	OrphansUnsearched = "OrphansUnsearched"
+	OrphansUnsearched = "orphaned requests could not be searched for"
 	// WritesUnread is that requests which were made a moment ago are not shown yet.
-	WritesUnread = "WritesUnread"
+	WritesUnread = "requests that were made a moment ago are not shown yet"
 )
 
 // Member is one node of the control plane.
@@ -83,14 +82,17 @@ func (e Etcd) against(node string) *Blocker {
 	guard, ready := e.Guards[node]
 	switch {
 	case e.Unread:
-		return &Blocker{Reason: EtcdUnread}
+		return &Blocker{Reason: EtcdUnread, Message: quorumLoss(node, "OpenShift's etcd could not be asked"), EndsWhen: spared, Event: skipped}
 	case !e.There:
 		return nil
 	case e.Budgets != 1:
-		return &Blocker{Reason: EtcdBudgets, Args: []string{strconv.Itoa(e.Budgets)}}
+		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
+		return &Blocker{Reason: EtcdBudgets, Message: quorumLoss(node, why), EndsWhen: spared, Event: skipped}
 	case !e.Allows && ready:
-		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
-		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}, Object: budget}
+		return &Blocker{
+			Reason: EtcdAtRisk, EndsWhen: spared, Event: skipped, Object: Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget},
+			Message: quorumLoss(node, "PodDisruptionBudget "+e.Budget+" allows no disruption, and guard pod "+guard+" is ready"),
+		}
 	}
 	return nil
 }
@@ -164,7 +166,9 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 func (d *decider) against(name string) []Blocker {
 	c := d.f.ControlPlane
 	if c.Unread != "" {
-		return []Blocker{{Reason: ControlPlaneUnread, Args: []string{c.Unread}}}
+		return []Blocker{{
+			Reason: ControlPlaneUnread, Message: quorumLoss(name, "the control plane could not be read: "+c.Unread), EndsWhen: spared, Event: skipped,
+		}}
 	}
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
@@ -174,27 +178,44 @@ func (d *decider) against(name string) []Blocker {
 	}
 	var all []Blocker
 	for _, o := range plane.Against(name, d.f.Now) {
-		all = append(all, blockerOf(o))
+		all = append(all, blockerOf(name, o))
 	}
 	return all
 }
 
-// ahead is that another node is ahead in the queue.
-func ahead(node string) Blocker {
-	return Blocker{Reason: NotFirst, Args: []string{node}, Object: Ref{Kind: "Node", Name: node}}
+// spared ends what the control plane says against a node.
+const spared = "the control plane can do without it"
+
+// ahead is that another node than the one called name is ahead in the queue.
+func ahead(name, other string) Blocker {
+	return Blocker{
+		Reason: NotFirst, Message: quorumLoss(name, other+" is ahead in the queue"), EndsWhen: "the remediation of " + other + " is over",
+		Event: skipped, Object: Ref{Kind: "Node", Name: other},
+	}
 }
 
-func blockerOf(o controlplane.Objection) Blocker {
+func membersNotSeen(name string) Blocker {
+	return Blocker{
+		Reason: MembersNotSeen, Message: quorumLoss(name, "it is not known yet which members of the control plane are alive"), EndsWhen: spared,
+		Event: skipped,
+	}
+}
+
+func blockerOf(name string, o controlplane.Objection) Blocker {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}, Object: Ref{Kind: "Node", Name: o.Member}}
+		return Blocker{
+			Reason: MemberRemediated, Message: quorumLoss(name, o.Member+" is being remediated ("+o.By+")"), EndsWhen: spared, Event: skipped,
+			Object: Ref{Kind: "Node", Name: o.Member},
+		}
 	case controlplane.MajorityAtRisk:
-		return Blocker{Reason: MajorityAtRisk, Args: []string{strconv.Itoa(o.Votes), strconv.Itoa(o.Total), strconv.Itoa(o.Needed)}}
+		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+		return Blocker{Reason: MajorityAtRisk, Message: quorumLoss(name, why), EndsWhen: spared, Event: skipped}
 	case controlplane.NotFirst:
-		return ahead(o.Member)
+		return ahead(name, o.Member)
 	case controlplane.NotSeen:
 	}
-	return Blocker{Reason: MembersNotSeen}
+	return membersNotSeen(name)
 }
 
 // queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -123,16 +124,13 @@ func (d *decider) population() {
 	}
 	var err error
 	if p.Limits, err = budget.NodeLimits(f.MinHealthy, f.MaxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
-		f.Disabled = Disabled{Reason: InvalidLimit, Message: err.Error()}
+		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
 	}
 	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
 	// Nodes that are not due yet make no storm: they would in every rollout.
 	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
 	p.Storm = f.Storm.Next(f.Cooldown, tooMany, f.Now)
 }
-
-// InvalidLimit is the reason of a check that is disabled since its limits cannot be read.
-const InvalidLimit = "InvalidLimit"
 
 // counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a remediation that may have
 // taken it away goes on, and after that while it is missing.

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -53,26 +55,13 @@ type Facts struct {
 	ControlPlane *ControlPlane
 
 	// Conditions are those of the check's status.
-	Conditions []Condition
+	Conditions []metav1.Condition
 
 	// Recheck is when what was read has to be read again, since nothing tells when it changes; Retry is when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
 	Trouble []string
 	Memory  Memory
-}
-
-// Disabled is why a check can do nothing, as its condition says.
-type Disabled struct{ Reason, Message string }
-
-// Is reports whether d disables the check.
-func (d Disabled) Is() bool { return d.Reason != "" }
-
-// Condition is a condition of the check's status.
-type Condition struct {
-	Type, Status, Reason, Message string
-	Since                         time.Time
-	Generation                    int64
 }
 
 // Outage is a time in which the API server could not be reached.

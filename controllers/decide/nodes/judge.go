@@ -90,29 +90,11 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Doubt is why the API server does not confirm the facts by which a remediation starts; the zero Doubt if it does.
-type Doubt struct {
-	Reason DoubtReason
-	// Arg is the state of the node, or the request that appeared.
-	Arg string
-}
-
-// DoubtReason names a doubt.
-type DoubtReason string
-
-// What the API server may say otherwise than the cache.
-const (
-	NodeVanished    DoubtReason = "NodeVanished"
-	NodeReplaced    DoubtReason = "NodeReplaced" // by one of the same name
-	NodeChanged     DoubtReason = "NodeChanged"
-	ExcludedNow     DoubtReason = "NodeExcluded"
-	RequestAppeared DoubtReason = "RequestAppeared" // for a node of the control plane
-)
-
-// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none.
-func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
+// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none. It returns why the remediation must not
+// start, as a clause; empty if nothing has changed.
+func (d *Decision) Confirm(f *Facts, n, now *Node) (doubt string) {
 	if now == nil {
-		return Doubt{Reason: NodeVanished}
+		return "the node is gone"
 	}
 	state, same := d.Verdict.State, func(a, b health.Signal) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
@@ -122,13 +104,13 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	}
 	switch {
 	case now.ID != n.ID:
-		return Doubt{Reason: NodeReplaced}
+		return "the node is another one"
 	case state != health.Unhealthy:
-		return Doubt{NodeChanged, state.String()}
+		return "the node is " + state.String()
 	case now.Excluded:
-		return Doubt{Reason: ExcludedNow}
+		return "the node is excluded"
 	}
-	return Doubt{}
+	return ""
 }
 
 // unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.

@@ -98,7 +98,7 @@ func (s *stepping) gone() {
 			continue
 		}
 		if until := s.awaited(j); s.f.Now.Before(until) {
-			s.happens(Moment{At: until, What: NodeStaysAway})
+			s.happens(Moment{At: until, What: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
 			kept = true
 			continue
 		}

@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -130,16 +129,15 @@ type What string
 const (
 	DelayEnds     What = "HealthyDelayEnds"
 	NodeStaysAway What = "NodeStaysAway"
-	AskedAgain    What = "CheckedAgain"
-	StepExpires   What = "StepExpires"
+	AskedAgain    What = "ReadAgain"
+	StepExpires   What = "StepTimesOut"
 )
 
-// Moment is when something happens, and what.
+// Moment is when something happens, and what. Text says it.
 type Moment struct {
 	At   time.Time
 	What What
-	// Step is the one that starts when another one has expired; -1 if none follows. Expiring is that one.
-	Step, Expiring int
+	Text string
 }
 
 // LeaseAction is what to do about a lease.
@@ -152,23 +150,6 @@ const (
 	RenewLease
 	DropLease
 )
-
-// Blocker is one reason why a remediation does not start.
-type Blocker struct {
-	Reason Reason
-	// Args are what there is to say of it besides the node and the check.
-	Args []string
-	// Object is what blocks, if that is one object other than the check; zero if it is not.
-	Object Ref
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
-	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
-	Again time.Time
-}
-
-func (b Blocker) equal(c Blocker) bool {
-	return b.Reason == c.Reason && b.Until.Equal(c.Until) && slices.Equal(b.Args, c.Args)
-}
 
 // Reason names a blocker.
 type Reason string

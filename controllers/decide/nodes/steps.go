@@ -1,9 +1,11 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -90,7 +92,8 @@ func (s *stepping) notYet() []Blocker {
 	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
 	for _, f := range s.Verdict.Findings {
 		if f.Due.Equal(s.Verdict.Recheck) {
-			all[0].Args = []string{f.Limit.String(), f.Signal.Type, f.Signal.Status, f.Signal.Reason}
+			all[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
+				f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 			break
 		}
 	}
@@ -157,15 +160,19 @@ func (s *stepping) healthy() {
 			s.Delayed = true
 		case begun.IsZero():
 			s.Delay, s.Delayed = append(s.Delay, j), true
-			s.happens(Moment{At: now.Add(wait), What: DelayEnds})
+			s.happens(delayEnds(now.Add(wait)))
 		case now.Before(begun.Add(wait)):
 			s.Delayed = true
-			s.happens(Moment{At: begun.Add(wait), What: DelayEnds})
+			s.happens(delayEnds(begun.Add(wait)))
 		default:
 			s.End = append(s.End, j)
 		}
 	}
 	s.leased()
+}
+
+func delayEnds(at time.Time) Moment {
+	return Moment{At: at, What: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
 }
 
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
@@ -271,17 +278,21 @@ func (s *stepping) unhealthy() {
 		}
 		s.happens(s.expires(answer))
 	} else {
-		s.happens(Moment{At: s.Blockers[0].Again, What: AskedAgain})
+		s.happens(askedAgain(s.Blockers[0].Again))
 	}
 	further := s.answered(a, answer)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
 			s.start(answer.Step)
 		} else {
-			s.happens(Moment{At: health.Earliest(further[0].Again, further[0].Until), What: AskedAgain})
+			s.happens(askedAgain(health.Earliest(further[0].Again, further[0].Until)))
 		}
 	}
 	s.Blockers = distinct(append(s.Blockers, further...))
+}
+
+func askedAgain(at time.Time) Moment {
+	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
 }
 
 // answered is what blocks the node in view of what the escalation says.
@@ -292,7 +303,11 @@ func (s *stepping) answered(a asking, answer Answer) []Blocker {
 		a.step = answer.Step
 		return append(all, a.toStart()...)
 	case escalation.Exhausted:
-		return []Blocker{{Reason: NoTemplateLeft}}
+		return []Blocker{{
+			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
+			Message: "Remediation timed out, and no template left to try. didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
+			Fix:     "find out what is wrong with the node; its requests end when it is healthy",
+		}}
 	case escalation.Wait, escalation.GiveUp:
 	}
 	if b := s.stillDeleted(answer); b != nil {
@@ -331,7 +346,16 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
 				return nil
 			}
-			return &Blocker{Reason: StillDeleted, Args: []string{r.Ref.String()}, Object: r.Ref, Until: answer.Recheck}
+			b := &Blocker{
+				Reason: StillDeleted, Event: skipped, Object: r.Ref, Until: answer.Recheck,
+				Message: s.n.skippedBecause(r.Ref.String() + " of the last time is still being deleted: its remediator has not released it"),
+			}
+			if b.Until.IsZero() {
+				b.Fix = "find out why its remediator keeps its finalizers"
+			} else {
+				b.EndsWhen = r.Ref.String() + " is gone, or its time is over"
+			}
+			return b
 		}
 	}
 	return nil
