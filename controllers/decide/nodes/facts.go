@@ -5,7 +5,6 @@
 package nodes
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,39 +90,6 @@ func (r Ref) String() string { return r.Kind + " " + r.Key() }
 
 // Key is the namespace and name of the object.
 func (r Ref) Key() string { return r.Namespace + "/" + r.Name }
-
-// Template is a remediation template of the check: one step of its escalation, or all of it.
-type Template struct {
-	// Ref is the template. Kind is that of its requests, Type tells their kind from one of the same name in another group.
-	Ref
-	RequestKind, Type string
-	// Order is that of its step, as the check has it; HasOrder says that there is one.
-	Order    int
-	HasOrder bool
-	Timeout  time.Duration // zero waits without end
-	// Usable says that it was read. Unread says that the reader may not read it, or its requests, and that the controller may.
-	Usable, Unread bool
-	// OfMachines says that its requests are about Machines of Cluster API, which own them. ForOpenShift says that Machines of OpenShift may own
-	// them too, Infrastructure that OpenShift's own operator may serve them.
-	OfMachines, ForOpenShift, Infrastructure bool
-}
-
-// String names the template and what is made from it.
-func (t Template) String() string {
-	return fmt.Sprintf("%s from template %s/%s", t.RequestKind, t.Namespace, t.Name)
-}
-
-// Place names the template, and its step, as people find them in the check.
-func (t Template) Place() string {
-	at := t.Kind + " " + t.Name
-	if t.Namespace != "" {
-		at = t.Ref.String()
-	}
-	if t.HasOrder {
-		at += fmt.Sprintf(" (order %d)", t.Order)
-	}
-	return at
-}
 
 // Node is what is known of one node.
 type Node struct {
