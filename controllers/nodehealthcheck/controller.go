@@ -113,7 +113,7 @@ type Reconciler struct {
 	Teardown bool
 
 	memory memory
-	search search
+	search atomic.Int32 // searchState of the search for orphaned requests
 	idle   atomic.Bool
 	// resumed enqueues all checks when they are ours again, and when orphaned requests were searched for.
 	resumed chan event.GenericEvent
@@ -187,9 +187,9 @@ func (r *Reconciler) begin(ctx context.Context, check *nhcv1.NodeHealthCheck, no
 }
 
 func (r *Reconciler) past(check string, now time.Time) past {
-	p := past{now: now, outages: r.Contact.past()}
+	p := past{now: now, outages: r.Contact.past(), orphans: searched}
 	if r.Discovery != nil { // without a manager there are no orphaned requests to be found
-		p.orphans = r.search.state()
+		p.orphans = searchState(r.search.Load())
 	}
 	p.memory, p.since = r.memory.recall(check, now)
 	return p
@@ -289,8 +289,11 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done 
 	if r.Resync > 0 {
 		at = health.Earliest(at, w.facts.Now.Add(r.Resync))
 	}
-	if tries := r.memory.of(w.check.Name).tries(len(errs) > 0 || retry); tries > 0 {
-		at = health.Earliest(at, w.facts.Now.Add(enqueue.Backoff(tries)))
+	last := r.memory.of(w.check.Name)
+	if last.failed++; len(errs) > 0 || retry {
+		at = health.Earliest(at, w.facts.Now.Add(enqueue.Backoff(last.failed)))
+	} else {
+		last.failed = 0
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -231,28 +230,15 @@ func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// search is the search, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran has orphaned
-// requests, whose remediators may be at work.
-type search struct{ tried, done atomic.Bool }
-
-// searchState is how far the search is.
-type searchState int
+// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran
+// has orphaned requests, whose remediators may be at work.
+type searchState int32
 
 const (
-	searched     searchState = iota
-	searching                // it was not tried yet, which takes no more than a moment
-	searchFailed             // and is repeated
+	searching    searchState = iota // it was not tried yet, which takes no more than a moment
+	searchFailed                    // and is repeated
+	searched
 )
-
-func (s *search) state() searchState {
-	switch {
-	case s.done.Load():
-		return searched
-	case s.tried.Load():
-		return searchFailed
-	}
-	return searching
-}
 
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
@@ -279,9 +265,10 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
 	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
-	r.search.tried.Store(true)
 	if failed == nil && (err == nil || others) {
-		r.search.done.Store(true)
+		r.search.Store(int32(searched))
+	} else {
+		r.search.CompareAndSwap(int32(searching), int32(searchFailed))
 	}
 	return errors.Join(err, failed)
 }
