@@ -19,9 +19,9 @@ import (
 )
 
 // send sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) send(ctx context.Context, w *observed, all []recorder.Event) {
+func (r *Reconciler) send(ctx context.Context, state *observed, all []recorder.Event) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
-	about.Name, about.UID, about.ResourceVersion = w.check.Name, w.check.UID, w.check.ResourceVersion
+	about.Name, about.UID, about.ResourceVersion = state.check.Name, state.check.UID, state.check.ResourceVersion
 	for _, n := range all {
 		text := n.Text
 		n.About, n.Text = about, nhcv1.EventPrefix+text
@@ -73,16 +73,16 @@ func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
 
 // unhealthyEvents are the events about nodes that were found to be unhealthy. They are sent when the status was saved, by which it is known
 // that they were: a reconcile that saw an old one would send them again.
-func unhealthyEvents(w *observed, p *nodes.Plan) []recorder.Event {
+func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
 	n := &reports{}
-	for i := range w.facts.Nodes {
-		o := outcome{Decision: &p.Decisions[i], n: &w.facts.Nodes[i], is: &w.objects[i]}
+	for i := range state.facts.Nodes {
+		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i], objects: &state.objects[i]}
 		if o.remediated() && o.first() && len(o.Adopt) == 0 {
 			continue // that it was healthy is kept in the status until something begins
 		}
-		listed := o.is.listed
-		unlisted := listed == nil && len(w.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
-		due := o.Verdict.Due(w.facts.Now)
+		listed := o.objects.listed
+		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
+		due := o.Verdict.Due(state.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
 			n.add(o.n, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
 				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", o.n.Name, due[0].Signal.Type,
@@ -93,12 +93,12 @@ func unhealthyEvents(w *observed, p *nodes.Plan) []recorder.Event {
 }
 
 // nodeEvents are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeEvents(w *observed, p *nodes.Plan, outcomes []outcome) []recorder.Event {
-	last := r.memory.of(w.check.Name)
-	n := &reports{now: w.facts.Now, was: last.reported, is: map[string]reported{}}
-	for i := range w.facts.Nodes {
-		about, d := &w.facts.Nodes[i], &p.Decisions[i]
-		if d.Left && len(d.Verdict.Due(w.facts.Now)) > 0 {
+func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []outcome) []recorder.Event {
+	last := r.memory.of(state.check.Name)
+	n := &reports{now: state.facts.Now, was: last.reported, is: map[string]reported{}}
+	for i := range state.facts.Nodes {
+		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
+		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 {
 			n.once(about.Name+"/terminating", "terminating", func() {
 				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+nodes.TerminatingText, "NodeName", about.Name)
 			})
@@ -110,20 +110,20 @@ func (r *Reconciler) nodeEvents(w *observed, p *nodes.Plan, outcomes []outcome) 
 		}
 	}
 	for k := range outcomes {
-		n.outcome(w, &outcomes[k])
+		n.outcome(state, &outcomes[k])
 	}
 	last.reported = n.is
 	return n.events
 }
 
-func (n *reports) outcome(w *observed, o *outcome) {
+func (n *reports) outcome(state *observed, o *outcome) {
 	name := o.n.Name
 	if o.gaveUp {
-		n.add(o.n, recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&w.facts, o.GaveUp)))
+		n.add(o.n, recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&state.facts, o.GaveUp)))
 	}
 	if o.made != nil {
 		for _, step := range o.PassedOver {
-			template := &w.facts.Templates[step]
+			template := &state.facts.Templates[step]
 			_, why := template.Unsuitable(o.n)
 			n.add(o.n, recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate",
 				"Passed over %s for node %s, because %s", template.Place(), name, why))
@@ -158,16 +158,16 @@ func related(n *nodes.Node) client.Object {
 	return node
 }
 
-// checkEvents are the events about the check itself: one for each of its conditions that turned, and what keeps all nodes from being remediated.
-func (r *Reconciler) checkEvents(w *observed, p *nodes.Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
-	r.logTurned(w, next)
-	events := append(disabledEvents(w.check, next), stormEvents(p.Storm.Turn)...)
-	last, blocker := r.memory.of(w.check.Name), p.Blocker()
+// checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.
+func (r *Reconciler) checkEvents(state *observed, plan *nodes.Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
+	r.logTurned(state, next)
+	events := append(disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
+	last, blocker := r.memory.of(state.check.Name), plan.Blocker()
 	switch {
-	case blocker.Reason == "" || p.Population.Waiting == 0:
+	case blocker.Reason == "" || plan.Population.Waiting == 0:
 		last.blocker = reported{}
-	case last.blocker.again(string(blocker.Reason), w.facts.Now) && blocker.Reason != nodes.CheckDisabled:
-		last.blocker = reported{string(blocker.Reason), w.facts.Now}
+	case last.blocker.again(string(blocker.Reason), state.facts.Now) && blocker.Reason != nodes.CheckDisabled:
+		last.blocker = reported{string(blocker.Reason), state.facts.Now}
 		events = append(events, blockedEvent(blocker))
 	}
 	return events
@@ -184,13 +184,16 @@ func disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	case after.Reason == nhcv1.ConflictReason:
 		return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "%s", nodes.ConflictMessage)}
 	}
-	return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "Disabling NHC. Reason: %s, Message: %s", after.Reason, after.Message)}
+	return []recorder.Event{
+		recorder.Warning(nhcv1.EventDisabled, "Validate", "Disabling NHC. Reason: %s, Message: %s", after.Reason, after.Message),
+	}
 }
 
 func stormEvents(turn budget.StormTurn) []recorder.Event {
 	switch turn {
 	case budget.StormBegan:
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant", "Storm recovery mode activated - delaying remediation until threshold is reached")}
+		text := "Storm recovery mode activated - delaying remediation until threshold is reached"
+		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant", "%s", text)}
 	case budget.StormCooling:
 		return []recorder.Event{recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")}
 	case budget.StormEnded:
@@ -212,12 +215,12 @@ func blockedEvent(b nodes.Blocker) recorder.Event {
 }
 
 // logTurned logs the lines that documents of others quote when a check becomes disabled, or enabled.
-func (r *Reconciler) logTurned(w *observed, next *nhcv1.NodeHealthCheck) {
-	was, is := conditionOf(w.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
+func (r *Reconciler) logTurned(state *observed, next *nhcv1.NodeHealthCheck) {
+	was, is := conditionOf(state.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
 	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
 		return
 	}
-	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+w.check.Name)
+	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+state.check.Name)
 	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
 	switch {
 	case is.Status == metav1.ConditionFalse && conflict:

@@ -27,8 +27,9 @@ import (
 func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	spec := &check.Spec
 	f := nodes.Facts{
-		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check), Conditions: check.Status.Conditions,
-		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests, Single: spec.RemediationTemplate != nil,
+		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy),
+		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests,
+		Single: spec.RemediationTemplate != nil, Storm: stormOf(check), Conditions: check.Status.Conditions,
 	}
 	if spec.StormCooldownDuration != nil {
 		f.Cooldown = &spec.StormCooldownDuration.Duration
@@ -82,20 +83,20 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 }
 
 // describeRequests states what is known of the requests for n.
-func (w *observed) describeRequests(n *nodes.Node, is *objects) {
+func (state *observed) describeRequests(n *nodes.Node, is *objects) {
 	for _, f := range is.requests {
 		n.Requests = append(n.Requests, f.facts())
 	}
 	for i := range is.gone {
-		n.Gone = append(n.Gone, w.listedFacts(&is.gone[i]))
+		n.Gone = append(n.Gone, state.listedFacts(&is.gone[i]))
 	}
 	for i := range is.unseen {
-		n.Unseen = append(n.Unseen, w.listedFacts(&is.unseen[i]))
+		n.Unseen = append(n.Unseen, state.listedFacts(&is.unseen[i]))
 	}
 	for _, obj := range is.orphaned {
 		n.Orphaned = append(n.Orphaned, foreign(obj))
 	}
-	for _, obj := range w.requests.byNode[n.Name] {
+	for _, obj := range state.requests.byNode[n.Name] {
 		n.Others = append(n.Others, foreign(obj))
 	}
 	if is.listed != nil {
@@ -151,10 +152,10 @@ func foreign(obj *unstructured.Unstructured) nodes.Foreign {
 }
 
 // listedFacts are what the status remembers of a request.
-func (w *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
+func (state *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
 	is := nodes.Listed{
 		Ref:  nodes.Ref{Kind: was.Resource.Kind, Namespace: was.Resource.Namespace, Name: was.Resource.Name},
-		Step: w.stepOfListed(was), Started: was.Started.Time,
+		Step: state.stepOfListed(was), Started: was.Started.Time,
 	}
 	if was.TimedOut != nil {
 		is.GivenUp = was.TimedOut.Time
@@ -162,27 +163,27 @@ func (w *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
 	return is
 }
 
-func (w *observed) stepOfListed(was *nhcv1.Remediation) int {
+func (state *observed) stepOfListed(was *nhcv1.Remediation) int {
 	kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind).GroupKind()
-	return slices.IndexFunc(w.templates, func(m remediationTemplate) bool {
+	return slices.IndexFunc(state.templates, func(m remediationTemplate) bool {
 		return m.kind.GroupKind() == kind && m.ref.Namespace == was.Resource.Namespace && (was.TemplateName == "" || was.TemplateName == m.ref.Name)
 	})
 }
 
 // describeNames states which requests have the names that those of the check for n would have.
-func (w *observed) describeNames(n *nodes.Node) {
-	n.Named = make([]nodes.Named, len(w.templates))
-	for j := range w.templates {
-		m := &w.templates[j]
+func (state *observed) describeNames(n *nodes.Node) {
+	n.Named = make([]nodes.Named, len(state.templates))
+	for j := range state.templates {
+		m := &state.templates[j]
 		if m.object == nil {
 			continue
 		}
-		same := w.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(w.check, &w.facts.Templates[j], n))]
+		same := state.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(state.check, &state.facts.Templates[j], n))]
 		if same == nil {
 			continue
 		}
 		n.Named[j] = nodes.Named{
-			Ref: refOf(same), ID: string(same.GetUID()), Exists: true, Own: w.made(same), Template: same.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+			Ref: refOf(same), ID: string(same.GetUID()), Exists: true, Own: state.made(same), Template: same.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		}
 	}
 }

@@ -54,12 +54,12 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 }
 
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
-func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
+func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
-	for i := range w.facts.Nodes {
-		n, is := &w.facts.Nodes[i], &w.objects[i]
+	for i := range state.facts.Nodes {
+		n, is := &state.facts.Nodes[i], &state.objects[i]
 		if !n.Exists {
-			r.observeOwners(ctx, w, n, is)
+			r.observeOwners(ctx, state, n, is)
 			continue
 		}
 		if !n.Concerns() {
@@ -68,19 +68,19 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
 		n.Machine = &nodes.Machine{}
 		var err error
 		if is.machine, err = r.machineOf(ctx, is.node, n.Machine, watchers); err != nil {
-			w.trouble = append(w.trouble, err)
+			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
-		w.describeNames(n)
+		state.describeNames(n)
 	}
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, w *observed, n *nodes.Node, is *objects) {
+func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node, is *objects) {
 	for j, f := range is.requests {
 		there, err := r.ownerThere(ctx, f.obj)
 		if err != nil {
-			w.trouble = append(w.trouble, err)
+			state.trouble = append(state.trouble, err)
 		}
 		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
 	}
@@ -149,8 +149,8 @@ func rollingOut(cluster *clusterv1.Cluster) bool {
 }
 
 // memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
-func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machineRef]string, error) {
-	m := w.someMachine()
+func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[machineRef]string, error) {
+	m := state.someMachine()
 	if m == nil {
 		return nil, nil
 	}
@@ -163,7 +163,7 @@ func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machi
 	for i := range list.Items {
 		m := &list.Items[i]
 		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
-		w.facts.ControlPlane.Machines = append(w.facts.ControlPlane.Machines, nodes.MemberMachine{
+		state.facts.ControlPlane.Machines = append(state.facts.ControlPlane.Machines, nodes.MemberMachine{
 			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
 			Replaced: replacedSince(m), Remediated: beingRemediated(m),
 		})
@@ -186,9 +186,9 @@ func replacedSince(m *clusterv1.Machine) time.Time {
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (w *observed) someMachine() *clusterv1.Machine {
-	for i := range w.objects {
-		if m := w.objects[i].machine; m != nil {
+func (state *observed) someMachine() *clusterv1.Machine {
+	for i := range state.objects {
+		if m := state.objects[i].machine; m != nil {
 			return m
 		}
 	}

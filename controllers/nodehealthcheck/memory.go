@@ -150,8 +150,8 @@ func (m *memory) caughtUp(check string) {
 }
 
 // remembers adds what became of a plan to what it remembers.
-func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
-	memory := p.Memory
+func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memory {
+	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
 		for _, j := range o.flagged {
@@ -161,7 +161,7 @@ func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
 			memory.Unpatchable[o.n.Requests[j].ID] = true
 		}
 		if o.refused != nil {
-			memory.Refused[o.n.Name] = w.facts.Now
+			memory.Refused[o.n.Name] = state.facts.Now
 		}
 	}
 	return memory

@@ -52,7 +52,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 // endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
 // check that is there: a remediator that keeps its request may be at work.
 func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	w, err := r.observeOrphans(ctx, name, now)
+	state, err := r.observeOrphans(ctx, name, now)
 	if errors.Is(err, consistency.ErrStale) {
 		return r.lag(name), nil
 	}
@@ -60,25 +60,25 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time)
 		return ctrl.Result{}, err
 	}
 	r.memory.caughtUp(name)
-	if w == nil {
+	if state == nil {
 		return ctrl.Result{}, nil
 	}
-	plan := nodes.Release(w.facts, r.Teardown)
-	if len(w.requests.ours) > 0 {
+	plan := nodes.Release(state.facts, r.Teardown)
+	if len(state.requests.ours) > 0 {
 		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
-	return r.tellReleased(ctx, w, plan.Recheck, r.carryOut(ctx, w, &plan))
+	return r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
 }
 
 // tellReleased logs which requests were deleted, and says when to reconcile again.
-func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
+func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
 	errs := make([]error, 0, len(outcomes))
 	for _, o := range outcomes {
 		errs = append(errs, o.err)
 		if o.again {
-			at = health.Earliest(at, w.facts.Now.Add(enqueue.Conflicted))
+			at = health.Earliest(at, state.facts.Now.Add(enqueue.Conflicted))
 		}
 		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
@@ -86,7 +86,7 @@ func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", w.check.Name, err)
+		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
 }
@@ -98,8 +98,8 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	w := &observed{check: check, facts: factsOf(check, now)}
-	w.requests.ours = map[string][]*found{}
+	state := &observed{check: check, facts: factsOf(check, now)}
+	state.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
 		if err != nil {
@@ -110,19 +110,19 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 		}
 		for i := range list {
 			if node, is := r.orphanOf(name, &list[i]); is {
-				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: &list[i], step: -1})
+				state.requests.ours[node] = append(state.requests.ours[node], &found{obj: &list[i], step: -1})
 			}
 		}
 	}
-	if err := r.observeLeases(ctx, w); err != nil {
+	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	all, err := r.observeUnfinished(ctx, w, nil, map[string]bool{})
+	all, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
 	if err != nil {
 		return nil, err
 	}
-	w.attach(all)
-	return w, nil
+	state.attach(all)
+	return state, nil
 }
 
 // gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
@@ -153,9 +153,9 @@ func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node
 }
 
 // endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
-func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
+func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	var errs []error
-	for _, orphans := range w.requests.orphaned {
+	for _, orphans := range state.requests.orphaned {
 		for _, obj := range orphans {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
@@ -183,13 +183,13 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	w := &observed{check: check, facts: factsOf(check, now)}
-	err = r.record(ctx, w, w.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
+	state := &observed{check: check, facts: factsOf(check, now)}
+	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
-		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
+		r.send(ctx, state, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
 			Text: nodes.TeardownMessage}})
 	}
 	return result, err
@@ -217,14 +217,14 @@ func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*liste
 
 // dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the
 // list may be all that says which check made them.
-func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
-	next := w.check.DeepCopy()
+func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
+	next := state.check.DeepCopy()
 	if gone {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: nodes.TeardownMessage,
-		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
+		LastTransitionTime: metav1.NewTime(state.facts.Now.Truncate(time.Second)),
 	})
 	next.Status.Phase, next.Status.Reason = nodes.Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next

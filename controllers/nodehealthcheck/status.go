@@ -22,33 +22,33 @@ import (
 
 // statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what it
 // said before. Only moments that nothing else remembers are taken over.
-func statusAfter(w *observed, p *nodes.Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
-	next := w.check.DeepCopy()
+func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
+	next := state.check.DeepCopy()
 	st := &next.Status
-	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(p.Population.Total()), ptr.To(p.Population.Healthy), nil
+	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(plan.Population.Total()), ptr.To(plan.Population.Healthy), nil
 	done := make(map[int]*outcome, len(outcomes))
 	for k := range outcomes {
 		done[outcomes[k].i] = &outcomes[k]
 	}
 	st.UnhealthyNodes = nil
 	remediating := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.made != nil })
-	for i := range w.facts.Nodes {
+	for i := range state.facts.Nodes {
 		o := done[i]
 		if o == nil {
-			o = &outcome{Decision: &p.Decisions[i], i: i, n: &w.facts.Nodes[i], is: &w.objects[i]}
+			o = &outcome{Decision: &plan.Decisions[i], i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
 		}
 		remediating = remediating || o.remediated()
-		if entry := entryOf(w, o); entry != nil {
+		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
 	}
 	st.UnhealthyNodes = bounded(st.UnhealthyNodes)
-	st.Conditions = nodes.Conditions(&w.facts, p)
+	st.Conditions = nodes.Conditions(&state.facts, plan)
 	n := -1
 	if remediating { // there are requests; what the status only remembers are none
 		n = len(st.UnhealthyNodes)
 	}
-	st.Phase, st.Reason = nodes.Phase(st.Conditions, w.check.Spec.PauseRequests, n)
+	st.Phase, st.Reason = nodes.Phase(st.Conditions, state.check.Spec.PauseRequests, n)
 	return next
 }
 
@@ -77,16 +77,16 @@ func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 }
 
 // entryOf is what the status says of a node; nil if it says nothing.
-func entryOf(w *observed, o *outcome) *nhcv1.UnhealthyNode {
-	entry := &nhcv1.UnhealthyNode{Name: o.n.Name, Remediations: remediationsOf(w, o)}
-	newlyPending := o.Verdict.State == health.Pending && (o.is.listed == nil || o.is.listed.ConditionsHealthyTimestamp != nil)
+func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
+	entry := &nhcv1.UnhealthyNode{Name: o.n.Name, Remediations: remediationsOf(state, o)}
+	newlyPending := o.Verdict.State == health.Pending && (o.objects.listed == nil || o.objects.listed.ConditionsHealthyTimestamp != nil)
 	switch {
 	case len(entry.Remediations) > 0, o.Missing:
 	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
 		return nil
 	}
-	entry.ConditionsHealthyTimestamp = o.healthySince(w) // also of one that is gone: what comes back under its name begins at the first step, too
-	if o.Delayed || o.AwaitsRepeat(&w.facts, o.n, o.ended) {
+	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: what comes back under its name begins at the first step, too
+	if o.Delayed || o.AwaitsRepeat(&state.facts, o.n, o.ended) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -99,7 +99,7 @@ func (o *outcome) remediated() bool { return len(o.n.Requests)+len(o.n.Unseen) >
 
 // healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy again keeps it as
 // long as nothing was begun about it, while requests of the last time are there.
-func (o *outcome) healthySince(w *observed) *metav1.Time {
+func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r nodes.RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
 		return nil
@@ -107,32 +107,32 @@ func (o *outcome) healthySince(w *observed) *metav1.Time {
 	switch {
 	case o.Missing:
 		return ptr.To(metav1.NewTime(o.MissedSince.Truncate(time.Second)))
-	case o.is.listed != nil && o.is.listed.ConditionsHealthyTimestamp != nil:
-		return o.is.listed.ConditionsHealthyTimestamp
+	case o.objects.listed != nil && o.objects.listed.ConditionsHealthyTimestamp != nil:
+		return o.objects.listed.ConditionsHealthyTimestamp
 	case !o.healthyOrGone():
-		return o.is.requests[over].obj.GetDeletionTimestamp()
+		return o.objects.requests[over].obj.GetDeletionTimestamp()
 	}
-	return ptr.To(metav1.NewTime(w.facts.Now.Truncate(time.Second)))
+	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
 
 // remediationsOf are the requests for a node after o: those that are there, the one that was made, and of those that are gone the ones that
 // matter still.
-func remediationsOf(w *observed, o *outcome) []nhcv1.Remediation {
+func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var all []nhcv1.Remediation
 	for j := range o.n.Requests {
 		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept {
 			continue // nothing keeps it
 		}
-		all = append(all, remediationOf(w, o, j))
+		all = append(all, remediationOf(state, o, j))
 	}
 	if o.made != nil {
 		all = append(all, nhcv1.Remediation{
 			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		})
 	}
-	all = append(all, o.is.unseen...)
+	all = append(all, o.objects.unseen...)
 	for _, j := range o.Remember {
-		all = append(all, o.is.gone[j])
+		all = append(all, o.objects.gone[j])
 	}
 	slices.SortStableFunc(all, func(a, b nhcv1.Remediation) int {
 		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
@@ -140,22 +140,22 @@ func remediationsOf(w *observed, o *outcome) []nhcv1.Remediation {
 	return all
 }
 
-func remediationOf(w *observed, o *outcome, j int) nhcv1.Remediation {
-	r, state := &o.n.Requests[j], o.Requests[j]
+func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
+	r, decided := &o.n.Requests[j], o.Requests[j]
 	is := nhcv1.Remediation{
-		Resource: referenceTo(o.is.requests[j].obj), Started: o.is.requests[j].obj.GetCreationTimestamp(), TemplateName: r.Template,
+		Resource: referenceTo(o.objects.requests[j].obj), Started: o.objects.requests[j].obj.GetCreationTimestamp(), TemplateName: r.Template,
 	}
 	if is.TemplateName == "" && r.Step >= 0 {
-		is.TemplateName = w.facts.Templates[r.Step].Name
+		is.TemplateName = state.facts.Templates[r.Step].Name
 	}
-	if state.Former(r) && (!state.Over || slices.Contains(o.Adopt, j)) {
-		is.Started = metav1.NewTime(state.Counted.Truncate(time.Second))
+	if decided.Former(r) && (!decided.Over || slices.Contains(o.Adopt, j)) {
+		is.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
 	switch {
 	case !r.GivenUp.IsZero():
 		is.TimedOut = ptr.To(metav1.NewTime(r.GivenUp))
 	case o.gaveUp && slices.Contains(o.GiveUp, j):
-		is.TimedOut = ptr.To(metav1.NewTime(w.facts.Now.Truncate(time.Second)))
+		is.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
 	return is
 }
@@ -167,15 +167,15 @@ func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
 }
 
 // record writes the status if it differs. What others wrote to it since it was read is not overwritten.
-func (r *Reconciler) record(ctx context.Context, w *observed, next *nhcv1.NodeHealthCheck) error {
-	if equality.Semantic.DeepEqual(w.check.Status, next.Status) {
+func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.NodeHealthCheck) error {
+	if equality.Semantic.DeepEqual(state.check.Status, next.Status) {
 		return nil
 	}
-	next.Status.LastUpdateTime = ptr.To(metav1.NewTime(w.facts.Now.Truncate(time.Second)))
-	patch := client.MergeFromWithOptions(w.check, client.MergeFromWithOptimisticLock{})
+	next.Status.LastUpdateTime = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
+	patch := client.MergeFromWithOptions(state.check, client.MergeFromWithOptimisticLock{})
 	err := r.Client.Status().Patch(ctx, next.DeepCopy(), patch)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", w.check.Name, err)
+		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return nil
 }

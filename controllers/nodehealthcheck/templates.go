@@ -83,28 +83,28 @@ func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template
 
 // observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The
 // first one that cannot be used disables the check.
-func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
-	w.templates, w.facts.Templates = templatesOf(&w.check.Spec)
-	for i := range w.templates {
-		t, is := &w.templates[i], &w.facts.Templates[i]
-		why, err := r.observeTemplate(ctx, w, t, is)
+func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
+	state.templates, state.facts.Templates = templatesOf(&state.check.Spec)
+	for i := range state.templates {
+		t, is := &state.templates[i], &state.facts.Templates[i]
+		why, err := r.observeTemplate(ctx, state, t, is)
 		if err != nil {
-			w.unreadable[t.kind.GroupKind()] = true
+			state.unreadable[t.kind.GroupKind()] = true
 		}
 		switch {
 		case errors.Is(err, explain.ErrUnread):
 			is.Unread = true
-			why = disabledBefore(w.check)
+			why = disabledBefore(state.check)
 		case err != nil:
-			w.trouble = append(w.trouble, err)
+			state.trouble = append(state.trouble, err)
 		}
 		is.Usable = t.object != nil
-		w.disable(why)
+		state.disable(why)
 	}
-	if len(w.templates) == 0 {
-		w.disable(nodes.NoTemplates())
+	if len(state.templates) == 0 {
+		state.disable(nodes.NoTemplates())
 	}
-	r.observeFormer(ctx, w)
+	r.observeFormer(ctx, state)
 }
 
 // disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the
@@ -122,30 +122,30 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 }
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
-func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
-	for i := range w.check.Status.UnhealthyNodes {
-		for _, was := range w.check.Status.UnhealthyNodes[i].Remediations {
+func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
+	for i := range state.check.Status.UnhealthyNodes {
+		for _, was := range state.check.Status.UnhealthyNodes[i].Remediations {
 			kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind)
-			if slices.ContainsFunc(w.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
+			if slices.ContainsFunc(state.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
 				continue
 			}
 			ready, err := r.Kinds.Readable(ctx, kind)
 			switch {
 			case remediationrequest.Missing(err): // then there are none
 			case errors.Is(err, explain.ErrUnread):
-				w.unreadable[kind.GroupKind()] = true
+				state.unreadable[kind.GroupKind()] = true
 			case err != nil:
-				w.unreadable[kind.GroupKind()] = true
-				w.trouble = append(w.trouble, err)
-				w.retry()
+				state.unreadable[kind.GroupKind()] = true
+				state.trouble = append(state.trouble, err)
+				state.retry()
 			default:
-				w.awaits(kind, ready)
+				state.awaits(kind, ready)
 			}
 		}
 	}
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template) (nodes.Disabled, error) {
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *remediationTemplate, is *nodes.Template) (nodes.Disabled, error) {
 	if _, err := remediationrequest.NodeKindOf(t.gvk); err != nil {
 		return nodes.TemplateInvalid(is, err), nil
 	}
@@ -157,9 +157,9 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 			continue
 		}
 		if err != nil {
-			return w.unlistable(t, is, kind, err)
+			return state.unlistable(t, is, kind, err)
 		}
-		w.awaits(kind, ready)
+		state.awaits(kind, ready)
 		unread = unread || !ready
 	}
 	if unread {
@@ -175,19 +175,19 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	case t.ref.Namespace == "":
 		return nodes.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
 	}
-	return r.readTemplate(ctx, w, t, is, byName || r.Kinds.Polled(t.gvk))
+	return r.readTemplate(ctx, state, t, is, byName || r.Kinds.Polled(t.gvk))
 }
 
 // unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is returned if it says
 // nothing about the template.
-func (w *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
+func (state *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
-		w.retry()
+		state.retry()
 		return nodes.TemplateNotFound(is, err), nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.unreadable[t.kind.GroupKind()] = true
-		w.retry()
+		state.unreadable[t.kind.GroupKind()] = true
+		state.retry()
 		return nodes.TemplateForbidden(is, kind.Kind, err), nil
 	}
 	return nodes.Disabled{}, err
@@ -195,21 +195,21 @@ func (w *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind s
 
 // readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
 // Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
-func (r *Reconciler) readTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template, live bool) (nodes.Disabled, error) {
+func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *remediationTemplate, is *nodes.Template, live bool) (nodes.Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
-		w.recheck(w.facts.Now.Add(readRetry))
+		state.recheck(state.facts.Now.Add(readRetry))
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(t.gvk)
 	err := from.Get(ctx, client.ObjectKey{Namespace: t.ref.Namespace, Name: t.ref.Name}, obj)
 	switch {
 	case remediationrequest.Missing(err):
-		w.retry()
+		state.retry()
 		return nodes.TemplateNotFound(is, err), nil
 	case live && apierrors.IsForbidden(err):
-		w.retry()
+		state.retry()
 		return nodes.TemplateForbidden(is, t.gvk.Kind, err), nil
 	case err != nil:
 		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", is.Place(), err)
@@ -239,11 +239,11 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 }
 
 // request makes the request of the step that starts.
-func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*unstructured.Unstructured, error) {
-	t, is := &w.templates[o.Start], &w.facts.Templates[o.Start]
+func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (*unstructured.Unstructured, error) {
+	t, is := &state.templates[o.Start], &state.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{
-		Name: t.nameFor(w.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
-		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
+		Name: t.nameFor(state.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
+		By: remediationrequest.Maker{Name: state.check.Name, UID: state.check.UID}, Owners: []metav1.OwnerReference{ownerOf(state.check)},
 	}
 	owner, err := r.machineOwner(ctx, is, o.n)
 	if err != nil {
@@ -256,7 +256,7 @@ func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*uns
 	if err != nil {
 		return nil, err
 	}
-	r.recorded(ctx, w, o, req)
+	r.recorded(ctx, state, o, req)
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}

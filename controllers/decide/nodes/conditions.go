@@ -41,7 +41,7 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 // EnabledMessage is what a check says that is not disabled.
 const EnabledMessage = "No issues found, NodeHealthCheck is enabled."
 
-// disabledCondition is the condition Disabled. It is not known while a template could not be read: the template is neither there nor missing.
+// disabledCondition is the condition Disabled. It is not known while a template could not be read.
 func disabledCondition(f *Facts, p *Plan) (cond metav1.Condition, known bool) {
 	cond = metav1.Condition{Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: EnabledMessage}
 	switch {

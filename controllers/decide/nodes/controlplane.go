@@ -80,21 +80,23 @@ type Etcd struct {
 // guard pod on the node is what it counts as lost already. (medik8s.)
 func (e Etcd) against(node string) *Blocker {
 	guard, ready := e.Guards[node]
+	var blocker Blocker
 	switch {
 	case e.Unread:
-		return &Blocker{Reason: EtcdUnread, Message: quorumLoss(node, "OpenShift's etcd could not be asked"), EndsWhen: spared, Event: skipped}
+		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", Ref{})
 	case !e.There:
 		return nil
 	case e.Budgets != 1:
 		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
-		return &Blocker{Reason: EtcdBudgets, Message: quorumLoss(node, why), EndsWhen: spared, Event: skipped}
+		blocker = quorumLoss(node, EtcdBudgets, why, Ref{})
 	case !e.Allows && ready:
-		return &Blocker{
-			Reason: EtcdAtRisk, EndsWhen: spared, Event: skipped, Object: Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget},
-			Message: quorumLoss(node, "PodDisruptionBudget "+e.Budget+" allows no disruption, and guard pod "+guard+" is ready"),
-		}
+		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
+		why := "PodDisruptionBudget " + e.Budget + " allows no disruption, and guard pod " + guard + " is ready"
+		blocker = quorumLoss(node, EtcdAtRisk, why, budget)
+	default:
+		return nil
 	}
-	return nil
+	return &blocker
 }
 
 // Members is how many members the control plane has.
@@ -166,9 +168,7 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 func (d *decider) against(name string) []Blocker {
 	c := d.f.ControlPlane
 	if c.Unread != "" {
-		return []Blocker{{
-			Reason: ControlPlaneUnread, Message: quorumLoss(name, "the control plane could not be read: "+c.Unread), EndsWhen: spared, Event: skipped,
-		}}
+		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, Ref{})}
 	}
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
@@ -183,34 +183,24 @@ func (d *decider) against(name string) []Blocker {
 	return all
 }
 
-// spared ends what the control plane says against a node.
-const spared = "the control plane can do without it"
-
 // ahead is that another node than the one called name is ahead in the queue.
 func ahead(name, other string) Blocker {
-	return Blocker{
-		Reason: NotFirst, Message: quorumLoss(name, other+" is ahead in the queue"), EndsWhen: "the remediation of " + other + " is over",
-		Event: skipped, Object: Ref{Kind: "Node", Name: other},
-	}
+	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", Ref{Kind: "Node", Name: other})
+	b.EndsWhen = "the remediation of " + other + " is over"
+	return b
 }
 
 func membersNotSeen(name string) Blocker {
-	return Blocker{
-		Reason: MembersNotSeen, Message: quorumLoss(name, "it is not known yet which members of the control plane are alive"), EndsWhen: spared,
-		Event: skipped,
-	}
+	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", Ref{})
 }
 
 func blockerOf(name string, o controlplane.Objection) Blocker {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return Blocker{
-			Reason: MemberRemediated, Message: quorumLoss(name, o.Member+" is being remediated ("+o.By+")"), EndsWhen: spared, Event: skipped,
-			Object: Ref{Kind: "Node", Name: o.Member},
-		}
+		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", Ref{Kind: "Node", Name: o.Member})
 	case controlplane.MajorityAtRisk:
 		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-		return Blocker{Reason: MajorityAtRisk, Message: quorumLoss(name, why), EndsWhen: spared, Event: skipped}
+		return quorumLoss(name, MajorityAtRisk, why, Ref{})
 	case controlplane.NotFirst:
 		return ahead(name, o.Member)
 	case controlplane.NotSeen:

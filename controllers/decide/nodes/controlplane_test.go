@@ -60,7 +60,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, plane: tc.of.plane(epoch)}
 			var got string
 			if all := d.against("m0"); len(all) > 0 {
-				got = strings.TrimPrefix(all[0].Message, quorumLoss("m0", ""))
+				got = strings.TrimPrefix(all[0].Message, quorumLoss("m0", "", "", Ref{}).Message)
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)

@@ -36,7 +36,8 @@ func (d Disabled) fix() string {
 const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
 
 // TeardownMessage is what a check says that is disabled while kubemend is being uninstalled.
-const TeardownMessage = "kubemend is being uninstalled: it does not act on this check any more, and deletes its remediation requests and leases"
+const TeardownMessage = "kubemend is being uninstalled: " +
+	"it does not act on this check any more, and deletes its remediation requests and leases"
 
 // SelectorInvalid disables a check whose selector cannot be parsed.
 func SelectorInvalid(err error) Disabled {

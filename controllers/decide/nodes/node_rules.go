@@ -41,7 +41,8 @@ func (a asking) deleting() []Blocker {
 		return nil
 	case a.f.Now.Before(stuck):
 		return []Blocker{{
-			Reason: NodeDeleting, Message: a.n.skippedOn("it is being deleted"), EndsWhen: "the Node is gone", Event: skipped, Quiet: true, Again: stuck,
+			Reason: NodeDeleting, Message: a.n.skippedOn("it is being deleted"), EndsWhen: "the Node is gone", Again: stuck,
+			Event: skipped, Quiet: true,
 		}}
 	}
 	finalizers := strings.Join(a.n.Finalizers, ", ")
@@ -104,10 +105,10 @@ func (a asking) fresh() []Blocker {
 	if m.WatchedBy != "" {
 		check := Ref{Kind: "MachineHealthCheck", Namespace: m.Namespace, Name: strings.TrimPrefix(m.WatchedBy, m.Namespace+"/")}
 		blockers = append(blockers, Blocker{
-			Reason: OverlappingCheck, Message: a.n.skippedBecause("MachineHealthCheck " + m.WatchedBy + " watches its Machine " + m.Name), Event: skipped,
+			Reason: OverlappingCheck, Event: skipped, Object: check,
+			Message: a.n.skippedBecause("MachineHealthCheck " + m.WatchedBy + " watches its Machine " + m.Name),
 			Fix: "let only one of the two checks watch it: take it out of the selector of MachineHealthCheck " + m.WatchedBy +
 				", or pause that one",
-			Object: check,
 		})
 	}
 	if m.Updating {
@@ -129,7 +130,8 @@ func (a asking) obstacles() []Blocker {
 	var blockers []Blocker
 	if reason, why := t.Unsuitable(a.n); reason != "" {
 		blockers = append(blockers, Blocker{
-			Reason: reason, Message: a.n.skippedBecause(why), Fix: "have the check name a template that is about this node", Event: skipped, Object: t.Ref,
+			Reason: reason, Message: a.n.skippedBecause(why), Event: skipped, Object: t.Ref,
+			Fix: "have the check name a template that is about this node",
 		})
 	}
 	again := a.f.Now.Add(time.Minute) // the end of a request that has the name, or lost its mark, enqueues no check
@@ -151,8 +153,9 @@ func (a asking) obstacles() []Blocker {
 // foreign: another maker's request is for the node, or has the name that the check's would have.
 func (a asking) foreign(request Ref, again time.Time) Blocker {
 	return Blocker{
-		Reason: ForeignRequest, Message: a.n.skippedBecause(request.String() + " exists and was not made by this NodeHealthCheck"), Event: skipped,
-		Fix: "delete " + request.String() + " when it is not needed any more", EndsWhen: request.String() + " is gone", Object: request, Again: again,
+		Reason: ForeignRequest, Event: skipped, Object: request, Again: again,
+		Message: a.n.skippedBecause(request.String() + " exists and was not made by this NodeHealthCheck"),
+		Fix:     "delete " + request.String() + " when it is not needed any more", EndsWhen: request.String() + " is gone",
 	}
 }
 
@@ -205,10 +208,9 @@ func (a asking) members() []Blocker {
 	var all []Blocker
 	switch {
 	case c.Searching:
-		all = append(all, Blocker{
-			Reason: ControlPlaneSearched, Message: quorumLoss(a.n.Name, "the control plane could not be read: "+c.Unread), EndsWhen: spared,
-			Event: skipped, Quiet: true,
-		})
+		searched := quorumLoss(a.n.Name, ControlPlaneSearched, "the control plane could not be read: "+c.Unread, Ref{})
+		searched.Quiet = true // it is over soon
+		all = append(all, searched)
 	case a.view.first >= 0:
 		all = append(all, a.against(a.n.Name)...)
 	}

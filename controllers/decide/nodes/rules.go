@@ -46,8 +46,12 @@ func (n *Node) skippedBecause(why string) string {
 	return "Skipped remediation of node: " + n.Name + ", because " + why
 }
 
-func quorumLoss(node, why string) string {
-	return "Skipping remediation of " + node + " for preventing control plane / etcd quorum loss, going to retry in a minute: " + why
+// quorumLoss is what the control plane says against the node called name.
+func quorumLoss(name string, reason Reason, why string, object Ref) Blocker {
+	return Blocker{
+		Reason: reason, EndsWhen: "the control plane can do without it", Event: skipped, Object: object,
+		Message: "Skipping remediation of " + name + " for preventing control plane / etcd quorum loss, going to retry in a minute: " + why,
+	}
 }
 
 // StormEnds ends what blocks everything after a storm.

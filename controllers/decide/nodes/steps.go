@@ -305,8 +305,9 @@ func (s *stepping) answered(a asking, answer Answer) []Blocker {
 	case escalation.Exhausted:
 		return []Blocker{{
 			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
-			Message: "Remediation timed out, and no template left to try. didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
-			Fix:     "find out what is wrong with the node; its requests end when it is healthy",
+			Message: "Remediation timed out, and no template left to try. " +
+				"didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
+			Fix: "find out what is wrong with the node; its requests end when it is healthy",
 		}}
 	case escalation.Wait, escalation.GiveUp:
 	}
