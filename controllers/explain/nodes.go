@@ -156,11 +156,10 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) 
 	if d.Next.What != "" {
 		next = Step{At: d.Next.At, Reason: string(d.Next.What), Text: d.Next.Text}
 	}
-	remediated := len(n.Requests)+len(n.Unseen) > 0
 	switch {
 	case target.StartsNow:
 		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action}
-	case n.Exists && !n.Selected && !remediated:
+	case n.Exists && !n.Selected && !n.Remediated():
 		return Step{}
 	case d.Verdict.State == health.Pending:
 		return comesDue(d, target)
@@ -175,7 +174,7 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) 
 		return Step{Reason: string(nodes.NoneFollows), Text: "delete its requests to have the remediation tried again", Manual: true}
 	case len(d.End) > 0:
 		return Step{Reason: RequestsDeleted, Text: "kubemend deletes its requests"}
-	case d.Missing && !remediated:
+	case d.Missing && !n.Remediated():
 		return Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: NodeStaysAway, Text: "it counts no more"}
 	case target.InFlight:
 		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])}

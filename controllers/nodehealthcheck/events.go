@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -53,7 +52,9 @@ func (t reported) again(text string, now time.Time) bool {
 const reportAgain = time.Hour
 
 func (n *reports) add(about *nodes.Node, e recorder.Event) {
-	e.Related = related(about)
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	node.Name, node.UID = about.Name, types.UID(about.ID)
+	e.Related = node
 	n.events = append(n.events, e)
 }
 
@@ -77,7 +78,7 @@ func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
 	n := &reports{}
 	for i := range state.facts.Nodes {
 		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i], objects: &state.objects[i]}
-		if o.remediated() && o.first() && len(o.Adopt) == 0 {
+		if o.n.Remediated() && o.first() && len(o.Adopt) == 0 {
 			continue // that it was healthy is kept in the status until something begins
 		}
 		listed := o.objects.listed
@@ -149,13 +150,6 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	if b := o.Blocker(); b.Event != "" && !b.Quiet {
 		n.eventOnce(name, o.n, recorder.Warning(b.Event, "Grant", "%s", b.Message))
 	}
-}
-
-// related is the node that an event is about.
-func related(n *nodes.Node) client.Object {
-	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	node.Name, node.UID = n.Name, types.UID(n.ID)
-	return node
 }
 
 // checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.

@@ -14,7 +14,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -29,7 +28,7 @@ func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	f := nodes.Facts{
 		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy),
 		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests,
-		Single: spec.RemediationTemplate != nil, Storm: stormOf(check), Conditions: check.Status.Conditions,
+		Single: spec.RemediationTemplate != nil, Conditions: check.Status.Conditions,
 	}
 	if spec.StormCooldownDuration != nil {
 		f.Cooldown = &spec.StormCooldownDuration.Duration
@@ -38,6 +37,10 @@ func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 		f.Policy.Rules = append(f.Policy.Rules, health.Rule{
 			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration,
 		})
+	}
+	f.Storm.Active = meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)
+	if cond := conditionOf(check, nhcv1.StormCooldownActiveCondition); cond != nil && cond.Status == metav1.ConditionTrue {
+		f.Storm.CoolingSince = cond.LastTransitionTime.Time
 	}
 	if cond := conditionOf(check, nhcv1.RemediationAllowedCondition); cond != nil && cond.Reason == nhcv1.KubeletsAwaitedReason {
 		f.AwaitedSince = cond.LastTransitionTime.Time
@@ -50,15 +53,6 @@ func spelled(amount *intstr.IntOrString) string {
 		return ""
 	}
 	return amount.String()
-}
-
-// stormOf is the storm as the check's conditions say it.
-func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
-	s := budget.Storm{Active: meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
-	if c := conditionOf(check, nhcv1.StormCooldownActiveCondition); c != nil && c.Status == metav1.ConditionTrue {
-		s.CoolingSince = c.LastTransitionTime.Time
-	}
-	return s
 }
 
 // describe states what n says of itself.

@@ -24,20 +24,21 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 	if lease == nil {
 		return nil
 	}
-	is := &nodes.Lease{
+	facts := &nodes.Lease{
 		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, holderOf(check)),
 		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
 	if lease.Spec.AcquireTime != nil {
-		is.Acquired = lease.Spec.AcquireTime.Time
+		facts.Acquired = lease.Spec.AcquireTime.Time
 	}
 	if lease.Spec.RenewTime != nil {
-		is.Renewed = lease.Spec.RenewTime.Time
+		facts.Renewed = lease.Spec.RenewTime.Time
 	}
-	if node != nil && !is.Own && ownedByAnotherNode(lease, node) {
-		is.Holder = ""
+	ofNode := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" }
+	if node != nil && !facts.Own && !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, ofNode) {
+		facts.Holder = ""
 	}
-	return is
+	return facts
 }
 
 // heldBy reports whether lease is holder's, whether it still counts or not.
@@ -73,11 +74,6 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 		state.leases[leases[i].Name] = &leases[i]
 	}
 	return nil
-}
-
-// ownedByAnotherNode reports whether lease belongs to a node, and to none that is node. Some belong to none.
-func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
-	return !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
 }
 
 // leased are the nodes whose lease the check holds.

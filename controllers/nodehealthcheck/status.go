@@ -37,7 +37,7 @@ func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.N
 		if o == nil {
 			o = &outcome{Decision: &plan.Decisions[i], i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
 		}
-		remediating = remediating || o.remediated()
+		remediating = remediating || o.n.Remediated()
 		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
@@ -93,9 +93,6 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 }
 
 func (o *outcome) healthyOrGone() bool { return !o.n.Exists || o.Verdict.State == health.Healthy }
-
-// remediated reports whether there are requests for the node.
-func (o *outcome) remediated() bool { return len(o.n.Requests)+len(o.n.Unseen) > 0 }
 
 // healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy again keeps it as
 // long as nothing was begun about it, while requests of the last time are there.

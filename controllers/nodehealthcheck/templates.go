@@ -34,12 +34,6 @@ type remediationTemplate struct {
 	object *unstructured.Unstructured
 }
 
-// several reports whether the remediator copes with several requests for one node, as its template says.
-func (t remediationTemplate) several() bool {
-	_, says := t.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]
-	return says
-}
-
 // aboutMachines reports whether a request is about a Machine of Cluster API, which owns it and after which it is named: those of infrastructure providers
 // and our own are. (Cluster API, contract of external remediation.)
 func aboutMachines(obj *unstructured.Unstructured) bool {
@@ -271,7 +265,7 @@ func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, is *nodes.Tem
 	if is.OwnedByMachine(n) {
 		name = n.Machine.Name
 	}
-	if t.several() {
+	if _, several := t.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]; several { // the remediator copes with several requests for one node
 		return remediationrequest.UniqueName(name, string(check.UID), t.ref.Namespace, t.ref.Name)
 	}
 	return name

@@ -110,7 +110,7 @@ func (d *decider) population() {
 	f, p := d.f, d.p
 	for i := range f.Nodes {
 		n, is := &f.Nodes[i], &p.Decisions[i]
-		is.InFlight = n.remediated() || is.Missing
+		is.InFlight = n.Remediated() || is.Missing
 		if !d.counts(i) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (d *decider) classOf(i int) budget.Class {
 		return budget.Unknown
 	case state == health.Pending:
 		return budget.Pending
-	case n.remediated(), len(n.Orphaned) > 0:
+	case n.Remediated(), len(n.Orphaned) > 0:
 		return budget.Recovering
 	}
 	return budget.Healthy

@@ -110,7 +110,7 @@ func (d *decider) whenHealthy(i int) (int, Reason) {
 	switch {
 	case len(d.f.Templates) == 0:
 		return -1, NoTemplate
-	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].remediated():
+	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].Remediated():
 		return -1, NotSelected
 	}
 	return 0, ""
@@ -121,7 +121,7 @@ func (s *stepping) would() (int, Reason) {
 	switch {
 	case !s.n.Exists:
 		return -1, NodeGone
-	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
+	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.Remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
 		return s.whenHealthy(s.i)
 	}
 	_, next := s.escalate()

@@ -137,7 +137,7 @@ func (d *decider) judge() {
 		}
 		seen := f.sees(n, was, blind)
 		memory.Seen[n.ID] = seen
-		if !n.remediated() {
+		if !n.Remediated() {
 			var streaks Streaks
 			if streaks, seen.Signals = f.Memory.Streaks[n.ID].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
 				memory.Streaks[n.ID] = streaks
@@ -151,8 +151,8 @@ func (d *decider) judge() {
 	}
 }
 
-// remediated reports whether there are requests for n.
-func (n *Node) remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
+// Remediated reports whether there are requests for n.
+func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
 
 // healthyOrGone reports whether nothing is to be remediated of the node.
 func (d *decider) healthyOrGone(i int) bool {

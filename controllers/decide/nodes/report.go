@@ -26,7 +26,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 		add(answerText(f, d.Answer))
 	}
 	add(d.fateOfRequests(f, n))
-	if d.Missing && !n.remediated() {
+	if d.Missing && !n.Remediated() {
 		add("A remediation took the node away, and no new one has come in its place")
 	}
 	for j := range n.Requests {

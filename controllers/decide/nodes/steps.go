@@ -26,7 +26,7 @@ func (d *decider) stepping(i int) *stepping {
 
 // idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
 func (n *Node) idle() bool {
-	return n.Exists && !n.remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
+	return n.Exists && !n.Remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
 // decide decides what is done about the node, and what blocks its remediation.
@@ -86,7 +86,7 @@ var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 // notYet is all that keeps a request for a node that is not due yet from being made: its time, and what will block it then.
 func (s *stepping) notYet() []Blocker {
 	a := s.asked(s.i, &s.ahead)
-	if !s.n.Selected && !s.n.remediated() {
+	if !s.n.Selected && !s.n.Remediated() {
 		return a.unselected()
 	}
 	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
@@ -97,7 +97,7 @@ func (s *stepping) notYet() []Blocker {
 			break
 		}
 	}
-	if s.n.remediated() {
+	if s.n.Remediated() {
 		return distinct(append(all, a.any()...))
 	}
 	return distinct(append(all, a.toBegin()...))
@@ -179,7 +179,7 @@ func delayEnds(at time.Time) Moment {
 // no step is left it is kept only for a while: then somebody else may try what they can.
 func (s *stepping) leased() {
 	now := s.f.Now
-	if !s.n.remediated() && len(s.n.Orphaned) == 0 {
+	if !s.n.Remediated() && len(s.n.Orphaned) == 0 {
 		if at := s.n.remade(func(*Listed) bool { return true }); now.Before(at) && s.n.Selected {
 			s.lookAgain(at)
 			return
@@ -257,7 +257,7 @@ func (s *stepping) unleased() {
 // unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
 func (s *stepping) unhealthy() {
 	a := s.asked(s.i, &s.now)
-	if !s.n.Selected && !s.n.remediated() { // whatever else there is does not matter
+	if !s.n.Selected && !s.n.Remediated() { // whatever else there is does not matter
 		s.Blockers = a.unselected()
 		return
 	}
