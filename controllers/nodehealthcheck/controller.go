@@ -205,13 +205,13 @@ const (
 // wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be taken for none.
 // These kinds are watched from now on. When it takes too long the check says so.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
-	is := r.memory.of(state.check.Name)
-	if is.unread.IsZero() {
-		is.unread = state.facts.Now
+	last := r.memory.of(state.check.Name)
+	if last.unread.IsZero() {
+		last.unread = state.facts.Now
 	}
-	waited := state.facts.Now.Sub(is.unread)
+	waited := state.facts.Now.Sub(last.unread)
 	if stale == nil || waited > missed {
-		is.miss()
+		last.miss()
 	}
 	unwatched := r.watch(ctx, state.pending)
 	if waited > slowRead {
@@ -257,8 +257,8 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Pla
 
 // tell exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
-	is := r.memory.of(state.check.Name)
-	is.unread, is.decided = time.Time{}, remembers(state, plan, done.outcomes)
+	last := r.memory.of(state.check.Name)
+	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
 	r.memory.caughtUp(state.check.Name)
 	r.measure(state, plan, done.outcomes)
 	if done.status != nil {

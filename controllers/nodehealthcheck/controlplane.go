@@ -138,9 +138,9 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
-		is, err := r.memberRequest(ctx, obj, name, node)
-		is.Gone, errs = gone, append(errs, err)
-		c.Requests = append(c.Requests, is)
+		request, err := r.memberRequest(ctx, obj, name, node)
+		request.Gone, errs = gone, append(errs, err)
+		c.Requests = append(c.Requests, request)
 	}
 	for _, obj := range state.requests.other {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
@@ -159,15 +159,15 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 
 // memberRequest is what is known of a request for the node called name, which is nil if it is gone.
 func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
+	request := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
 	if at := obj.GetDeletionTimestamp(); at != nil {
-		is.Deleting = at.Time
+		request.Deleting = at.Time
 	}
 	var err error
-	if !is.There && !is.Deleting.IsZero() {
-		is.MachineThere, err = r.ownerThere(ctx, obj)
+	if !request.There && !request.Deleting.IsZero() {
+		request.MachineThere, err = r.ownerThere(ctx, obj)
 	}
-	return is, err
+	return request, err
 }
 
 // uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)
@@ -208,9 +208,10 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
-			is := &list.Items[i]
-			if seen := state.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
-				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(is).String() + " for a node of the control plane", nil
+			request := &list.Items[i]
+			seen := state.requests.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			if seen == nil || seen.GetUID() != request.UID {
+				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
 		}
 	}

@@ -18,14 +18,14 @@ import (
 )
 
 // send sends events about what was saved, all of them on the check, and logs one line for each.
-func (r *Reconciler) send(ctx context.Context, state *observed, all []recorder.Event) {
+func (r *Reconciler) send(ctx context.Context, state *observed, events []recorder.Event) {
 	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
 	about.Name, about.UID, about.ResourceVersion = state.check.Name, state.check.UID, state.check.ResourceVersion
-	for _, n := range all {
-		text := n.Text
-		n.About, n.Text = about, nhcv1.EventPrefix+text
-		recorder.Send(r.Recorder, n)
-		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", text)
+	for _, event := range events {
+		text := event.Text
+		event.About, event.Text = about, nhcv1.EventPrefix+text
+		recorder.Send(r.Recorder, event)
+		log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", text)
 	}
 }
 
@@ -210,18 +210,18 @@ func blockedEvent(b nodes.Blocker) recorder.Event {
 
 // logTurned logs the lines that documents of others quote when a check becomes disabled, or enabled.
 func (r *Reconciler) logTurned(state *observed, next *nhcv1.NodeHealthCheck) {
-	was, is := conditionOf(state.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
-	if is == nil || was != nil && was.Status == is.Status && was.Reason == is.Reason {
+	before, after := conditionOf(state.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
 		return
 	}
 	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+state.check.Name)
-	conflict := was != nil && was.Status == metav1.ConditionTrue && was.Reason == nhcv1.ConflictReason
+	conflict := before != nil && before.Status == metav1.ConditionTrue && before.Reason == nhcv1.ConflictReason
 	switch {
-	case is.Status == metav1.ConditionFalse && conflict:
+	case after.Status == metav1.ConditionFalse && conflict:
 		quoted.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
-	case is.Status == metav1.ConditionFalse:
+	case after.Status == metav1.ConditionFalse:
 		quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
-	case is.Reason == nhcv1.ConflictReason:
+	case after.Reason == nhcv1.ConflictReason:
 		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
 	}
 }

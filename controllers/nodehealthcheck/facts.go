@@ -77,26 +77,26 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 }
 
 // describeRequests states what is known of the requests for n.
-func (state *observed) describeRequests(n *nodes.Node, is *objects) {
-	for _, f := range is.requests {
+func (state *observed) describeRequests(n *nodes.Node, objects *objects) {
+	for _, f := range objects.requests {
 		n.Requests = append(n.Requests, f.facts())
 	}
-	for i := range is.gone {
-		n.Gone = append(n.Gone, state.listedFacts(&is.gone[i]))
+	for i := range objects.gone {
+		n.Gone = append(n.Gone, state.listedFacts(&objects.gone[i]))
 	}
-	for i := range is.unseen {
-		n.Unseen = append(n.Unseen, state.listedFacts(&is.unseen[i]))
+	for i := range objects.unseen {
+		n.Unseen = append(n.Unseen, state.listedFacts(&objects.unseen[i]))
 	}
-	for _, obj := range is.orphaned {
+	for _, obj := range objects.orphaned {
 		n.Orphaned = append(n.Orphaned, foreign(obj))
 	}
 	for _, obj := range state.requests.byNode[n.Name] {
 		n.Others = append(n.Others, foreign(obj))
 	}
-	if is.listed != nil {
-		n.Listed = &nodes.Listing{Delayed: ptr.Deref(is.listed.HealthyDelayed, false), Requests: len(is.listed.Remediations)}
-		if is.listed.ConditionsHealthyTimestamp != nil {
-			n.Listed.HealthySince = is.listed.ConditionsHealthyTimestamp.Time
+	if objects.listed != nil {
+		n.Listed = &nodes.Listing{Delayed: ptr.Deref(objects.listed.HealthyDelayed, false), Requests: len(objects.listed.Remediations)}
+		if objects.listed.ConditionsHealthyTimestamp != nil {
+			n.Listed.HealthySince = objects.listed.ConditionsHealthyTimestamp.Time
 		}
 	}
 }
@@ -105,34 +105,34 @@ func (state *observed) describeRequests(n *nodes.Node, is *objects) {
 func (f *found) facts() nodes.Request {
 	obj, annotations := f.obj, f.obj.GetAnnotations()
 	_, marked := annotations[nhcv1.HealthyDelayAnnotation]
-	is := nodes.Request{
+	request := nodes.Request{
 		Ref: refOf(obj), ID: string(obj.GetUID()), Template: annotations[nhcv1.TemplateNameAnnotation], Step: f.step, Started: f.started(),
 		Kept: len(obj.GetFinalizers()) > 0, GivenUp: f.annotated(nhcv1.TimedOutAnnotation), Flagged: annotations[nhcv1.OldRequestAnnotation] != "",
 		DelayedMarked: marked, Delayed: f.annotated(nhcv1.HealthyDelayAnnotation), Relapsed: !f.annotated(mendv1.RelapsedAnnotation).IsZero(),
 		Guessed: f.guessed,
 	}
-	is.Notified = !is.GivenUp.IsZero()
+	request.Notified = !request.GivenUp.IsZero()
 	if at := obj.GetDeletionTimestamp(); at != nil {
-		is.Deleting = at.Time
+		request.Deleting = at.Time
 	}
-	if was := f.listed; was != nil {
-		is.Listed, is.ListedHealthy, is.Counted = true, was.healthy, was.remediation.Started.Time
-		if was.remediation.TimedOut != nil {
-			is.GivenUp = was.remediation.TimedOut.Time
+	if listed := f.listed; listed != nil {
+		request.Listed, request.ListedHealthy, request.Counted = true, listed.healthy, listed.remediation.Started.Time
+		if listed.remediation.TimedOut != nil {
+			request.GivenUp = listed.remediation.TimedOut.Time
 		}
 	}
-	is.Succeeded, is.SucceededSince = condition(obj, nhcv1.SucceededCondition)
-	is.Processing, is.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
-	is.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
+	request.Succeeded, request.SucceededSince = condition(obj, nhcv1.SucceededCondition)
+	request.Processing, request.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
+	request.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
 	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
 		if fields := remediationrequest.Condition(obj, kind); fields != nil {
 			reason, _ := fields["reason"].(string)
 			message, _ := fields["message"].(string)
 			status, _ := fields["status"].(string)
-			is.Says = append(is.Says, nodes.Said{Type: kind, Status: status, Reason: reason, Message: message})
+			request.Says = append(request.Says, nodes.Said{Type: kind, Status: status, Reason: reason, Message: message})
 		}
 	}
-	return is
+	return request
 }
 
 func refOf(obj *unstructured.Unstructured) nodes.Ref {
@@ -146,21 +146,22 @@ func foreign(obj *unstructured.Unstructured) nodes.Foreign {
 }
 
 // listedFacts are what the status remembers of a request.
-func (state *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
-	is := nodes.Listed{
-		Ref:  nodes.Ref{Kind: was.Resource.Kind, Namespace: was.Resource.Namespace, Name: was.Resource.Name},
-		Step: state.stepOfListed(was), Started: was.Started.Time,
+func (state *observed) listedFacts(remediation *nhcv1.Remediation) nodes.Listed {
+	request := nodes.Listed{
+		Ref:  nodes.Ref{Kind: remediation.Resource.Kind, Namespace: remediation.Resource.Namespace, Name: remediation.Resource.Name},
+		Step: state.stepOfListed(remediation), Started: remediation.Started.Time,
 	}
-	if was.TimedOut != nil {
-		is.GivenUp = was.TimedOut.Time
+	if remediation.TimedOut != nil {
+		request.GivenUp = remediation.TimedOut.Time
 	}
-	return is
+	return request
 }
 
-func (state *observed) stepOfListed(was *nhcv1.Remediation) int {
-	kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind).GroupKind()
+func (state *observed) stepOfListed(remediation *nhcv1.Remediation) int {
+	kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind).GroupKind()
 	return slices.IndexFunc(state.templates, func(m remediationTemplate) bool {
-		return m.kind.GroupKind() == kind && m.ref.Namespace == was.Resource.Namespace && (was.TemplateName == "" || was.TemplateName == m.ref.Name)
+		return m.kind.GroupKind() == kind && m.ref.Namespace == remediation.Resource.Namespace &&
+			(remediation.TemplateName == "" || remediation.TemplateName == m.ref.Name)
 	})
 }
 

@@ -80,7 +80,7 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 func (state *observed) leased() []string {
 	var held []string
 	for name, lease := range state.leases {
-		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && heldBy(lease, holderOf(state.check)) {
+		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && heldBy(lease, holderOf(state.check)) {
 			held = append(held, node)
 		}
 	}

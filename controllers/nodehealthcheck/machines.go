@@ -57,9 +57,9 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range state.facts.Nodes {
-		n, is := &state.facts.Nodes[i], &state.objects[i]
+		n, objects := &state.facts.Nodes[i], &state.objects[i]
 		if !n.Exists {
-			r.observeOwners(ctx, state, n, is)
+			r.observeOwners(ctx, state, n, objects)
 			continue
 		}
 		if !n.Concerns() {
@@ -67,7 +67,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 		}
 		n.Machine = &nodes.Machine{}
 		var err error
-		if is.machine, err = r.machineOf(ctx, is.node, n.Machine, watchers); err != nil {
+		if objects.machine, err = r.machineOf(ctx, objects.node, n.Machine, watchers); err != nil {
 			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
@@ -76,8 +76,8 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node, is *objects) {
-	for j, f := range is.requests {
+func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node, objects *objects) {
+	for j, f := range objects.requests {
 		there, err := r.ownerThere(ctx, f.obj)
 		if err != nil {
 			state.trouble = append(state.trouble, err)
@@ -159,16 +159,16 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[m
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
-	of := make(map[machineRef]string, len(list.Items))
+	nodeOf := make(map[machineRef]string, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
-		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		nodeOf[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
 		state.facts.ControlPlane.Machines = append(state.facts.ControlPlane.Machines, nodes.MemberMachine{
 			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
 			Replaced: replacedSince(m), Remediated: beingRemediated(m),
 		})
 	}
-	return of, nil
+	return nodeOf, nil
 }
 
 // replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.

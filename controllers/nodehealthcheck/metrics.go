@@ -122,40 +122,41 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 
 // measureRequests compares the requests that there are with those that there were.
 func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes []outcome) {
-	is := map[types.UID]ongoing{}
+	ongoingNow := map[types.UID]ongoing{}
 	remediated := map[string]bool{}
 	results := make(map[string]string, len(state.facts.Nodes))
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
 		results[n.Name] = resultOf(n, &plan.Decisions[i])
 		for _, f := range state.objects[i].requests {
-			is[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
+			ongoingNow[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
 			remediated[n.Name] = true
 		}
 	}
 	for i := range outcomes {
 		if made := outcomes[i].made; made != nil {
-			is[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
+			ongoingNow[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
 			remediated[outcomes[i].n.Name] = true
 		}
 	}
 	var first time.Time
-	for _, o := range is {
+	for _, o := range ongoingNow {
 		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
 		first = health.Earliest(first, o.since)
 	}
 	oldestRequest.WithLabelValues(state.check.Name).Set(unix(first))
 	last := r.memory.of(state.check.Name)
 	over := map[string]bool{}
-	for uid, was := range last.begun {
-		if _, still := is[uid]; still {
+	for uid, request := range last.begun {
+		if _, still := ongoingNow[uid]; still {
 			continue
 		}
-		ongoingRemediation.WithLabelValues(was.node, was.namespace, was.kind).Set(0)
-		unhealthyDuration.WithLabelValues(was.node, was.namespace, was.kind).Observe(state.facts.Now.Sub(was.since).Seconds())
-		over[was.node] = over[was.node] || !remediated[was.node]
+		ongoingRemediation.WithLabelValues(request.node, request.namespace, request.kind).Set(0)
+		lasted := state.facts.Now.Sub(request.since)
+		unhealthyDuration.WithLabelValues(request.node, request.namespace, request.kind).Observe(lasted.Seconds())
+		over[request.node] = over[request.node] || !remediated[request.node]
 	}
-	last.begun = is
+	last.begun = ongoingNow
 	inFlight.WithLabelValues(state.check.Name).Set(float64(len(remediated)))
 	for node, ended := range over {
 		if ended {
@@ -184,8 +185,8 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not reconciled any more.
 func (r *Reconciler) forget(name string) {
-	for _, was := range r.memory.forget(name) {
-		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)
+	for _, request := range r.memory.forget(name) {
+		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}
 	for _, series := range []*prometheus.MetricVec{
 		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,

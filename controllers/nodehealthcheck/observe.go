@@ -185,17 +185,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 		return err
 	}
 	known := make(map[string]bool, len(list.Items))
-	all := make([]candidate, 0, len(list.Items))
+	candidates := make([]candidate, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		all = append(all, candidate{node.Name, node, true})
+		candidates = append(candidates, candidate{node.Name, node, true})
 	}
-	if all, err = r.observeUnfinished(ctx, state, all, known); err != nil {
+	if candidates, err = r.observeUnfinished(ctx, state, candidates, known); err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
-	state.attach(all)
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+	state.attach(candidates)
 	return nil
 }
 
@@ -206,8 +206,10 @@ type candidate struct {
 	selected bool
 }
 
-// observeUnfinished adds the nodes that the check has not done with to all, but for those that are known already.
-func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, all []candidate, known map[string]bool) ([]candidate, error) {
+// observeUnfinished adds the nodes that the check has not done with to the candidates, but for those that are known already.
+func (r *Reconciler) observeUnfinished(
+	ctx context.Context, state *observed, candidates []candidate, known map[string]bool,
+) ([]candidate, error) {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
 		if known[name] {
@@ -224,9 +226,9 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, all
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		all = append(all, candidate{name: name, node: node})
+		candidates = append(candidates, candidate{name: name, node: node})
 	}
-	return all, nil
+	return candidates, nil
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
@@ -247,25 +249,27 @@ func (state *observed) listed() []string {
 }
 
 // attach states what is known of each node.
-func (state *observed) attach(all []candidate) {
+func (state *observed) attach(candidates []candidate) {
 	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
 	for i := range state.check.Status.UnhealthyNodes {
 		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
 	}
-	state.facts.Nodes, state.objects = make([]nodes.Node, 0, len(all)), make([]objects, 0, len(all))
-	for i := range all {
-		name := all[i].name
-		is := objects{
-			node: all[i].node, requests: state.requests.ours[name], gone: state.requests.gone[name], unseen: state.requests.unseen[name],
+	state.facts.Nodes, state.objects = make([]nodes.Node, 0, len(candidates)), make([]objects, 0, len(candidates))
+	for i := range candidates {
+		name := candidates[i].name
+		found := objects{
+			node: candidates[i].node, requests: state.requests.ours[name], gone: state.requests.gone[name], unseen: state.requests.unseen[name],
 			orphaned: state.requests.orphaned[name], listed: listed[name], lease: state.leases[leaseName(name)],
 		}
-		state.objects = append(state.objects, is)
-		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: name, Selected: all[i].selected, Lease: leaseFacts(is.lease, is.node, state.check)})
+		state.objects = append(state.objects, found)
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{
+			Name: name, Selected: candidates[i].selected, Lease: leaseFacts(found.lease, found.node, state.check),
+		})
 		n := &state.facts.Nodes[len(state.facts.Nodes)-1]
-		if is.node != nil {
-			describe(n, is.node, state.facts.Policy)
+		if found.node != nil {
+			describe(n, found.node, state.facts.Policy)
 		}
-		state.describeRequests(n, &is)
+		state.describeRequests(n, &found)
 	}
 }
 

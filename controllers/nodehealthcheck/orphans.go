@@ -109,7 +109,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 			return nil, err
 		}
 		for i := range list {
-			if node, is := r.orphanOf(name, &list[i]); is {
+			if node, orphaned := r.orphanOf(name, &list[i]); orphaned {
 				state.requests.ours[node] = append(state.requests.ours[node], &found{obj: &list[i], step: -1})
 			}
 		}
@@ -117,11 +117,11 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	all, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
+	candidates, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
 	if err != nil {
 		return nil, err
 	}
-	state.attach(all)
+	state.attach(candidates)
 	return state, nil
 }
 
@@ -143,13 +143,13 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 
 // orphanOf reports whether the check called name, which is gone, made obj, and for which node. Where obj has lost its mark, the last reconcile of that
 // check knew.
-func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, is bool) {
+func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, orphaned bool) {
 	by := makerOf(obj)
-	was, known := r.memory.orphanOf(name, obj.GetUID())
+	orphan, known := r.memory.orphanOf(name, obj.GetUID())
 	if by.Name != name && (by.Name != "" || !known) {
 		return "", false
 	}
-	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
+	return cmp.Or(nodeOf(obj), orphan.node, obj.GetName()), true
 }
 
 // endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
@@ -188,7 +188,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
+	if cond := conditionOf(check, nhcv1.DisabledCondition); err == nil && (cond == nil || cond.Reason != nhcv1.TeardownReason) {
 		r.send(ctx, state, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
 			Text: nodes.TeardownMessage}})
 	}
@@ -199,14 +199,14 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 // search. Kinds that are gone, or may not be listed, hold no request of ours.
 func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
 	var unread []schema.GroupVersionKind
-	for _, is := range requests {
-		kind := is.remediation.Resource.GroupVersionKind()
+	for _, request := range requests {
+		kind := request.remediation.Resource.GroupVersionKind()
 		ready, err := r.Kinds.Readable(ctx, kind)
 		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the requests for node %s: %w", is.node, err)
+			return nil, fmt.Errorf("read the requests for node %s: %w", request.node, err)
 		}
 		if !ready {
 			unread = append(unread, kind)

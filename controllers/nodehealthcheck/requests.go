@@ -86,14 +86,14 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	}
 	for i := range state.check.Status.UnhealthyNodes {
 		n := &state.check.Status.UnhealthyNodes[i]
-		for _, was := range n.Remediations {
-			switch kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind); {
-			case state.requests.known[was.Resource.UID].seen:
+		for _, remediation := range n.Remediations {
+			switch kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind); {
+			case state.requests.known[remediation.Resource.UID].seen:
 			case state.unreadable[kind.GroupKind()]:
-				state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], was)
+				state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], remediation)
 			case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
 			default:
-				state.requests.gone[n.Name] = append(state.requests.gone[n.Name], was)
+				state.requests.gone[n.Name] = append(state.requests.gone[n.Name], remediation)
 			}
 		}
 	}
@@ -190,9 +190,9 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 // check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
 // its annotation says; if a remediator removed that, what the status says, or its name.
 func (state *observed) sort(obj *unstructured.Unstructured) {
-	was := state.requests.known[obj.GetUID()]
-	if was != nil {
-		was.seen = true
+	entry := state.requests.known[obj.GetUID()]
+	if entry != nil {
+		entry.seen = true
 	}
 	state.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if !state.made(obj) {
@@ -205,21 +205,21 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 		}
 		return
 	}
-	f := &found{obj: obj, step: state.stepOf(obj, was), listed: was}
+	f := &found{obj: obj, step: state.stepOf(obj, entry), listed: entry}
 	node := nodeOfObject(obj)
-	if was != nil {
-		node = cmp.Or(nodeOf(obj), was.node)
+	if entry != nil {
+		node = cmp.Or(nodeOf(obj), entry.node)
 	}
-	f.guessed = nodeOf(obj) == "" && was == nil
+	f.guessed = nodeOf(obj) == "" && entry == nil
 	state.requests.ours[node] = append(state.requests.ours[node], f)
 }
 
 // stepOf finds the template that obj was made from: that of its kind which it names; if it names none any more, what the status
 // says, or the only one of its kind.
-func (state *observed) stepOf(obj *unstructured.Unstructured, was *listed) int {
+func (state *observed) stepOf(obj *unstructured.Unstructured, entry *listed) int {
 	name, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
-	if !named && was != nil {
-		name, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
+	if !named && entry != nil {
+		name, named = entry.remediation.TemplateName, entry.remediation.TemplateName != ""
 	}
 	step, same := -1, 0
 	for i := range state.templates {
@@ -284,17 +284,17 @@ func (state *observed) within(obj *unstructured.Unstructured) bool {
 
 // namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
-	all := map[string]bool{}
+	namespaces := map[string]bool{}
 	templates, _ := templatesOf(&check.Spec)
 	for _, m := range templates {
-		all[m.ref.Namespace] = true
+		namespaces[m.ref.Namespace] = true
 	}
 	for i := range check.Status.UnhealthyNodes {
 		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
-			all[r.Resource.Namespace] = true
+			namespaces[r.Resource.Namespace] = true
 		}
 	}
-	return all
+	return namespaces
 }
 
 // made reports whether the check made obj: that very check, and none of its name that was there before. Of what does not say
@@ -372,9 +372,9 @@ func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
 	}
-	all := map[string]bool{}
+	namespaces := map[string]bool{}
 	for i := range list.Items {
-		maps.Copy(all, namespacesOf(&list.Items[i]))
+		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
 	}
-	return all, nil
+	return namespaces, nil
 }

@@ -115,46 +115,46 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 // remediationsOf are the requests for a node after o: those that are there, the one that was made, and of those that are gone the ones that
 // matter still.
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
-	var all []nhcv1.Remediation
+	var remediations []nhcv1.Remediation
 	for j := range o.n.Requests {
 		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept {
 			continue // nothing keeps it
 		}
-		all = append(all, remediationOf(state, o, j))
+		remediations = append(remediations, remediationOf(state, o, j))
 	}
 	if o.made != nil {
-		all = append(all, nhcv1.Remediation{
+		remediations = append(remediations, nhcv1.Remediation{
 			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		})
 	}
-	all = append(all, o.objects.unseen...)
+	remediations = append(remediations, o.objects.unseen...)
 	for _, j := range o.Remember {
-		all = append(all, o.objects.gone[j])
+		remediations = append(remediations, o.objects.gone[j])
 	}
-	slices.SortStableFunc(all, func(a, b nhcv1.Remediation) int {
+	slices.SortStableFunc(remediations, func(a, b nhcv1.Remediation) int {
 		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
 	})
-	return all
+	return remediations
 }
 
 func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	r, decided := &o.n.Requests[j], o.Requests[j]
-	is := nhcv1.Remediation{
+	remediation := nhcv1.Remediation{
 		Resource: referenceTo(o.objects.requests[j].obj), Started: o.objects.requests[j].obj.GetCreationTimestamp(), TemplateName: r.Template,
 	}
-	if is.TemplateName == "" && r.Step >= 0 {
-		is.TemplateName = state.facts.Templates[r.Step].Name
+	if remediation.TemplateName == "" && r.Step >= 0 {
+		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}
 	if decided.Former(r) && (!decided.Over || slices.Contains(o.Adopt, j)) {
-		is.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
+		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
 	switch {
 	case !r.GivenUp.IsZero():
-		is.TimedOut = ptr.To(metav1.NewTime(r.GivenUp))
+		remediation.TimedOut = ptr.To(metav1.NewTime(r.GivenUp))
 	case o.gaveUp && slices.Contains(o.GiveUp, j):
-		is.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
+		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
-	return is
+	return remediation
 }
 
 func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {

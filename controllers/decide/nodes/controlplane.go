@@ -108,17 +108,17 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
 	add := func(m controlplane.Member) {
-		if !slices.ContainsFunc(plane.Members, func(o controlplane.Member) bool { return o.Name == m.Name }) {
+		if !slices.ContainsFunc(plane.Members, func(other controlplane.Member) bool { return other.Name == m.Name }) {
 			plane.Members = append(plane.Members, m)
 		}
 	}
 	for _, n := range c.Nodes {
-		is := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
+		member := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
 		if n.Ready {
-			is.Node = controlplane.Alive
+			member.Node = controlplane.Alive
 		}
-		is.ReplacedBy, is.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
-		add(is)
+		member.ReplacedBy, member.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
+		add(member)
 	}
 	for _, name := range sorted(busy) {
 		add(controlplane.Member{Name: name, Joining: true, Remediation: busy[name]})
@@ -176,11 +176,11 @@ func (d *decider) against(name string) []Blocker {
 			plane.Members[i].Remediation = ""
 		}
 	}
-	var all []Blocker
-	for _, o := range plane.Against(name, d.f.Now) {
-		all = append(all, blockerOf(name, o))
+	var blockers []Blocker
+	for _, objection := range plane.Against(name, d.f.Now) {
+		blockers = append(blockers, blockerOf(name, objection))
 	}
-	return all
+	return blockers
 }
 
 // ahead is that another node than the one called name is ahead in the queue.
@@ -255,7 +255,7 @@ func (d *decider) dueMembers() []int {
 		if !n.ControlPlane || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
 			continue
 		}
-		if _, was := d.p.Memory.Refused[n.Name]; was {
+		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
 			refused = append(refused, i)
 		} else {
 			due = append(due, i)

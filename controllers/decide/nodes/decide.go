@@ -109,16 +109,16 @@ func (d *Decision) acts() bool {
 func (d *decider) population() {
 	f, p := d.f, d.p
 	for i := range f.Nodes {
-		n, is := &f.Nodes[i], &p.Decisions[i]
-		is.InFlight = n.Remediated() || is.Missing
+		n, decision := &f.Nodes[i], &p.Decisions[i]
+		decision.InFlight = n.Remediated() || decision.Missing
 		if !d.counts(i) {
 			continue
 		}
-		is.Class = d.classOf(i)
-		p.Population.Count(is.Class)
-		if is.InFlight {
+		decision.Class = d.classOf(i)
+		p.Population.Count(decision.Class)
+		if decision.InFlight {
 			p.Population.InFlight++
-		} else if is.Verdict.State == health.Unhealthy {
+		} else if decision.Verdict.State == health.Unhealthy {
 			p.Population.Waiting++
 		}
 	}

@@ -49,10 +49,10 @@ func (d *decider) passed(n *Node, step int) bool {
 
 // escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
 func (s *stepping) escalated() []escalation.Request {
-	var all []escalation.Request
+	var requests []escalation.Request
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
-			all = append(all, escalation.Request{
+			requests = append(requests, escalation.Request{
 				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Notified: r.Notified, Deleting: !r.Deleting.IsZero(),
 				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
 			})
@@ -60,10 +60,10 @@ func (s *stepping) escalated() []escalation.Request {
 	}
 	for _, gone := range s.n.Gone {
 		if gone.Step >= 0 {
-			all = append(all, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+			requests = append(requests, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
 		}
 	}
-	return all
+	return requests
 }
 
 // escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.

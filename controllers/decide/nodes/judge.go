@@ -34,18 +34,18 @@ func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (n
 		if rule == nil {
 			continue
 		}
-		is, known := s[c.Type]
-		if unseen := blind && !c.Since.Equal(is.Turned); !known || unseen || c.Since.Before(is.Began) {
-			is = Streak{Began: c.Since}
+		streak, known := s[c.Type]
+		if unseen := blind && !c.Since.Equal(streak.Turned); !known || unseen || c.Since.Before(streak.Began) {
+			streak = Streak{Began: c.Since}
 		}
-		is.Turned, is.Longest = c.Since, max(is.Longest, rule.For)
-		if from := is.Began.Add(is.Longest - rule.For); from.Before(c.Since) {
+		streak.Turned, streak.Longest = c.Since, max(streak.Longest, rule.For)
+		if from := streak.Began.Add(streak.Longest - rule.For); from.Before(c.Since) {
 			c.Since = from
 		}
 		if next == nil {
 			next = Streaks{}
 		}
-		next[c.Type] = is
+		next[c.Type] = streak
 	}
 	return next, together
 }
@@ -127,15 +127,15 @@ func (d *decider) judge() {
 	memory := &d.p.Memory
 	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
-		n, is := &f.Nodes[i], &d.p.Decisions[i]
+		n, decision := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
 			continue
 		}
-		was := f.Memory.Seen[n.ID]
+		last := f.Memory.Seen[n.ID]
 		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
-			was.At = time.Time{}
+			last.At = time.Time{}
 		}
-		seen := f.sees(n, was, blind)
+		seen := f.sees(n, last, blind)
 		memory.Seen[n.ID] = seen
 		if !n.Remediated() {
 			var streaks Streaks
@@ -143,11 +143,11 @@ func (d *decider) judge() {
 				memory.Streaks[n.ID] = streaks
 			}
 		}
-		is.Verdict = f.judged(n, seen.Signals)
+		decision.Verdict = f.judged(n, seen.Signals)
 		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
-			is.Left, is.Verdict.State = true, health.Unknown
+			decision.Left, decision.Verdict.State = true, health.Unknown
 		}
-		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, is.Verdict.Recheck)
+		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, decision.Verdict.Recheck)
 	}
 }
 

@@ -205,25 +205,25 @@ func (a asking) members() []Blocker {
 		}
 		return []Blocker{membersNotSeen(a.n.Name)}
 	}
-	var all []Blocker
+	var blockers []Blocker
 	switch {
 	case c.Searching:
 		searched := quorumLoss(a.n.Name, ControlPlaneSearched, "the control plane could not be read: "+c.Unread, Ref{})
 		searched.Quiet = true // it is over soon
-		all = append(all, searched)
+		blockers = append(blockers, searched)
 	case a.view.first >= 0:
-		all = append(all, a.against(a.n.Name)...)
+		blockers = append(blockers, a.against(a.n.Name)...)
 	}
 	switch {
 	case a.view.first >= 0 && a.view.first != a.i:
-		all = append(all, ahead(a.n.Name, a.f.Nodes[a.view.first].Name))
+		blockers = append(blockers, ahead(a.n.Name, a.f.Nodes[a.view.first].Name))
 	case a.view.first == a.i && a.view.etcd != nil:
-		all = append(all, *a.view.etcd)
+		blockers = append(blockers, *a.view.etcd)
 	}
-	for i := range all {
-		all[i].Again = a.f.Now.Add(quorumRetry)
+	for i := range blockers {
+		blockers[i].Again = a.f.Now.Add(quorumRetry)
 	}
-	return all
+	return blockers
 }
 
 // remake is how long a request has to have been there before another one is made in its place, if somebody deleted it. A remediator that

@@ -185,47 +185,47 @@ func (d *decider) asked(i int, v *view) asking {
 
 // any is what is asked before any step: what the user, or somebody else who holds the node, wants.
 func (a asking) any() []Blocker {
-	all := append(a.excluded(), a.deleting()...)
-	all = append(all, a.machine()...)
-	return append(all, a.leaseTaken()...)
+	blockers := append(a.excluded(), a.deleting()...)
+	blockers = append(blockers, a.machine()...)
+	return append(blockers, a.leaseTaken()...)
 }
 
 // toRemediate is what is asked about the node in particular. Before the first request that is more: it is no reason to stop halfway.
 func (a asking) toRemediate() []Blocker {
-	all := a.any()
+	blockers := a.any()
 	if a.begun(a.i) {
-		return all
+		return blockers
 	}
-	return append(append(all, a.fresh()...), a.obstacles()...)
+	return append(append(blockers, a.fresh()...), a.obstacles()...)
 }
 
 // toBegin is what is asked before the first request for the node, which adds one to those that are being remediated. Of the control plane's nodes one is
 // disrupted at a time.
 func (a asking) toBegin() []Blocker {
-	all := append(a.unselected(), a.toRemediate()...)
-	all = append(all, a.view.blockers...)
+	blockers := append(a.unselected(), a.toRemediate()...)
+	blockers = append(blockers, a.view.blockers...)
 	if a.n.ControlPlane {
-		all = append(all, a.members()...)
+		blockers = append(blockers, a.members()...)
 	}
-	return all
+	return blockers
 }
 
 // toStart is what is asked before a request of the step is made. What is paused is not escalated.
 func (a asking) toStart() []Blocker {
-	all := a.obstacles()
+	blockers := a.obstacles()
 	for _, b := range a.view.blockers {
 		if b.Reason == Paused || b.Reason == Upgrading || b.Reason == KubeletsAwaited {
-			all = append(all, b)
+			blockers = append(blockers, b)
 		}
 	}
-	all = append(all, a.justDeleted()...)
-	return append(all, a.templateless()...)
+	blockers = append(blockers, a.justDeleted()...)
+	return append(blockers, a.templateless()...)
 }
 
 // distinct are the blockers, each once: some are asked for more than once.
-func distinct(all []Blocker) []Blocker {
-	kept := all[:0:0]
-	for _, b := range all {
+func distinct(blockers []Blocker) []Blocker {
+	kept := blockers[:0:0]
+	for _, b := range blockers {
 		if !slices.ContainsFunc(kept, b.equal) {
 			kept = append(kept, b)
 		}

@@ -31,9 +31,9 @@ func (n *Node) idle() bool {
 
 // decide decides what is done about the node, and what blocks its remediation.
 func (d *decider) decide(i int) {
-	if is := &d.p.Decisions[i]; is.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
-		is.Work, is.Blockers, is.Start, is.Recheck = idle, notUnhealthy, -1, is.Verdict.Recheck
-		is.Would, is.Nothing = d.whenHealthy(i)
+	if decision := &d.p.Decisions[i]; decision.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
+		decision.Work, decision.Blockers, decision.Start, decision.Recheck = idle, notUnhealthy, -1, decision.Verdict.Recheck
+		decision.Would, decision.Nothing = d.whenHealthy(i)
 		return
 	}
 	s := d.stepping(i)
@@ -89,18 +89,18 @@ func (s *stepping) notYet() []Blocker {
 	if !s.n.Selected && !s.n.Remediated() {
 		return a.unselected()
 	}
-	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
+	blockers := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
 	for _, f := range s.Verdict.Findings {
 		if f.Due.Equal(s.Verdict.Recheck) {
-			all[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
+			blockers[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
 				f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 			break
 		}
 	}
 	if s.n.Remediated() {
-		return distinct(append(all, a.any()...))
+		return distinct(append(blockers, a.any()...))
 	}
-	return distinct(append(all, a.toBegin()...))
+	return distinct(append(blockers, a.toBegin()...))
 }
 
 // flag counts the requests that are too old.
@@ -299,9 +299,9 @@ func askedAgain(at time.Time) Moment {
 func (s *stepping) answered(a asking, answer Answer) []Blocker {
 	switch answer.Do {
 	case escalation.Start:
-		all := a.toRemediate()
+		blockers := a.toRemediate()
 		a.step = answer.Step
-		return append(all, a.toStart()...)
+		return append(blockers, a.toStart()...)
 	case escalation.Exhausted:
 		return []Blocker{{
 			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
@@ -367,25 +367,25 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 // again at once, and not with all the time of the step.
 func (s *stepping) worthRemembering() []int {
 	type ends struct{ first, last int }
-	of := map[int]ends{}
+	byStep := map[int]ends{}
 	for i, gone := range s.n.Gone {
-		is, known := of[gone.Step]
+		step, known := byStep[gone.Step]
 		switch {
 		case !gone.GivenUp.IsZero() || gone.Step < 0:
 			continue
 		case !known:
-			is = ends{i, i}
-		case gone.Started.Before(s.n.Gone[is.first].Started):
-			is.first = i
-		case s.n.Gone[is.last].Started.Before(gone.Started):
-			is.last = i
+			step = ends{i, i}
+		case gone.Started.Before(s.n.Gone[step.first].Started):
+			step.first = i
+		case s.n.Gone[step.last].Started.Before(gone.Started):
+			step.last = i
 		}
-		of[gone.Step] = is
+		byStep[gone.Step] = step
 	}
 	var worth []int
 	for i, gone := range s.n.Gone {
-		is, known := of[gone.Step]
-		if !gone.GivenUp.IsZero() || known && (is.first == i || is.last == i) {
+		step, known := byStep[gone.Step]
+		if !gone.GivenUp.IsZero() || known && (step.first == i || step.last == i) {
 			worth = append(worth, i)
 		}
 	}
