@@ -94,7 +94,8 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
 		belongsTo(lease, o.objects.node)
 		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(holderOf(state.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](0),
+			HolderIdentity: ptr.To(holderOf(state.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
+			LeaseTransitions: ptr.To[int32](0),
 		}
 		return lease, r.createLease(ctx, lease)
 	}

@@ -278,12 +278,10 @@ func (d *decider) nextMember() int {
 		if first >= 0 && !at.Before(d.p.Decisions[first].Verdict.Recheck) {
 			continue
 		}
-		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), func(b Blocker) bool { return b.Lasts(at) }) {
+		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
+		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), lasts) {
 			first = i
 		}
 	}
 	return first
 }
-
-// Lasts reports whether b still holds at a moment, as far as time alone decides.
-func (b Blocker) Lasts(at time.Time) bool { return b.Until.IsZero() || b.Until.After(at) }

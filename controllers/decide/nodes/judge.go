@@ -153,8 +153,3 @@ func (d *decider) judge() {
 
 // Remediated reports whether there are requests for n.
 func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
-
-// healthyOrGone reports whether nothing is to be remediated of the node.
-func (d *decider) healthyOrGone(i int) bool {
-	return !d.f.Nodes[i].Exists || d.p.Decisions[i].Verdict.State == health.Healthy
-}

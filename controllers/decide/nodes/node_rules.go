@@ -252,11 +252,3 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 	}
 	return at
 }
-
-// templateless: without its template nothing can be made. The check says why.
-func (a asking) templateless() []Blocker {
-	if !a.p.Disabled.Is() && a.f.Templates[a.step].Usable {
-		return nil
-	}
-	return []Blocker{a.unusable()}
-}

@@ -219,7 +219,10 @@ func (a asking) toStart() []Blocker {
 		}
 	}
 	blockers = append(blockers, a.justDeleted()...)
-	return append(blockers, a.templateless()...)
+	if a.p.Disabled.Is() || !a.f.Templates[a.step].Usable { // nothing can be made without the template
+		blockers = append(blockers, a.unusable())
+	}
+	return blockers
 }
 
 // distinct are the blockers, each once: some are asked for more than once.

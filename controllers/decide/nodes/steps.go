@@ -57,7 +57,7 @@ func (d *decider) decide(i int) {
 	}
 	s.block()
 	s.Would, s.Nothing = s.would()
-	if !s.healthyOrGone(i) {
+	if s.n.Exists && s.Verdict.State != health.Healthy {
 		s.Remember = s.worthRemembering()
 	}
 	s.lookAgain(s.Verdict.Recheck)
@@ -203,7 +203,7 @@ func (s *stepping) leased() {
 		}
 		s.lookAgain(idle.Add(idleLease))
 	}
-	s.Term = termOf(s.steps, step).whileEscalating()
+	s.Term = Term{Length: termOf(s.steps, step).Length} // as long as a step is left the lease is kept for it, whatever blocks it
 	if len(s.steps) > 0 && s.ask(s.n, s.escalated()).Do == escalation.Exhausted {
 		s.Term = termOf(s.steps, len(s.steps)-1)
 	}
