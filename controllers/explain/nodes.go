@@ -152,10 +152,7 @@ func underwaySince(n *nodes.Node) time.Time {
 
 // nodeNext is the next thing that happens to n, or what a person has to do.
 func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) Step {
-	var next Step
-	if d.Next.What != "" {
-		next = Step{At: d.Next.At, Reason: string(d.Next.What), Text: d.Next.Text}
-	}
+	next := Step{At: d.Next.At, Reason: string(d.Next.What), Text: d.Next.Text}
 	switch {
 	case target.StartsNow:
 		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action}

@@ -129,7 +129,7 @@ func (f *found) facts() nodes.Request {
 			reason, _ := fields["reason"].(string)
 			message, _ := fields["message"].(string)
 			status, _ := fields["status"].(string)
-			request.Says = append(request.Says, nodes.Said{Type: kind, Status: status, Reason: reason, Message: message})
+			request.Says = append(request.Says, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message})
 		}
 	}
 	return request

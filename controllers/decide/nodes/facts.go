@@ -1,7 +1,7 @@
 // Package nodes decides which nodes of a NodeHealthCheck are remediated now, by which step of its escalation, and what blocks the others.
 //
 // Decide is a function from Facts to a Plan: it does no I/O and reads no clock, and what it has to remember goes in with the facts and comes out
-// with the plan.
+// with the plan. A blocker carries the words that conditions, events and explanations repeat.
 package nodes
 
 import (
@@ -161,11 +161,8 @@ type Request struct {
 	Succeeded, Processing, DeletesNode escalation.Status
 	SucceededSince, ProcessingSince    time.Time
 	// Says are the conditions of the contract, as the remediator wrote them.
-	Says []Said
+	Says []metav1.Condition
 }
-
-// Said is a condition as a remediator wrote it.
-type Said struct{ Type, Status, Reason, Message string }
 
 // Listed is a request as only the status of the check remembers it.
 type Listed struct {
