@@ -45,14 +45,10 @@ const (
 	ReadAgain = "ReadAgain"
 	// CooldownEnds is that the cooldown after a storm is over.
 	CooldownEnds = "CooldownEnds"
-	// HealthyDelayEnds is that the requests of a healthy node are deleted.
-	HealthyDelayEnds = "HealthyDelayEnds"
 	// ConfirmationAwaited is that a user has to confirm that a node is healthy.
 	ConfirmationAwaited = "ConfirmationAwaited"
 	// NodeStaysAway is that the request of a node that is gone is deleted.
 	NodeStaysAway = "NodeStaysAway"
-	// StepTimesOut is that a step of an escalation is given up.
-	StepTimesOut = "StepTimesOut"
 	// RequestsDeleted is that kubemend deletes the requests of a target.
 	RequestsDeleted = "RequestsDeleted"
 )

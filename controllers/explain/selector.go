@@ -10,9 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// InvalidNodeSelector is that the selector of a NodeHealthCheck cannot be parsed.
-func InvalidNodeSelector(err error) string { return "spec.selector is invalid: " + err.Error() }
-
 // Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted, and
 // then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read matches
 // nothing.

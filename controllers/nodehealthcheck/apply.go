@@ -21,7 +21,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -31,10 +30,10 @@ const writers = 16
 // outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
-	plan *nodes.Plan
-	i    int // of the node
-	n    *nodes.Node
-	is   *objects
+	plan    *nodes.Plan
+	i       int // of the node
+	n       *nodes.Node
+	objects *objects
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
 	made  *unstructured.Unstructured
@@ -55,14 +54,14 @@ type outcome struct {
 }
 
 // carryOut does what p says about all nodes, each on its own: what fails for one node blocks no other.
-func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) []outcome {
-	outcomes := make([]outcome, len(p.Order))
+func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
+	outcomes := make([]outcome, len(plan.Order))
 	var work errgroup.Group
 	work.SetLimit(writers)
-	for k, i := range p.Order {
-		outcomes[k] = outcome{Decision: &p.Decisions[i], plan: p, i: i, n: &w.facts.Nodes[i], is: &w.objects[i]}
+	for k, i := range plan.Order {
+		outcomes[k] = outcome{Decision: &plan.Decisions[i], plan: plan, i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
 		work.Go(func() error {
-			r.carryOutOne(ctx, w, &outcomes[k])
+			r.carryOutOne(ctx, state, &outcomes[k])
 			return nil
 		})
 	}
@@ -72,22 +71,22 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, p *nodes.Plan) [
 
 // carryOutOne takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the node last.
 // Whatever fails in between, the next reconcile goes on from there.
-func (r *Reconciler) carryOutOne(ctx context.Context, w *observed, o *outcome) {
-	r.mark(ctx, w, o)
+func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
+	r.mark(ctx, state, o)
 	first := o.first()
 	if o.Starts() && first {
-		leave, may := r.enter(ctx, w, o)
+		leave, may := r.enter(ctx, state, o)
 		if !may {
 			return
 		}
 		defer leave()
 	}
 	if o.Unconfirm {
-		o.try(r.unconfirm(ctx, o.is.node))
+		o.try(r.unconfirm(ctx, o.objects.node))
 	}
-	taken, leased := r.lease(ctx, w, o)
+	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
-	if len(o.GiveUp) > 0 && !r.giveUp(ctx, w, o) || !o.Starts() {
+	if len(o.GiveUp) > 0 && !r.giveUp(ctx, state, o) || !o.Starts() {
 		return
 	}
 	if leased != nil {
@@ -96,7 +95,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, w *observed, o *outcome) {
 		}
 		return
 	}
-	r.ask(ctx, w, o)
+	r.ask(ctx, state, o)
 	if o.refused != nil && taken != nil && first && !o.mayHaveMade() { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
@@ -108,21 +107,21 @@ func (o *outcome) first() bool {
 }
 
 // enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
-func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave func(), may bool) {
+func (r *Reconciler) enter(ctx context.Context, state *observed, o *outcome) (leave func(), may bool) {
 	leave = func() {}
 	if o.n.ControlPlane {
-		if again := r.memory.slot.take(o.n.Name, w.facts.Now, r.Clock.Now()); !again.IsZero() {
+		if again := r.memory.slot.take(o.n.Name, state.facts.Now, r.Clock.Now()); !again.IsZero() {
 			o.retryAt = again
 			return leave, false
 		}
 		leave = func() { r.memory.slot.leave(r.Clock.Now(), o.mayHaveMade(), o.refused == nil) }
 	}
-	doubt, err := r.confirm(ctx, w, o)
+	doubt, err := r.confirm(ctx, state, o)
 	switch {
-	case err == nil && doubt == (nodes.Doubt{}):
+	case err == nil && doubt == "":
 		return leave, true
-	case err == nil && r.memory.of(w.check.Name).failed >= doubtful:
-		err = explain.Unconfirmed(doubt)
+	case err == nil && r.memory.of(state.check.Name).failed >= doubtful:
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
 	}
 	o.again = err == nil
 	o.refuse(err)
@@ -131,9 +130,9 @@ func (r *Reconciler) enter(ctx context.Context, w *observed, o *outcome) (leave 
 }
 
 // ask makes the request of the step that starts.
-func (r *Reconciler) ask(ctx context.Context, w *observed, o *outcome) {
+func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
 	o.asked = true
-	made, err := r.request(ctx, w, o)
+	made, err := r.request(ctx, state, o)
 	if errors.Is(err, remediationrequest.ErrAppeared) {
 		o.again, err = true, nil
 	}
@@ -154,29 +153,29 @@ func (o *outcome) mayHaveMade() bool {
 }
 
 // mark writes on the requests of a node what is decided of them, and ends those that are over.
-func (r *Reconciler) mark(ctx context.Context, w *observed, o *outcome) {
-	now, obj := w.facts.Now, func(j int) *unstructured.Unstructured { return o.is.requests[j].obj }
+func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
+	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.objects.requests[j].obj }
 	for _, j := range o.Flag {
-		if o.try(r.note(ctx, w, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
+		if o.try(r.note(ctx, state, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, j)
 		}
 	}
 	for _, j := range o.Resume {
 		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if w.facts.Single && o.Requests[j].Recovered {
+		if state.facts.Single && o.Requests[j].Recovered {
 			set[mendv1.RelapsedAnnotation] = moment(now)
 		}
-		o.try(r.note(ctx, w, obj(j), set))
+		o.try(r.note(ctx, state, obj(j), set))
 	}
 	for _, j := range o.Delay {
-		o.try(r.note(ctx, w, obj(j), annotations{nhcv1.HealthyDelayAnnotation: moment(now)}))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: moment(now)}))
 	}
 	for _, j := range o.Stop {
 		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: moment(now)})
 		if apierrors.IsForbidden(err) {
 			o.unpatchable = append(o.unpatchable, j)
 		}
-		if !w.facts.Single || !apierrors.IsForbidden(err) {
+		if !state.facts.Single || !apierrors.IsForbidden(err) {
 			o.try(err)
 		}
 	}
@@ -201,13 +200,13 @@ func (o *outcome) try(err error) bool {
 
 // giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status afterwards:
 // a crash in between loses nothing.
-func (r *Reconciler) giveUp(ctx context.Context, w *observed, o *outcome) bool {
+func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, j := range o.GiveUp {
 		if !o.Notify {
 			continue
 		}
-		if err := r.annotate(ctx, o.is.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(w.facts.Now)}); !o.try(err) {
+		if err := r.annotate(ctx, o.objects.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
 			o.gaveUp, o.notNotified = false, err
 		}
 	}
@@ -223,9 +222,9 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is healthy is in
 // the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to patch. With an escalation it
 // does: there a remediator has to be notified.
-func (r *Reconciler) note(ctx context.Context, w *observed, req *unstructured.Unstructured, set annotations) error {
+func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
 	err := r.annotate(ctx, req, set)
-	if w.facts.Single && apierrors.IsForbidden(err) {
+	if state.facts.Single && apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
@@ -271,21 +270,21 @@ func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 
 // confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
 // again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
-func (r *Reconciler) confirm(ctx context.Context, w *observed, o *outcome) (nodes.Doubt, error) {
+func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
 	node, live := &corev1.Node{}, &nodes.Node{Name: o.n.Name}
-	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
 	switch {
 	case remediationrequest.Missing(err):
 		live = nil
 	case err != nil:
-		return nodes.Doubt{}, fmt.Errorf("read node %s: %w", o.n.Name, err)
+		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
 	default:
-		describe(live, node, w.facts.Policy)
+		describe(live, node, state.facts.Policy)
 	}
-	if doubt := o.Confirm(&w.facts, o.n, live); doubt != (nodes.Doubt{}) || !o.n.ControlPlane {
+	if doubt := o.Confirm(&state.facts, o.n, live); doubt != "" || !o.n.ControlPlane {
 		return doubt, nil
 	}
-	return r.confirmTurn(ctx, w)
+	return r.confirmTurn(ctx, state)
 }
 
 // doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that

@@ -32,7 +32,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -114,7 +113,7 @@ type Reconciler struct {
 	Teardown bool
 
 	memory memory
-	search search
+	search atomic.Int32 // searchState of the search for orphaned requests
 	idle   atomic.Bool
 	// resumed enqueues all checks when they are ours again, and when orphaned requests were searched for.
 	resumed chan event.GenericEvent
@@ -145,17 +144,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case check == nil || !check.DeletionTimestamp.IsZero():
 		return r.release(ctx, name, now)
 	}
-	w, err := r.observe(ctx, check, r.begin(ctx, check, now))
+	state, err := r.observe(ctx, check, r.begin(ctx, check, now))
 	switch {
-	case errors.Is(err, consistency.ErrStale), err == nil && len(w.pending) > 0:
-		return r.wait(ctx, w, err)
+	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
+		return r.wait(ctx, state, err)
 	case err != nil:
 		r.memory.of(name).miss()
 		return ctrl.Result{}, err
 	}
-	plan := nodes.Decide(w.facts)
-	done := r.apply(ctx, w, &plan)
-	return r.tell(ctx, w, &plan, done)
+	plan := nodes.Decide(state.facts)
+	done := r.apply(ctx, state, &plan)
+	return r.tell(ctx, state, &plan, done)
 }
 
 // read returns the check called name; nil if there is none.
@@ -188,9 +187,9 @@ func (r *Reconciler) begin(ctx context.Context, check *nhcv1.NodeHealthCheck, no
 }
 
 func (r *Reconciler) past(check string, now time.Time) past {
-	p := past{now: now, outages: r.Contact.past()}
+	p := past{now: now, outages: r.Contact.past(), orphans: searched}
 	if r.Discovery != nil { // without a manager there are no orphaned requests to be found
-		p.orphans = r.search.state()
+		p.orphans = searchState(r.search.Load())
 	}
 	p.memory, p.since = r.memory.recall(check, now)
 	return p
@@ -205,28 +204,28 @@ const (
 
 // wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be taken for none.
 // These kinds are watched from now on. When it takes too long the check says so.
-func (r *Reconciler) wait(ctx context.Context, w *observed, stale error) (ctrl.Result, error) {
-	is := r.memory.of(w.check.Name)
-	if is.unread.IsZero() {
-		is.unread = w.facts.Now
+func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
+	last := r.memory.of(state.check.Name)
+	if last.unread.IsZero() {
+		last.unread = state.facts.Now
 	}
-	waited := w.facts.Now.Sub(is.unread)
+	waited := state.facts.Now.Sub(last.unread)
 	if stale == nil || waited > missed {
-		is.miss()
+		last.miss()
 	}
-	unwatched := r.watch(ctx, w.pending)
+	unwatched := r.watch(ctx, state.pending)
 	if waited > slowRead {
-		next := w.check.DeepCopy()
-		next.Status.Conditions = explain.NodeConditions(&w.facts, &nodes.Plan{})
-		return ctrl.Result{}, errors.Join(
-			fmt.Errorf("decide about NodeHealthCheck %s: %s", w.check.Name, explain.KindsAwaited(&w.facts)), stale, unwatched, r.record(ctx, w, next))
+		next := state.check.DeepCopy()
+		next.Status.Conditions = nodes.Conditions(&state.facts, &nodes.Plan{})
+		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, nodes.KindsAwaited(&state.facts))
+		return ctrl.Result{}, errors.Join(slow, stale, unwatched, r.record(ctx, state, next))
 	}
 	if unwatched != nil {
 		return ctrl.Result{}, unwatched
 	}
 	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
-		again = r.lag(w.check.Name)
+		again = r.lag(state.check.Name)
 	}
 	return again, nil
 }
@@ -247,39 +246,39 @@ type applied struct {
 }
 
 // apply carries out what is decided about all nodes, and writes the status of the check.
-func (r *Reconciler) apply(ctx context.Context, w *observed, p *nodes.Plan) applied {
-	done := applied{outcomes: r.carryOut(ctx, w, p), trouble: r.endOrphaned(ctx, w)}
-	next := statusAfter(w, p, done.outcomes)
-	if done.err = r.record(ctx, w, next); done.err == nil {
+func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Plan) applied {
+	done := applied{outcomes: r.carryOut(ctx, state, plan), trouble: r.endOrphaned(ctx, state)}
+	next := statusAfter(state, plan, done.outcomes)
+	if done.err = r.record(ctx, state, next); done.err == nil {
 		done.status = next
 	}
 	return done
 }
 
 // tell exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
-func (r *Reconciler) tell(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	is := r.memory.of(w.check.Name)
-	is.unread, is.decided = time.Time{}, remembers(w, p, done.outcomes)
-	r.memory.caughtUp(w.check.Name)
-	r.measure(w, p, done.outcomes)
+func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
+	last := r.memory.of(state.check.Name)
+	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
+	r.memory.caughtUp(state.check.Name)
+	r.measure(state, plan, done.outcomes)
 	if done.status != nil {
-		r.send(ctx, w, unhealthyEvents(w, p))
+		r.send(ctx, state, unhealthyEvents(state, plan))
 	}
-	r.send(ctx, w, r.nodeEvents(w, p, done.outcomes))
+	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {
-		r.send(ctx, w, r.checkEvents(w, p, done.status))
+		r.send(ctx, state, r.checkEvents(state, plan, done.status))
 	}
-	return r.next(ctx, w, p, done)
+	return r.next(ctx, state, plan, done)
 }
 
 // next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
 // logged here and not returned, so that it delays the deadlines of no other node.
-func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done applied) (ctrl.Result, error) {
-	errs, retry := slices.Concat(w.trouble, done.trouble), apierrors.IsConflict(done.err)
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
+	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {
 		errs = append(errs, done.err)
 	}
-	at := p.Recheck
+	at := plan.Recheck
 	for k := range done.outcomes {
 		o := &done.outcomes[k]
 		if o.err != nil {
@@ -288,10 +287,13 @@ func (r *Reconciler) next(ctx context.Context, w *observed, p *nodes.Plan, done 
 		retry, at = retry || o.again, health.Earliest(at, o.retryAt)
 	}
 	if r.Resync > 0 {
-		at = health.Earliest(at, w.facts.Now.Add(r.Resync))
+		at = health.Earliest(at, state.facts.Now.Add(r.Resync))
 	}
-	if tries := r.memory.of(w.check.Name).tries(len(errs) > 0 || retry); tries > 0 {
-		at = health.Earliest(at, w.facts.Now.Add(enqueue.Backoff(tries)))
+	last := r.memory.of(state.check.Name)
+	if last.failed++; len(errs) > 0 || retry {
+		at = health.Earliest(at, state.facts.Now.Add(enqueue.Backoff(last.failed)))
+	} else {
+		last.failed = 0
 	}
 	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")

@@ -23,37 +23,37 @@ import (
 )
 
 // observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
-func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed, orphans searchState) {
-	if len(w.pending) > 0 || !nodes.NeedsControlPlane(w.facts) {
+func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed, orphans searchState) {
+	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
 		return
 	}
 	c := &nodes.ControlPlane{}
-	w.facts.ControlPlane = c
+	state.facts.ControlPlane = c
 	if orphans != searched { // the end of the search enqueues the check
 		c.Unread, c.Searching = nodes.OrphansUnsearched, orphans == searching
 		return
 	}
-	if w.lagging { // nothing may enqueue the check when it is shown
+	if state.lagging { // nothing may enqueue the check when it is shown
 		c.Unread, c.Searching = nodes.WritesUnread, true
-		w.recheck(w.facts.Now.Add(time.Second))
+		state.recheck(state.facts.Now.Add(time.Second))
 		return
 	}
 	list := &corev1.NodeList{}
 	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
 	if err == nil {
-		err = r.readAll(ctx, w)
+		err = r.readAll(ctx, state)
 	}
 	if err == nil {
-		err = r.observeMembers(ctx, w, list.Items)
+		err = r.observeMembers(ctx, state, list.Items)
 	}
 	if err != nil {
 		c.Unread = err.Error()
-		w.trouble = append(w.trouble, fmt.Errorf("read the control plane: %w", err))
+		state.trouble = append(state.trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
-	r.observeServers(ctx, w)
+	r.observeServers(ctx, state)
 	if c.Etcd, err = r.openshift().Etcd(ctx); err != nil {
-		w.trouble = append(w.trouble, err)
+		state.trouble = append(state.trouble, err)
 	}
 }
 
@@ -62,9 +62,9 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, w *observed, orpha
 
 // observeServers reads when the API servers renewed their identity leases, where there is a majority to protect. Where they
 // cannot be read the nodes decide alone.
-func (r *Reconciler) observeServers(ctx context.Context, w *observed) {
-	c := w.facts.ControlPlane
-	if controlplane.Majority(c.Members(w.facts.Now)) == 0 {
+func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
+	c := state.facts.ControlPlane
+	if controlplane.Majority(c.Members(state.facts.Now)) == 0 {
 		return
 	}
 	renewed, err := workload.APIServers(ctx, r.Live)
@@ -77,14 +77,14 @@ func (r *Reconciler) observeServers(ctx context.Context, w *observed) {
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
 // remediating a node of the control plane, and its kinds were not read since the manager was started; or one that is gone.
-func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
+func (r *Reconciler) readAll(ctx context.Context, state *observed) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
 	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
 		if isRequest(kind) {
-			w.awaits(kind, w.requests.read[kind.GroupKind()])
+			state.awaits(kind, state.requests.read[kind.GroupKind()])
 		}
 	}
 	for i := range list.Items {
@@ -96,7 +96,7 @@ func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 			if err != nil {
 				return fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
-			w.awaits(kind, ready && w.requests.read[kind.GroupKind()])
+			state.awaits(kind, ready && state.requests.read[kind.GroupKind()])
 		}
 	}
 	return nil
@@ -108,18 +108,18 @@ func (r *Reconciler) readAll(ctx context.Context, w *observed) error {
 // A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
 // node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
 // go by the node that they name, or are named like, in all namespaces.
-func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []corev1.Node) error {
-	c := w.facts.ControlPlane
+func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list []corev1.Node) error {
+	c := state.facts.ControlPlane
 	there := make(map[string]*corev1.Node, len(list))
 	for i := range list {
 		there[list[i].Name] = &list[i]
 		if node := &list[i]; controlplane.IsMember(node) {
-			away := controlplane.InMaintenance(node) || leaseFacts(w.leases[leaseName(node.Name)], node, w.check).Held(w.facts.Now)
+			away := controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
 			etcd := controlplane.EtcdOf(node)
 			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: etcd})
 		}
 	}
-	machines, err := r.memberMachines(ctx, w)
+	machines, err := r.memberMachines(ctx, state)
 	if err != nil {
 		return err
 	}
@@ -138,20 +138,20 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
-		is, err := r.memberRequest(ctx, obj, name, node)
-		is.Gone, errs = gone, append(errs, err)
-		c.Requests = append(c.Requests, is)
+		request, err := r.memberRequest(ctx, obj, name, node)
+		request.Gone, errs = gone, append(errs, err)
+		c.Requests = append(c.Requests, request)
 	}
-	for _, obj := range w.requests.other {
+	for _, obj := range state.requests.other {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
-	for i := range w.objects {
-		gone := w.facts.Now
-		if listed := w.facts.Nodes[i].Listed; listed != nil && !listed.HealthySince.IsZero() {
+	for i := range state.objects {
+		gone := state.facts.Now
+		if listed := state.facts.Nodes[i].Listed; listed != nil && !listed.HealthySince.IsZero() {
 			gone = listed.HealthySince
 		}
-		for _, f := range w.objects[i].requests {
-			add(f.obj, w.facts.Nodes[i].Name, gone)
+		for _, f := range state.objects[i].requests {
+			add(f.obj, state.facts.Nodes[i].Name, gone)
 		}
 	}
 	return errors.Join(errs...)
@@ -159,15 +159,15 @@ func (r *Reconciler) observeMembers(ctx context.Context, w *observed, list []cor
 
 // memberRequest is what is known of a request for the node called name, which is nil if it is gone.
 func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	is := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
+	request := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
 	if at := obj.GetDeletionTimestamp(); at != nil {
-		is.Deleting = at.Time
+		request.Deleting = at.Time
 	}
 	var err error
-	if !is.There && !is.Deleting.IsZero() {
-		is.MachineThere, err = r.ownerThere(ctx, obj)
+	if !request.There && !request.Deleting.IsZero() {
+		request.MachineThere, err = r.ownerThere(ctx, obj)
 	}
-	return is, err
+	return request, err
 }
 
 // uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)
@@ -194,9 +194,9 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// confirmTurn makes sure that no request for a node of the control plane was made that w does not show: another manager may have made it a moment ago, and
+// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made it a moment ago, and
 // then be gone.
-func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (nodes.Doubt, error) {
+func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -205,14 +205,15 @@ func (r *Reconciler) confirmTurn(ctx context.Context, w *observed) (nodes.Doubt,
 			continue
 		}
 		if err != nil {
-			return nodes.Doubt{}, fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
+			return "", fmt.Errorf("list %s of the control plane: %w", kind.Kind, err)
 		}
 		for i := range list.Items {
-			is := &list.Items[i]
-			if seen := w.requests.byName[keyOf(kind.GroupKind(), is.Namespace, is.Name)]; seen == nil || seen.GetUID() != is.UID {
-				return nodes.Doubt{Reason: nodes.RequestAppeared, Arg: kind.Kind + " " + client.ObjectKeyFromObject(is).String()}, nil
+			request := &list.Items[i]
+			seen := state.requests.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			if seen == nil || seen.GetUID() != request.UID {
+				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
 		}
 	}
-	return nodes.Doubt{}, nil
+	return "", nil
 }

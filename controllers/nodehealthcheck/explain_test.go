@@ -161,8 +161,7 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
 	k.r.Watches, k.r.Discovery, k.r.Installed = nil, nil, nil
-	k.r.search.tried.Store(false)
-	k.r.search.done.Store(false)
+	k.r.search.Store(int32(searching))
 	badMembers("m0")(k)
 	if is := k.look("nhc"); !is.Targets[0].StartsNow {
 		t.Errorf("m0 does not begin: %+v", is.Targets[0].Blockers)

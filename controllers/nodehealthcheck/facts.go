@@ -14,7 +14,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -27,8 +26,9 @@ import (
 func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	spec := &check.Spec
 	f := nodes.Facts{
-		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy), Storm: stormOf(check),
-		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests, Single: spec.RemediationTemplate != nil,
+		Now: now, Check: check.Name, MinHealthy: spelled(spec.MinHealthy), MaxUnhealthy: spelled(spec.MaxUnhealthy),
+		HealthyDelay: ptr.Deref(spec.HealthyDelay, metav1.Duration{}).Duration, PauseRequests: spec.PauseRequests,
+		Single: spec.RemediationTemplate != nil, Conditions: check.Status.Conditions,
 	}
 	if spec.StormCooldownDuration != nil {
 		f.Cooldown = &spec.StormCooldownDuration.Duration
@@ -38,14 +38,12 @@ func factsOf(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), For: c.Duration.Duration,
 		})
 	}
-	for i := range check.Status.Conditions {
-		c := &check.Status.Conditions[i]
-		f.Conditions = append(f.Conditions, nodes.Condition{
-			Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time, Generation: c.ObservedGeneration,
-		})
-		if c.Type == nhcv1.RemediationAllowedCondition && c.Reason == nhcv1.KubeletsAwaitedReason {
-			f.AwaitedSince = c.LastTransitionTime.Time
-		}
+	f.Storm.Active = meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)
+	if cond := conditionOf(check, nhcv1.StormCooldownActiveCondition); cond != nil && cond.Status == metav1.ConditionTrue {
+		f.Storm.CoolingSince = cond.LastTransitionTime.Time
+	}
+	if cond := conditionOf(check, nhcv1.RemediationAllowedCondition); cond != nil && cond.Reason == nhcv1.KubeletsAwaitedReason {
+		f.AwaitedSince = cond.LastTransitionTime.Time
 	}
 	return f
 }
@@ -55,15 +53,6 @@ func spelled(amount *intstr.IntOrString) string {
 		return ""
 	}
 	return amount.String()
-}
-
-// stormOf is the storm as the check's conditions say it.
-func stormOf(check *nhcv1.NodeHealthCheck) budget.Storm {
-	s := budget.Storm{Active: meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)}
-	if c := conditionOf(check, nhcv1.StormCooldownActiveCondition); c != nil && c.Status == metav1.ConditionTrue {
-		s.CoolingSince = c.LastTransitionTime.Time
-	}
-	return s
 }
 
 // describe states what n says of itself.
@@ -88,26 +77,26 @@ func describe(n *nodes.Node, node *corev1.Node, policy health.Policy) {
 }
 
 // describeRequests states what is known of the requests for n.
-func (w *observed) describeRequests(n *nodes.Node, is *objects) {
-	for _, f := range is.requests {
+func (state *observed) describeRequests(n *nodes.Node, objects *objects) {
+	for _, f := range objects.requests {
 		n.Requests = append(n.Requests, f.facts())
 	}
-	for i := range is.gone {
-		n.Gone = append(n.Gone, w.listedFacts(&is.gone[i]))
+	for i := range objects.gone {
+		n.Gone = append(n.Gone, state.listedFacts(&objects.gone[i]))
 	}
-	for i := range is.unseen {
-		n.Unseen = append(n.Unseen, w.listedFacts(&is.unseen[i]))
+	for i := range objects.unseen {
+		n.Unseen = append(n.Unseen, state.listedFacts(&objects.unseen[i]))
 	}
-	for _, obj := range is.orphaned {
+	for _, obj := range objects.orphaned {
 		n.Orphaned = append(n.Orphaned, foreign(obj))
 	}
-	for _, obj := range w.requests.byNode[n.Name] {
+	for _, obj := range state.requests.byNode[n.Name] {
 		n.Others = append(n.Others, foreign(obj))
 	}
-	if is.listed != nil {
-		n.Listed = &nodes.Listing{Delayed: ptr.Deref(is.listed.HealthyDelayed, false), Requests: len(is.listed.Remediations)}
-		if is.listed.ConditionsHealthyTimestamp != nil {
-			n.Listed.HealthySince = is.listed.ConditionsHealthyTimestamp.Time
+	if objects.listed != nil {
+		n.Listed = &nodes.Listing{Delayed: ptr.Deref(objects.listed.HealthyDelayed, false), Requests: len(objects.listed.Remediations)}
+		if objects.listed.ConditionsHealthyTimestamp != nil {
+			n.Listed.HealthySince = objects.listed.ConditionsHealthyTimestamp.Time
 		}
 	}
 }
@@ -116,34 +105,34 @@ func (w *observed) describeRequests(n *nodes.Node, is *objects) {
 func (f *found) facts() nodes.Request {
 	obj, annotations := f.obj, f.obj.GetAnnotations()
 	_, marked := annotations[nhcv1.HealthyDelayAnnotation]
-	is := nodes.Request{
+	request := nodes.Request{
 		Ref: refOf(obj), ID: string(obj.GetUID()), Template: annotations[nhcv1.TemplateNameAnnotation], Step: f.step, Started: f.started(),
 		Kept: len(obj.GetFinalizers()) > 0, GivenUp: f.annotated(nhcv1.TimedOutAnnotation), Flagged: annotations[nhcv1.OldRequestAnnotation] != "",
 		DelayedMarked: marked, Delayed: f.annotated(nhcv1.HealthyDelayAnnotation), Relapsed: !f.annotated(mendv1.RelapsedAnnotation).IsZero(),
 		Guessed: f.guessed,
 	}
-	is.Notified = !is.GivenUp.IsZero()
+	request.Notified = !request.GivenUp.IsZero()
 	if at := obj.GetDeletionTimestamp(); at != nil {
-		is.Deleting = at.Time
+		request.Deleting = at.Time
 	}
-	if was := f.listed; was != nil {
-		is.Listed, is.ListedHealthy, is.Counted = true, was.healthy, was.remediation.Started.Time
-		if was.remediation.TimedOut != nil {
-			is.GivenUp = was.remediation.TimedOut.Time
+	if listed := f.listed; listed != nil {
+		request.Listed, request.ListedHealthy, request.Counted = true, listed.healthy, listed.remediation.Started.Time
+		if listed.remediation.TimedOut != nil {
+			request.GivenUp = listed.remediation.TimedOut.Time
 		}
 	}
-	is.Succeeded, is.SucceededSince = condition(obj, nhcv1.SucceededCondition)
-	is.Processing, is.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
-	is.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
+	request.Succeeded, request.SucceededSince = condition(obj, nhcv1.SucceededCondition)
+	request.Processing, request.ProcessingSince = condition(obj, nhcv1.ProcessingCondition)
+	request.DeletesNode, _ = condition(obj, nhcv1.NodeDeletionExpectedCondition)
 	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
 		if fields := remediationrequest.Condition(obj, kind); fields != nil {
 			reason, _ := fields["reason"].(string)
 			message, _ := fields["message"].(string)
 			status, _ := fields["status"].(string)
-			is.Says = append(is.Says, nodes.Said{Type: kind, Status: status, Reason: reason, Message: message})
+			request.Says = append(request.Says, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message})
 		}
 	}
-	return is
+	return request
 }
 
 func refOf(obj *unstructured.Unstructured) nodes.Ref {
@@ -157,38 +146,39 @@ func foreign(obj *unstructured.Unstructured) nodes.Foreign {
 }
 
 // listedFacts are what the status remembers of a request.
-func (w *observed) listedFacts(was *nhcv1.Remediation) nodes.Listed {
-	is := nodes.Listed{
-		Ref:  nodes.Ref{Kind: was.Resource.Kind, Namespace: was.Resource.Namespace, Name: was.Resource.Name},
-		Step: w.stepOfListed(was), Started: was.Started.Time,
+func (state *observed) listedFacts(remediation *nhcv1.Remediation) nodes.Listed {
+	request := nodes.Listed{
+		Ref:  nodes.Ref{Kind: remediation.Resource.Kind, Namespace: remediation.Resource.Namespace, Name: remediation.Resource.Name},
+		Step: state.stepOfListed(remediation), Started: remediation.Started.Time,
 	}
-	if was.TimedOut != nil {
-		is.GivenUp = was.TimedOut.Time
+	if remediation.TimedOut != nil {
+		request.GivenUp = remediation.TimedOut.Time
 	}
-	return is
+	return request
 }
 
-func (w *observed) stepOfListed(was *nhcv1.Remediation) int {
-	kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind).GroupKind()
-	return slices.IndexFunc(w.templates, func(m remediationTemplate) bool {
-		return m.kind.GroupKind() == kind && m.ref.Namespace == was.Resource.Namespace && (was.TemplateName == "" || was.TemplateName == m.ref.Name)
+func (state *observed) stepOfListed(remediation *nhcv1.Remediation) int {
+	kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind).GroupKind()
+	return slices.IndexFunc(state.templates, func(m remediationTemplate) bool {
+		return m.kind.GroupKind() == kind && m.ref.Namespace == remediation.Resource.Namespace &&
+			(remediation.TemplateName == "" || remediation.TemplateName == m.ref.Name)
 	})
 }
 
 // describeNames states which requests have the names that those of the check for n would have.
-func (w *observed) describeNames(n *nodes.Node) {
-	n.Named = make([]nodes.Named, len(w.templates))
-	for j := range w.templates {
-		m := &w.templates[j]
+func (state *observed) describeNames(n *nodes.Node) {
+	n.Named = make([]nodes.Named, len(state.templates))
+	for j := range state.templates {
+		m := &state.templates[j]
 		if m.object == nil {
 			continue
 		}
-		same := w.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(w.check, &w.facts.Templates[j], n))]
+		same := state.requests.byName[keyOf(m.kind.GroupKind(), m.ref.Namespace, m.nameFor(state.check, &state.facts.Templates[j], n))]
 		if same == nil {
 			continue
 		}
 		n.Named[j] = nodes.Named{
-			Ref: refOf(same), ID: string(same.GetUID()), Exists: true, Own: w.made(same), Template: same.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+			Ref: refOf(same), ID: string(same.GetUID()), Exists: true, Own: state.made(same), Template: same.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		}
 	}
 }

@@ -24,20 +24,21 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 	if lease == nil {
 		return nil
 	}
-	is := &nodes.Lease{
+	facts := &nodes.Lease{
 		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, holderOf(check)),
 		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
 	if lease.Spec.AcquireTime != nil {
-		is.Acquired = lease.Spec.AcquireTime.Time
+		facts.Acquired = lease.Spec.AcquireTime.Time
 	}
 	if lease.Spec.RenewTime != nil {
-		is.Renewed = lease.Spec.RenewTime.Time
+		facts.Renewed = lease.Spec.RenewTime.Time
 	}
-	if node != nil && !is.Own && ownedByAnotherNode(lease, node) {
-		is.Holder = ""
+	ofNode := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" }
+	if node != nil && !facts.Own && !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, ofNode) {
+		facts.Holder = ""
 	}
-	return is
+	return facts
 }
 
 // heldBy reports whether lease is holder's, whether it still counts or not.
@@ -63,28 +64,23 @@ func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, er
 }
 
 // observeLeases reads the leases on nodes, in one list of those in their namespace.
-func (r *Reconciler) observeLeases(ctx context.Context, w *observed) error {
+func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	leases, err := r.listLeases(ctx)
 	if err != nil {
 		return err
 	}
-	w.leases = make(map[string]*coordinationv1.Lease, len(leases))
+	state.leases = make(map[string]*coordinationv1.Lease, len(leases))
 	for i := range leases {
-		w.leases[leases[i].Name] = &leases[i]
+		state.leases[leases[i].Name] = &leases[i]
 	}
 	return nil
 }
 
-// ownedByAnotherNode reports whether lease belongs to a node, and to none that is node. Some belong to none.
-func ownedByAnotherNode(lease *coordinationv1.Lease, node *corev1.Node) bool {
-	return !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
-}
-
-// leased are the nodes whose lease w's check holds.
-func (w *observed) leased() []string {
+// leased are the nodes whose lease the check holds.
+func (state *observed) leased() []string {
 	var held []string
-	for name, lease := range w.leases {
-		if node, of := strings.CutPrefix(name, nhcv1.LeasePrefix); of && heldBy(lease, holderOf(w.check)) {
+	for name, lease := range state.leases {
+		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && heldBy(lease, holderOf(state.check)) {
 			held = append(held, node)
 		}
 	}
@@ -92,26 +88,27 @@ func (w *observed) leased() []string {
 }
 
 // take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.
-func (r *Reconciler) take(ctx context.Context, w *observed, o *outcome) (*coordinationv1.Lease, error) {
+func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
-	if o.is.lease == nil {
+	if o.objects.lease == nil {
 		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
-		belongsTo(lease, o.is.node)
+		belongsTo(lease, o.objects.node)
 		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(holderOf(w.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now, LeaseTransitions: ptr.To[int32](0),
+			HolderIdentity: ptr.To(holderOf(state.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
+			LeaseTransitions: ptr.To[int32](0),
 		}
 		return lease, r.createLease(ctx, lease)
 	}
-	lease := o.is.lease.DeepCopy()
-	belongsTo(lease, o.is.node)
-	ours := heldBy(lease, holderOf(w.check))
+	lease := o.objects.lease.DeepCopy()
+	belongsTo(lease, o.objects.node)
+	ours := heldBy(lease, holderOf(state.check))
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
 	if !ours || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // another remediation begins with it
 		lease.Spec.AcquireTime = &now
 	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(w.check)), &seconds, &now
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
 	if err := r.Client.Update(ctx, lease); err != nil {
 		return nil, fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
@@ -151,12 +148,12 @@ func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) 
 }
 
 // lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
-func (r *Reconciler) lease(ctx context.Context, w *observed, o *outcome) (*coordinationv1.Lease, error) {
+func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	switch o.Lease {
 	case nodes.TakeLease, nodes.RenewLease:
-		return r.take(ctx, w, o)
+		return r.take(ctx, state, o)
 	case nodes.DropLease:
-		return nil, r.giveBack(ctx, o.is.lease)
+		return nil, r.giveBack(ctx, o.objects.lease)
 	case nodes.KeepLease:
 	}
 	return nil, nil

@@ -357,8 +357,7 @@ var looks = map[string]looked{
 		badMembers("m0")(k)
 	}},
 	"one of the control plane before orphans were searched for": {five: true, happens: func(k *fixture) {
-		k.r.search.done.Store(false)
-		k.r.search.tried.Store(false)
+		k.r.search.Store(int32(searching))
 		badMembers("m0")(k)
 	}},
 }

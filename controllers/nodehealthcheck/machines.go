@@ -54,12 +54,12 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 }
 
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
-func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
+func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
-	for i := range w.facts.Nodes {
-		n, is := &w.facts.Nodes[i], &w.objects[i]
+	for i := range state.facts.Nodes {
+		n, objects := &state.facts.Nodes[i], &state.objects[i]
 		if !n.Exists {
-			r.observeOwners(ctx, w, n, is)
+			r.observeOwners(ctx, state, n, objects)
 			continue
 		}
 		if !n.Concerns() {
@@ -67,20 +67,20 @@ func (r *Reconciler) observeMachines(ctx context.Context, w *observed) {
 		}
 		n.Machine = &nodes.Machine{}
 		var err error
-		if is.machine, err = r.machineOf(ctx, is.node, n.Machine, watchers); err != nil {
-			w.trouble = append(w.trouble, err)
+		if objects.machine, err = r.machineOf(ctx, objects.node, n.Machine, watchers); err != nil {
+			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
-		w.describeNames(n)
+		state.describeNames(n)
 	}
 }
 
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, w *observed, n *nodes.Node, is *objects) {
-	for j, f := range is.requests {
+func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node, objects *objects) {
+	for j, f := range objects.requests {
 		there, err := r.ownerThere(ctx, f.obj)
 		if err != nil {
-			w.trouble = append(w.trouble, err)
+			state.trouble = append(state.trouble, err)
 		}
 		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
 	}
@@ -149,8 +149,8 @@ func rollingOut(cluster *clusterv1.Cluster) bool {
 }
 
 // memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
-func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machineRef]string, error) {
-	m := w.someMachine()
+func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[machineRef]string, error) {
+	m := state.someMachine()
 	if m == nil {
 		return nil, nil
 	}
@@ -159,16 +159,16 @@ func (r *Reconciler) memberMachines(ctx context.Context, w *observed) (map[machi
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
-	of := make(map[machineRef]string, len(list.Items))
+	nodeOf := make(map[machineRef]string, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
-		of[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
-		w.facts.ControlPlane.Machines = append(w.facts.ControlPlane.Machines, nodes.MemberMachine{
+		nodeOf[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		state.facts.ControlPlane.Machines = append(state.facts.ControlPlane.Machines, nodes.MemberMachine{
 			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
 			Replaced: replacedSince(m), Remediated: beingRemediated(m),
 		})
 	}
-	return of, nil
+	return nodeOf, nil
 }
 
 // replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.
@@ -186,9 +186,9 @@ func replacedSince(m *clusterv1.Machine) time.Time {
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (w *observed) someMachine() *clusterv1.Machine {
-	for i := range w.objects {
-		if m := w.objects[i].machine; m != nil {
+func (state *observed) someMachine() *clusterv1.Machine {
+	for i := range state.objects {
+		if m := state.objects[i].machine; m != nil {
 			return m
 		}
 	}

@@ -41,10 +41,18 @@ type remembered struct {
 	unread   time.Time // since when a kind is not read yet; zero if all are
 }
 
+// lock locks m, whose zero value is ready for use, and returns what unlocks it.
+func (m *memory) lock() (unlock func()) {
+	m.mu.Lock()
+	if m.checks == nil {
+		m.checks, m.orphans, m.stale = map[string]*remembered{}, map[string]map[types.UID]ongoing{}, map[string]int{}
+	}
+	return m.mu.Unlock
+}
+
 // begin notes that reconciles are made from now on, unless they were before.
 func (m *memory) begin(now time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	if m.began.IsZero() {
 		m.began = now
 	}
@@ -52,31 +60,25 @@ func (m *memory) begin(now time.Time) {
 
 // pause notes that no reconciles are made.
 func (m *memory) pause() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	m.began = time.Time{}
 }
 
 // recall returns what the decisions about a check have remembered, and since when reconciles are made.
-func (m *memory) recall(check string, now time.Time) (is nodes.Memory, since time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if was, known := m.checks[check]; known {
-		is = was.decided
+func (m *memory) recall(check string, now time.Time) (decided nodes.Memory, since time.Time) {
+	defer m.lock()()
+	if last := m.checks[check]; last != nil {
+		decided = last.decided
 	}
 	if m.began.IsZero() {
-		return is, now
+		return decided, now
 	}
-	return is, m.began
+	return decided, m.began
 }
 
 // of returns what is remembered of a check.
 func (m *memory) of(check string) *remembered {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.checks == nil {
-		m.checks = map[string]*remembered{}
-	}
+	defer m.lock()()
 	if m.checks[check] == nil {
 		m.checks[check] = &remembered{reported: map[string]reported{}}
 	}
@@ -84,91 +86,85 @@ func (m *memory) of(check string) *remembered {
 }
 
 // miss notes that a reconcile did not get to judge the nodes of the check.
-func (is *remembered) miss() { is.decided.Judged = time.Time{} }
-
-// tries counts the reconciles in a row that did not get through, with this one.
-func (is *remembered) tries(failed bool) int {
-	is.failed++
-	if !failed {
-		is.failed = 0
-	}
-	return is.failed
-}
+func (last *remembered) miss() { last.decided.Judged = time.Time{} }
 
 // forget drops what is remembered of a check but for its requests, and returns these.
 func (m *memory) forget(check string) map[types.UID]ongoing {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	was := m.checks[check]
+	defer m.lock()()
+	last := m.checks[check]
 	delete(m.checks, check)
-	if was == nil {
+	if last == nil {
 		return nil
 	}
-	if len(was.begun) > 0 {
-		m.setOrphans(check, was.begun)
+	if len(last.begun) > 0 {
+		m.orphans[check] = last.begun
 	}
-	return was.begun
+	return last.begun
 }
 
 // orphan remembers the requests that the status of a check lists: they need not say themselves which check made them.
 func (m *memory) orphan(check string, requests map[types.UID]*listed) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	orphans := map[types.UID]ongoing{}
-	maps.Copy(orphans, m.orphans[check])
-	for uid, is := range requests {
-		orphans[uid] = ongoing{node: is.node}
+	defer m.lock()()
+	orphans := maps.Clone(m.orphans[check])
+	for uid, request := range requests {
+		if orphans == nil {
+			orphans = map[types.UID]ongoing{}
+		}
+		orphans[uid] = ongoing{node: request.node}
 	}
 	if len(orphans) > 0 {
-		m.setOrphans(check, orphans)
+		m.orphans[check] = orphans
 	}
-}
-
-func (m *memory) setOrphans(check string, requests map[types.UID]ongoing) {
-	if m.orphans == nil {
-		m.orphans = map[string]map[types.UID]ongoing{}
-	}
-	m.orphans[check] = requests
 }
 
 // orphanOf returns what is remembered of a request of a check that is gone.
-func (m *memory) orphanOf(check string, req types.UID) (ongoing, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	is, known := m.orphans[check][req]
-	return is, known
+func (m *memory) orphanOf(check string, request types.UID) (orphan ongoing, known bool) {
+	defer m.lock()()
+	orphan, known = m.orphans[check][request]
+	return orphan, known
 }
 
 // hasOrphans reports whether requests of a check are remembered that is gone.
 func (m *memory) hasOrphans(check string) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	return len(m.orphans[check]) > 0
 }
 
 // released forgets also the requests of a check: they are gone.
 func (m *memory) released(check string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.lock()()
 	delete(m.orphans, check)
 }
 
+// lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
+func (m *memory) lag(check string) time.Duration {
+	defer m.lock()()
+	m.stale[check]++
+	return consistency.Wait(m.stale[check])
+}
+
+// caughtUp notes that a reconcile of the check has read no less than what was written.
+func (m *memory) caughtUp(check string) {
+	defer m.lock()()
+	delete(m.stale, check)
+}
+
 // remembers adds what became of a plan to what it remembers.
-func remembers(w *observed, p *nodes.Plan, outcomes []outcome) nodes.Memory {
-	is := p.Memory
+func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memory {
+	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
 		for _, j := range o.flagged {
-			is.Flagged[o.n.Requests[j].ID] = true
+			memory.Flagged[o.n.Requests[j].ID] = true
 		}
 		for _, j := range o.unpatchable {
-			is.Unpatchable[o.n.Requests[j].ID] = true
+			memory.Unpatchable[o.n.Requests[j].ID] = true
 		}
 		if o.refused != nil {
-			is.Refused[o.n.Name] = w.facts.Now
+			memory.Refused[o.n.Name] = state.facts.Now
 		}
 	}
-	return is
+	return memory
 }
 
 // slot is taken by the one node of the control plane for which a request is being made. Reconciles of several checks run at the same time,
@@ -219,24 +215,16 @@ func (s *slot) leave(now time.Time, made, sure bool) {
 // written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a reconcile
 // that believed it would do everything once more: take a second control-plane node down, for one.
 type written struct {
-	mu    sync.Mutex
-	kinds map[schema.GroupKind]*consistency.Writes
+	kinds sync.Map // of schema.GroupKind to *consistency.Writes
 }
 
-func (o *written) of(kind schema.GroupKind) *consistency.Writes {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.kinds == nil {
-		o.kinds = map[schema.GroupKind]*consistency.Writes{}
-	}
-	if o.kinds[kind] == nil {
-		o.kinds[kind] = &consistency.Writes{}
-	}
-	return o.kinds[kind]
+func (w *written) of(kind schema.GroupKind) *consistency.Writes {
+	writes, _ := w.kinds.LoadOrStore(kind, &consistency.Writes{})
+	return writes.(*consistency.Writes)
 }
 
-func (o *written) note(obj *unstructured.Unstructured) {
-	o.of(obj.GroupVersionKind().GroupKind()).Note(obj)
+func (w *written) note(obj *unstructured.Unstructured) {
+	w.of(obj.GroupVersionKind().GroupKind()).Note(obj)
 }
 
 // upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Of what it does not show at
@@ -262,22 +250,4 @@ func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind,
 		}
 	}
 	return nil
-}
-
-// lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
-func (m *memory) lag(check string) time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stale == nil {
-		m.stale = map[string]int{}
-	}
-	m.stale[check]++
-	return consistency.Wait(m.stale[check])
-}
-
-// caughtUp notes that a reconcile of the check has read no less than what was written.
-func (m *memory) caughtUp(check string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.stale, check)
 }

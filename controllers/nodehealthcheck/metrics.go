@@ -87,12 +87,12 @@ type ongoing struct {
 }
 
 // measure exports what a reconcile saw and did, and remembers it for the next one.
-func (r *Reconciler) measure(w *observed, plan *nodes.Plan, outcomes []outcome) {
-	name, p := w.check.Name, plan.Population
-	for state, n := range map[string]int{
+func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outcome) {
+	name, p := state.check.Name, plan.Population
+	for label, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending, "recovering": p.Recovering, "unknown": p.Unknown,
 	} {
-		targetsByState.WithLabelValues(name, state).Set(float64(n))
+		targetsByState.WithLabelValues(name, label).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})
 	if blocker := plan.Blocker(); blocker.Reason != "" {
@@ -102,64 +102,65 @@ func (r *Reconciler) measure(w *observed, plan *nodes.Plan, outcomes []outcome) 
 	}
 	nextDeadline.WithLabelValues(name).Set(unix(plan.NextDeadline))
 	for i := range outcomes {
-		r.measureOutcome(w, &outcomes[i])
+		r.measureOutcome(state, &outcomes[i])
 	}
-	r.measureRequests(w, plan, outcomes)
+	r.measureRequests(state, plan, outcomes)
 }
 
-func (r *Reconciler) measureOutcome(w *observed, o *outcome) {
+func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 	for _, j := range o.flagged {
 		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Namespace).Inc()
 	}
 	if o.made == nil {
 		return
 	}
-	started.WithLabelValues(w.check.Name, o.made.GetKind()).Inc()
-	if due := o.Verdict.OverdueSince(w.facts.Now); !due.IsZero() && len(o.n.Requests) == 0 {
+	started.WithLabelValues(state.check.Name, o.made.GetKind()).Inc()
+	if due := o.Verdict.OverdueSince(state.facts.Now); !due.IsZero() && len(o.n.Requests) == 0 {
 		dueToActed.Observe(r.Clock.Since(due).Seconds())
 	}
 }
 
 // measureRequests compares the requests that there are with those that there were.
-func (r *Reconciler) measureRequests(w *observed, plan *nodes.Plan, outcomes []outcome) {
-	is := map[types.UID]ongoing{}
+func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes []outcome) {
+	ongoingNow := map[types.UID]ongoing{}
 	remediated := map[string]bool{}
-	results := make(map[string]string, len(w.facts.Nodes))
-	for i := range w.facts.Nodes {
-		n := &w.facts.Nodes[i]
+	results := make(map[string]string, len(state.facts.Nodes))
+	for i := range state.facts.Nodes {
+		n := &state.facts.Nodes[i]
 		results[n.Name] = resultOf(n, &plan.Decisions[i])
-		for _, f := range w.objects[i].requests {
-			is[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
+		for _, f := range state.objects[i].requests {
+			ongoingNow[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
 			remediated[n.Name] = true
 		}
 	}
 	for i := range outcomes {
 		if made := outcomes[i].made; made != nil {
-			is[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
+			ongoingNow[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
 			remediated[outcomes[i].n.Name] = true
 		}
 	}
 	var first time.Time
-	for _, o := range is {
+	for _, o := range ongoingNow {
 		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
 		first = health.Earliest(first, o.since)
 	}
-	oldestRequest.WithLabelValues(w.check.Name).Set(unix(first))
-	last := r.memory.of(w.check.Name)
+	oldestRequest.WithLabelValues(state.check.Name).Set(unix(first))
+	last := r.memory.of(state.check.Name)
 	over := map[string]bool{}
-	for uid, was := range last.begun {
-		if _, still := is[uid]; still {
+	for uid, request := range last.begun {
+		if _, still := ongoingNow[uid]; still {
 			continue
 		}
-		ongoingRemediation.WithLabelValues(was.node, was.namespace, was.kind).Set(0)
-		unhealthyDuration.WithLabelValues(was.node, was.namespace, was.kind).Observe(w.facts.Now.Sub(was.since).Seconds())
-		over[was.node] = over[was.node] || !remediated[was.node]
+		ongoingRemediation.WithLabelValues(request.node, request.namespace, request.kind).Set(0)
+		lasted := state.facts.Now.Sub(request.since)
+		unhealthyDuration.WithLabelValues(request.node, request.namespace, request.kind).Observe(lasted.Seconds())
+		over[request.node] = over[request.node] || !remediated[request.node]
 	}
-	last.begun = is
-	inFlight.WithLabelValues(w.check.Name).Set(float64(len(remediated)))
+	last.begun = ongoingNow
+	inFlight.WithLabelValues(state.check.Name).Set(float64(len(remediated)))
 	for node, ended := range over {
 		if ended {
-			finished.WithLabelValues(w.check.Name, cmp.Or(results[node], replacedResult)).Inc()
+			finished.WithLabelValues(state.check.Name, cmp.Or(results[node], replacedResult)).Inc()
 		}
 	}
 }
@@ -184,8 +185,8 @@ func unix(t time.Time) float64 {
 
 // forget drops what is remembered and exported of a check that is not reconciled any more.
 func (r *Reconciler) forget(name string) {
-	for _, was := range r.memory.forget(name) {
-		ongoingRemediation.DeleteLabelValues(was.node, was.namespace, was.kind)
+	for _, request := range r.memory.forget(name) {
+		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}
 	for _, series := range []*prometheus.MetricVec{
 		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,

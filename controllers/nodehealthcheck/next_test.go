@@ -47,13 +47,16 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 }
 
 func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
-	var is remembered
-	for i, step := range []struct {
-		failed bool
-		want   int
-	}{{true, 1}, {true, 2}, {true, 3}, {false, 0}, {true, 1}} {
-		if got := is.tries(step.failed); got != step.want {
-			t.Errorf("reconcile %d: %d in a row have failed, want %d", i, got, step.want)
+	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch)}
+	w := &observed{check: &nhcv1.NodeHealthCheck{}, facts: nodes.Facts{Now: epoch}}
+	for i, tries := range []int{1, 2, 3, 0, 1} {
+		w.trouble = nil
+		want := time.Duration(0)
+		if tries > 0 {
+			w.trouble, want = []error{errors.New("no")}, enqueue.Backoff(tries)
+		}
+		if result, err := r.next(t.Context(), w, &nodes.Plan{}, applied{}); err != nil || result.RequeueAfter != want {
+			t.Errorf("reconcile %d: after %s, %v; want after %s", i, result.RequeueAfter, err, want)
 		}
 	}
 }

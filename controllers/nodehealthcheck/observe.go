@@ -62,48 +62,48 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
-	w, err := r.observe(ctx, check, r.past(name, now))
-	if err == nil && len(w.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
-		w, err = r.observe(ctx, check, r.past(name, now))
+	state, err := r.observe(ctx, check, r.past(name, now))
+	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+		state, err = r.observe(ctx, check, r.past(name, now))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &w.facts, nil
+	return &state.facts, nil
 }
 
 // observe reads what the decision about a check depends on. With an error not all of it was read.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, before past) (*observed, error) {
-	w := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, before.now)}
-	w.facts.Resync, w.facts.Grace = r.Resync, r.Grace
-	w.facts.Memory, w.facts.Since, w.facts.Outages = before.memory, before.since, before.outages
+	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, before.now)}
+	state.facts.Resync, state.facts.Grace = r.Resync, r.Grace
+	state.facts.Memory, state.facts.Since, state.facts.Outages = before.memory, before.since, before.outages
 	if before.unnamed != nil {
-		w.trouble = append(w.trouble, before.unnamed)
-		w.retry()
+		state.trouble = append(state.trouble, before.unnamed)
+		state.retry()
 	}
-	err := r.observeAll(ctx, w, before.orphans)
-	for _, kind := range w.pending {
-		w.facts.Awaited = append(w.facts.Awaited, kind.GroupKind().String())
+	err := r.observeAll(ctx, state, before.orphans)
+	for _, kind := range state.pending {
+		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())
 	}
-	for _, trouble := range w.trouble {
-		w.facts.Trouble = append(w.facts.Trouble, trouble.Error())
+	for _, trouble := range state.trouble {
+		state.facts.Trouble = append(state.facts.Trouble, trouble.Error())
 	}
-	return w, err
+	return state, err
 }
 
-func (r *Reconciler) observeAll(ctx context.Context, w *observed, orphans searchState) error {
-	r.observeTemplates(ctx, w)
-	if err := r.observeConflict(ctx, w); err != nil || len(w.pending) > 0 {
+func (r *Reconciler) observeAll(ctx context.Context, state *observed, orphans searchState) error {
+	r.observeTemplates(ctx, state)
+	if err := r.observeConflict(ctx, state); err != nil || len(state.pending) > 0 {
 		return err
 	}
 	for _, observe := range []func(context.Context, *observed) error{r.observeRequests, r.observeLeases, r.observeNodes} {
-		if err := observe(ctx, w); err != nil {
+		if err := observe(ctx, state); err != nil {
 			return err
 		}
 	}
-	r.observeMachines(ctx, w)
-	r.observeUpgrade(ctx, w)
-	r.observeControlPlane(ctx, w, orphans)
+	r.observeMachines(ctx, state)
+	r.observeUpgrade(ctx, state)
+	r.observeControlPlane(ctx, state, orphans)
 	return nil
 }
 
@@ -114,44 +114,44 @@ func (r *Reconciler) openshift() openshift.Cluster {
 
 // observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the check, since
 // it may act on the same nodes. (medik8s; seed 001.)
-func (r *Reconciler) observeConflict(ctx context.Context, w *observed) error {
+func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
 	checks, ready, err := r.openshift().MachineChecks(ctx)
 	if err != nil {
 		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
 	}
-	w.awaits(openshift.MachineHealthChecks, ready)
-	w.facts.TerminatingLeft = checks.Default
+	state.awaits(openshift.MachineHealthChecks, ready)
+	state.facts.TerminatingLeft = checks.Default
 	if checks.Custom {
-		w.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: explain.ConflictMessage}
+		state.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: nodes.ConflictMessage}
 	}
 	return nil
 }
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
-func (r *Reconciler) observeUpgrade(ctx context.Context, w *observed) {
-	if !slices.ContainsFunc(w.facts.Nodes, func(n nodes.Node) bool { return n.Concerns() }) {
+func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
+	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return n.Concerns() }) {
 		return
 	}
 	upgrade, ready, err := r.openshift().Upgrade(ctx)
 	if err != nil {
-		w.trouble = append(w.trouble, err)
+		state.trouble = append(state.trouble, err)
 	} else {
-		w.awaits(openshift.ClusterVersions, ready)
+		state.awaits(openshift.ClusterVersions, ready)
 	}
-	w.facts.Upgrade = upgrade
+	state.facts.Upgrade = upgrade
 }
 
 // disable says why the check can do nothing, unless something else was found before.
-func (w *observed) disable(why nodes.Disabled) {
-	if !w.facts.Disabled.Is() {
-		w.facts.Disabled = why
+func (state *observed) disable(why nodes.Disabled) {
+	if !state.facts.Disabled.Is() {
+		state.facts.Disabled = why
 	}
 }
 
 // awaits notes whether a kind was read yet.
-func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
-	if !ready && !slices.Contains(w.pending, kind) {
-		w.pending = append(w.pending, kind)
+func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
+	if !ready && !slices.Contains(state.pending, kind) {
+		state.pending = append(state.pending, kind)
 	}
 }
 
@@ -160,40 +160,42 @@ func (w *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 const readRetry = 15 * time.Second
 
 // retry makes what could not be read be looked for again.
-func (w *observed) retry() {
-	w.facts.Retry = health.Earliest(w.facts.Retry, w.facts.Now.Add(readRetry))
+func (state *observed) retry() {
+	state.facts.Retry = health.Earliest(state.facts.Retry, state.facts.Now.Add(readRetry))
 }
 
 // recheck makes the reconcile be repeated then at the latest.
-func (w *observed) recheck(at time.Time) { w.facts.Recheck = health.Earliest(w.facts.Recheck, at) }
+func (state *observed) recheck(at time.Time) {
+	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
+}
 
 // observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
 // lease. A selector that cannot be parsed selects nothing, and disables the check.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) error {
-	selector, err := metav1.LabelSelectorAsSelector(&w.check.Spec.Selector)
+func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
+	selector, err := metav1.LabelSelectorAsSelector(&state.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
-		w.disable(nodes.Disabled{Reason: nhcv1.SelectorInvalidReason, Message: explain.InvalidNodeSelector(err)})
+		state.disable(nodes.SelectorInvalid(err))
 	}
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	if err := r.attribute(ctx, w, list.Items); err != nil {
+	if err := r.attribute(ctx, state, list.Items); err != nil {
 		return err
 	}
 	known := make(map[string]bool, len(list.Items))
-	all := make([]candidate, 0, len(list.Items))
+	candidates := make([]candidate, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		all = append(all, candidate{node.Name, node, true})
+		candidates = append(candidates, candidate{node.Name, node, true})
 	}
-	if all, err = r.observeUnfinished(ctx, w, all, known); err != nil {
+	if candidates, err = r.observeUnfinished(ctx, state, candidates, known); err != nil {
 		return err
 	}
-	slices.SortFunc(all, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
-	w.attach(all)
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
+	state.attach(candidates)
 	return nil
 }
 
@@ -204,10 +206,12 @@ type candidate struct {
 	selected bool
 }
 
-// observeUnfinished adds the nodes that the check has not done with to all, but for those that are known already.
-func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, all []candidate, known map[string]bool) ([]candidate, error) {
-	unfinished := w.unfinished()
-	for i, name := range slices.Concat(unfinished, w.listed()) {
+// observeUnfinished adds the nodes that the check has not done with to the candidates, but for those that are known already.
+func (r *Reconciler) observeUnfinished(
+	ctx context.Context, state *observed, candidates []candidate, known map[string]bool,
+) ([]candidate, error) {
+	unfinished := state.unfinished()
+	for i, name := range slices.Concat(unfinished, state.listed()) {
 		if known[name] {
 			continue
 		}
@@ -222,22 +226,22 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, w *observed, all []c
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		all = append(all, candidate{name: name, node: node})
+		candidates = append(candidates, candidate{name: name, node: node})
 	}
-	return all, nil
+	return candidates, nil
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
-func (w *observed) unfinished() []string {
-	return slices.Concat(slices.Collect(maps.Keys(w.requests.ours)), slices.Collect(maps.Keys(w.requests.unseen)),
-		slices.Collect(maps.Keys(w.requests.orphaned)), w.leased())
+func (state *observed) unfinished() []string {
+	return slices.Concat(slices.Collect(maps.Keys(state.requests.ours)), slices.Collect(maps.Keys(state.requests.unseen)),
+		slices.Collect(maps.Keys(state.requests.orphaned)), state.leased())
 }
 
 // listed are the nodes that the status lists for more than that they are unhealthy.
-func (w *observed) listed() []string {
+func (state *observed) listed() []string {
 	var names []string
-	for i := range w.check.Status.UnhealthyNodes {
-		if n := &w.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
+	for i := range state.check.Status.UnhealthyNodes {
+		if n := &state.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
 			names = append(names, n.Name)
 		}
 	}
@@ -245,25 +249,27 @@ func (w *observed) listed() []string {
 }
 
 // attach states what is known of each node.
-func (w *observed) attach(all []candidate) {
-	listed := make(map[string]*nhcv1.UnhealthyNode, len(w.check.Status.UnhealthyNodes))
-	for i := range w.check.Status.UnhealthyNodes {
-		listed[w.check.Status.UnhealthyNodes[i].Name] = &w.check.Status.UnhealthyNodes[i]
+func (state *observed) attach(candidates []candidate) {
+	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
+	for i := range state.check.Status.UnhealthyNodes {
+		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
 	}
-	w.facts.Nodes, w.objects = make([]nodes.Node, 0, len(all)), make([]objects, 0, len(all))
-	for i := range all {
-		name := all[i].name
-		is := objects{
-			node: all[i].node, requests: w.requests.ours[name], gone: w.requests.gone[name], unseen: w.requests.unseen[name],
-			orphaned: w.requests.orphaned[name], listed: listed[name], lease: w.leases[leaseName(name)],
+	state.facts.Nodes, state.objects = make([]nodes.Node, 0, len(candidates)), make([]objects, 0, len(candidates))
+	for i := range candidates {
+		name := candidates[i].name
+		found := objects{
+			node: candidates[i].node, requests: state.requests.ours[name], gone: state.requests.gone[name], unseen: state.requests.unseen[name],
+			orphaned: state.requests.orphaned[name], listed: listed[name], lease: state.leases[leaseName(name)],
 		}
-		w.objects = append(w.objects, is)
-		w.facts.Nodes = append(w.facts.Nodes, nodes.Node{Name: name, Selected: all[i].selected, Lease: leaseFacts(is.lease, is.node, w.check)})
-		n := &w.facts.Nodes[len(w.facts.Nodes)-1]
-		if is.node != nil {
-			describe(n, is.node, w.facts.Policy)
+		state.objects = append(state.objects, found)
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{
+			Name: name, Selected: candidates[i].selected, Lease: leaseFacts(found.lease, found.node, state.check),
+		})
+		n := &state.facts.Nodes[len(state.facts.Nodes)-1]
+		if found.node != nil {
+			describe(n, found.node, state.facts.Policy)
 		}
-		w.describeRequests(n, &is)
+		state.describeRequests(n, &found)
 	}
 }
 
@@ -271,7 +277,7 @@ func (w *observed) attach(all []candidate) {
 // selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
-		return explain.InvalidNodeSelector(err)
+		return nodes.SelectorInvalid(err).Message
 	}
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }

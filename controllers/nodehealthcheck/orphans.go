@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +26,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -54,7 +52,7 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 // endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
 // check that is there: a remediator that keeps its request may be at work.
 func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	w, err := r.observeOrphans(ctx, name, now)
+	state, err := r.observeOrphans(ctx, name, now)
 	if errors.Is(err, consistency.ErrStale) {
 		return r.lag(name), nil
 	}
@@ -62,25 +60,25 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time)
 		return ctrl.Result{}, err
 	}
 	r.memory.caughtUp(name)
-	if w == nil {
+	if state == nil {
 		return ctrl.Result{}, nil
 	}
-	plan := nodes.Release(w.facts, r.Teardown)
-	if len(w.requests.ours) > 0 {
+	plan := nodes.Release(state.facts, r.Teardown)
+	if len(state.requests.ours) > 0 {
 		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
-	return r.tellReleased(ctx, w, plan.Recheck, r.carryOut(ctx, w, &plan))
+	return r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
 }
 
 // tellReleased logs which requests were deleted, and says when to reconcile again.
-func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
+func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
 	errs := make([]error, 0, len(outcomes))
 	for _, o := range outcomes {
 		errs = append(errs, o.err)
 		if o.again {
-			at = health.Earliest(at, w.facts.Now.Add(enqueue.Conflicted))
+			at = health.Earliest(at, state.facts.Now.Add(enqueue.Conflicted))
 		}
 		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
@@ -88,7 +86,7 @@ func (r *Reconciler) tellReleased(ctx context.Context, w *observed, at time.Time
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", w.check.Name, err)
+		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
 }
@@ -100,8 +98,8 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	w := &observed{check: check, facts: factsOf(check, now)}
-	w.requests.ours = map[string][]*found{}
+	state := &observed{check: check, facts: factsOf(check, now)}
+	state.requests.ours = map[string][]*found{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
 		if err != nil {
@@ -111,20 +109,20 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 			return nil, err
 		}
 		for i := range list {
-			if node, is := r.orphanOf(name, &list[i]); is {
-				w.requests.ours[node] = append(w.requests.ours[node], &found{obj: &list[i], step: -1})
+			if node, orphaned := r.orphanOf(name, &list[i]); orphaned {
+				state.requests.ours[node] = append(state.requests.ours[node], &found{obj: &list[i], step: -1})
 			}
 		}
 	}
-	if err := r.observeLeases(ctx, w); err != nil {
+	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	all, err := r.observeUnfinished(ctx, w, nil, map[string]bool{})
+	candidates, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
 	if err != nil {
 		return nil, err
 	}
-	w.attach(all)
-	return w, nil
+	state.attach(candidates)
+	return state, nil
 }
 
 // gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
@@ -145,19 +143,19 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 
 // orphanOf reports whether the check called name, which is gone, made obj, and for which node. Where obj has lost its mark, the last reconcile of that
 // check knew.
-func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, is bool) {
+func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, orphaned bool) {
 	by := makerOf(obj)
-	was, known := r.memory.orphanOf(name, obj.GetUID())
+	orphan, known := r.memory.orphanOf(name, obj.GetUID())
 	if by.Name != name && (by.Name != "" || !known) {
 		return "", false
 	}
-	return cmp.Or(nodeOf(obj), was.node, obj.GetName()), true
+	return cmp.Or(nodeOf(obj), orphan.node, obj.GetName()), true
 }
 
 // endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
-func (r *Reconciler) endOrphaned(ctx context.Context, w *observed) []error {
+func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	var errs []error
-	for _, orphans := range w.requests.orphaned {
+	for _, orphans := range state.requests.orphaned {
 		for _, obj := range orphans {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
@@ -185,14 +183,14 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	w := &observed{check: check, facts: factsOf(check, now)}
-	err = r.record(ctx, w, w.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
+	state := &observed{check: check, facts: factsOf(check, now)}
+	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	if was := conditionOf(check, nhcv1.DisabledCondition); err == nil && (was == nil || was.Reason != nhcv1.TeardownReason) {
-		r.send(ctx, w, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
-			Text: explain.TeardownMessage}})
+	if cond := conditionOf(check, nhcv1.DisabledCondition); err == nil && (cond == nil || cond.Reason != nhcv1.TeardownReason) {
+		r.send(ctx, state, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
+			Text: nodes.TeardownMessage}})
 	}
 	return result, err
 }
@@ -201,14 +199,14 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 // search. Kinds that are gone, or may not be listed, hold no request of ours.
 func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
 	var unread []schema.GroupVersionKind
-	for _, is := range requests {
-		kind := is.remediation.Resource.GroupVersionKind()
+	for _, request := range requests {
+		kind := request.remediation.Resource.GroupVersionKind()
 		ready, err := r.Kinds.Readable(ctx, kind)
 		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the requests for node %s: %w", is.node, err)
+			return nil, fmt.Errorf("read the requests for node %s: %w", request.node, err)
 		}
 		if !ready {
 			unread = append(unread, kind)
@@ -219,41 +217,28 @@ func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*liste
 
 // dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the
 // list may be all that says which check made them.
-func (w *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
-	next := w.check.DeepCopy()
+func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
+	next := state.check.DeepCopy()
 	if gone {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: explain.TeardownMessage,
-		LastTransitionTime: metav1.NewTime(w.facts.Now.Truncate(time.Second)),
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: nodes.TeardownMessage,
+		LastTransitionTime: metav1.NewTime(state.facts.Now.Truncate(time.Second)),
 	})
-	next.Status.Phase, next.Status.Reason = explain.NodePhase(next.Status.Conditions, next.Spec.PauseRequests, -1)
+	next.Status.Phase, next.Status.Reason = nodes.Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 
-// search is the search, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran has orphaned
-// requests, whose remediators may be at work.
-type search struct{ tried, done atomic.Bool }
-
-// searchState is how far the search is.
-type searchState int
+// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran
+// has orphaned requests, whose remediators may be at work.
+type searchState int32
 
 const (
-	searched     searchState = iota
-	searching                // it was not tried yet, which takes no more than a moment
-	searchFailed             // and is repeated
+	searching    searchState = iota // it was not tried yet, which takes no more than a moment
+	searchFailed                    // and is repeated
+	searched
 )
-
-func (s *search) state() searchState {
-	switch {
-	case s.done.Load():
-		return searched
-	case s.tried.Load():
-		return searchFailed
-	}
-	return searching
-}
 
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
@@ -280,9 +265,10 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
 	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
-	r.search.tried.Store(true)
 	if failed == nil && (err == nil || others) {
-		r.search.done.Store(true)
+		r.search.Store(int32(searched))
+	} else {
+		r.search.CompareAndSwap(int32(searching), int32(searchFailed))
 	}
 	return errors.Join(err, failed)
 }

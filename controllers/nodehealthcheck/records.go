@@ -18,25 +18,25 @@ import (
 
 // recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an escalation belong to one
 // record, which is where the first of them is. Of a request without a namespace none is written.
-func (r *Reconciler) recorded(ctx context.Context, w *observed, o *outcome, req *unstructured.Unstructured) {
+func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
 	at := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
 		return
 	}
-	record := recordOf(w, o)
+	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
-		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.is.machine))
+		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.objects.machine))
 	}
 	record.Namespace, record.Name = at.Namespace, at.Name
-	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(w.check, o.n)); at.Name != "" {
+	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(state.check, o.n)); at.Name != "" {
 		records.Name(req, at)
 	}
 }
 
 // recorded is the record that the former requests of the remediation name; zero if they name none.
 func (o *outcome) recorded() types.NamespacedName {
-	for j := len(o.is.requests) - 1; j >= 0; j-- {
-		if named := records.NamedBy(o.is.requests[j].obj); named.Name != "" && !o.Requests[j].Over {
+	for j := len(o.objects.requests) - 1; j >= 0; j-- {
+		if named := records.NamedBy(o.objects.requests[j].obj); named.Name != "" && !o.Requests[j].Over {
 			return named
 		}
 	}
@@ -57,20 +57,20 @@ func unhealthySince(check *nhcv1.NodeHealthCheck, n *nodes.Node) string {
 }
 
 // recordOf is the record of the remediation that o begins: what is known of the node, and what was decided about it and by which numbers.
-func recordOf(w *observed, o *outcome) *mendv1.RemediationRecord {
+func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
-	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(w.facts.Now)
-	if m := o.is.machine; m != nil && o.n.Machine.There() {
+	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
+	if m := o.objects.machine; m != nil && o.n.Machine.There() {
 		spec.Target = records.MachineTarget(m)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
 	}
 	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID), o.n.ControlPlane
-	records.OnNode(&spec.Target, o.is.node)
+	records.OnNode(&spec.Target, o.objects.node)
 	spec.Requester.Check = &mendv1.RecordRef{
-		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: w.check.Name, UID: string(w.check.UID),
+		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),
 	}
-	records.Judged(spec, o.Verdict, w.facts.Now)
-	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(w.facts.MaxUnhealthy, w.facts.MinHealthy))
+	records.Judged(spec, o.Verdict, state.facts.Now)
+	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(state.facts.MaxUnhealthy, state.facts.MinHealthy))
 	return record
 }

@@ -192,7 +192,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 			Name: "w0", ID: "node-uid", ControlPlane: true, Reported: true, Conditions: []health.Signal{signal},
 			Machine: &nodes.Machine{Ref: nodes.Ref{Kind: "Machine", Namespace: "capi", Name: "m0"}},
 		},
-		is: &objects{machine: m},
+		objects: &objects{machine: m},
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)
 	want := mendv1.RemediationRecordSpec{
@@ -209,14 +209,14 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node with a Machine (-want +got):\n%s", diff)
 	}
-	o.is, o.n.Machine = &objects{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+	o.objects, o.n.Machine = &objects{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: "w0", UID: "node-uid", Labels: map[string]string{corev1.LabelTopologyZone: "row-3"},
 	}}}, nil
 	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true, FailureDomain: "row-3"}
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node without one (-want +got):\n%s", diff)
 	}
-	o.is = &objects{}
+	o.objects = &objects{}
 	if got := recordOf(w, o).Spec.Target.Node; !cmp.Equal(want.Target.Node, got) {
 		t.Errorf("of a node that is gone it names %+v, want %+v", got, want.Target.Node)
 	}

@@ -54,11 +54,11 @@ type requests struct {
 }
 
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
-func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
-	w.requests = requests{
+func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
+	state.requests = requests{
 		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		read: map[schema.GroupKind]bool{}, within: namespacesOf(w.check),
-		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(w.check),
+		read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
+		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(state.check),
 		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
 	}
 	for _, kind := range r.requestKinds() {
@@ -67,33 +67,33 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 			return err
 		}
 		if !listed {
-			w.unreadable[kind.GroupKind()] = true
+			state.unreadable[kind.GroupKind()] = true
 			continue
 		}
-		w.requests.read[kind.GroupKind()] = true
-		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(w.check), kind) { // nothing enqueues the check when one changes
-			w.recheck(w.facts.Now.Add(readRetry))
+		state.requests.read[kind.GroupKind()] = true
+		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(state.check), kind) { // nothing enqueues the check when one changes
+			state.recheck(state.facts.Now.Add(readRetry))
 		}
-		if err := w.shown(kind, r.upToDate(ctx, kind, list)); err != nil {
+		if err := state.shown(kind, r.upToDate(ctx, kind, list)); err != nil {
 			return err
 		}
 		for i := range list {
-			w.sort(&list[i])
+			state.sort(&list[i])
 		}
 	}
-	for _, ours := range w.requests.ours {
+	for _, ours := range state.requests.ours {
 		slices.SortFunc(ours, oldestFirst)
 	}
-	for i := range w.check.Status.UnhealthyNodes {
-		n := &w.check.Status.UnhealthyNodes[i]
-		for _, was := range n.Remediations {
-			switch kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind); {
-			case w.requests.known[was.Resource.UID].seen:
-			case w.unreadable[kind.GroupKind()]:
-				w.requests.unseen[n.Name] = append(w.requests.unseen[n.Name], was)
+	for i := range state.check.Status.UnhealthyNodes {
+		n := &state.check.Status.UnhealthyNodes[i]
+		for _, remediation := range n.Remediations {
+			switch kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind); {
+			case state.requests.known[remediation.Resource.UID].seen:
+			case state.unreadable[kind.GroupKind()]:
+				state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], remediation)
 			case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
 			default:
-				w.requests.gone[n.Name] = append(w.requests.gone[n.Name], was)
+				state.requests.gone[n.Name] = append(state.requests.gone[n.Name], remediation)
 			}
 		}
 	}
@@ -102,16 +102,16 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 
 // shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but to the control
 // plane, of which one node is disrupted at a time, by whatever check.
-func (w *observed) shown(kind schema.GroupVersionKind, err error) error {
+func (state *observed) shown(kind schema.GroupVersionKind, err error) error {
 	own := func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }
 	switch {
 	case !errors.Is(err, consistency.ErrStale):
 		return err
-	case slices.ContainsFunc(kindsOf(w.check), own):
-		w.awaits(kind, false)
+	case slices.ContainsFunc(kindsOf(state.check), own):
+		state.awaits(kind, false)
 		return err
 	}
-	w.lagging = true
+	state.lagging = true
 	return nil
 }
 
@@ -189,41 +189,41 @@ func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 // sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
 // check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
 // its annotation says; if a remediator removed that, what the status says, or its name.
-func (w *observed) sort(obj *unstructured.Unstructured) {
-	was := w.requests.known[obj.GetUID()]
-	if was != nil {
-		was.seen = true
+func (state *observed) sort(obj *unstructured.Unstructured) {
+	entry := state.requests.known[obj.GetUID()]
+	if entry != nil {
+		entry.seen = true
 	}
-	w.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
-	if !w.made(obj) {
-		w.requests.other = append(w.requests.other, obj)
-		if w.orphans(obj) {
-			w.requests.orphaned[nodeOfObject(obj)] = append(w.requests.orphaned[nodeOfObject(obj)], obj)
+	state.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
+	if !state.made(obj) {
+		state.requests.other = append(state.requests.other, obj)
+		if state.orphans(obj) {
+			state.requests.orphaned[nodeOfObject(obj)] = append(state.requests.orphaned[nodeOfObject(obj)], obj)
 		}
-		if node := nodeOf(obj); node != "" && (!aboutMachines(obj) || w.within(obj)) {
-			w.requests.byNode[node] = append(w.requests.byNode[node], obj)
+		if node := nodeOf(obj); node != "" && (!aboutMachines(obj) || state.within(obj)) {
+			state.requests.byNode[node] = append(state.requests.byNode[node], obj)
 		}
 		return
 	}
-	f := &found{obj: obj, step: w.stepOf(obj, was), listed: was}
+	f := &found{obj: obj, step: state.stepOf(obj, entry), listed: entry}
 	node := nodeOfObject(obj)
-	if was != nil {
-		node = cmp.Or(nodeOf(obj), was.node)
+	if entry != nil {
+		node = cmp.Or(nodeOf(obj), entry.node)
 	}
-	f.guessed = nodeOf(obj) == "" && was == nil
-	w.requests.ours[node] = append(w.requests.ours[node], f)
+	f.guessed = nodeOf(obj) == "" && entry == nil
+	state.requests.ours[node] = append(state.requests.ours[node], f)
 }
 
 // stepOf finds the template that obj was made from: that of its kind which it names; if it names none any more, what the status
 // says, or the only one of its kind.
-func (w *observed) stepOf(obj *unstructured.Unstructured, was *listed) int {
+func (state *observed) stepOf(obj *unstructured.Unstructured, entry *listed) int {
 	name, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
-	if !named && was != nil {
-		name, named = was.remediation.TemplateName, was.remediation.TemplateName != ""
+	if !named && entry != nil {
+		name, named = entry.remediation.TemplateName, entry.remediation.TemplateName != ""
 	}
 	step, same := -1, 0
-	for i := range w.templates {
-		t := &w.templates[i]
+	for i := range state.templates {
+		t := &state.templates[i]
 		if t.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || t.ref.Namespace != obj.GetNamespace() {
 			continue
 		}
@@ -274,57 +274,57 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return by
 }
 
-// within reports whether obj is where the requests of w's check are: in a namespace of its templates, or of one whose request the status lists.
+// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status lists.
 // Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
 // (docs/adr/0038-requests-count-where-templates-are.md)
-func (w *observed) within(obj *unstructured.Unstructured) bool {
+func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
-	return namespace == "" || w.requests.within[namespace]
+	return namespace == "" || state.requests.within[namespace]
 }
 
 // namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
-	all := map[string]bool{}
+	namespaces := map[string]bool{}
 	templates, _ := templatesOf(&check.Spec)
 	for _, m := range templates {
-		all[m.ref.Namespace] = true
+		namespaces[m.ref.Namespace] = true
 	}
 	for i := range check.Status.UnhealthyNodes {
 		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
-			all[r.Resource.Namespace] = true
+			namespaces[r.Resource.Namespace] = true
 		}
 	}
-	return all
+	return namespaces
 }
 
-// made reports whether w's check made obj: that very check, and none of its name that was there before. Of what does not say
+// made reports whether the check made obj: that very check, and none of its name that was there before. Of what does not say
 // any more which one it was, the status does.
-func (w *observed) made(obj *unstructured.Unstructured) bool {
-	if !w.within(obj) {
+func (state *observed) made(obj *unstructured.Unstructured) bool {
+	if !state.within(obj) {
 		return false
 	}
 	by := makerOf(obj)
 	if by.UID != "" {
-		return by.UID == w.check.UID
+		return by.UID == state.check.UID
 	}
-	_, listed := w.requests.known[obj.GetUID()]
-	return listed && (by.Name == "" || by.Name == w.check.Name)
+	_, listed := state.requests.known[obj.GetUID()]
+	return listed && (by.Name == "" || by.Name == state.check.Name)
 }
 
-// orphans reports whether a check made obj that had the name of w's, and is gone.
-func (w *observed) orphans(obj *unstructured.Unstructured) bool {
-	return w.within(obj) && makerOf(obj).Name == w.check.Name && !w.made(obj)
+// orphans reports whether a check made obj that had the name of this one, and is gone.
+func (state *observed) orphans(obj *unstructured.Unstructured) bool {
+	return state.within(obj) && makerOf(obj).Name == state.check.Name && !state.made(obj)
 }
 
 // attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
 // the annotation, and the status may have been lost. What none is found for stays under its own name.
-func (r *Reconciler) attribute(ctx context.Context, w *observed, nodes []corev1.Node) error {
-	for name, ours := range w.requests.ours {
+func (r *Reconciler) attribute(ctx context.Context, state *observed, nodes []corev1.Node) error {
+	for name, ours := range state.requests.ours {
 		for _, f := range slices.Clone(ours) {
 			if !f.guessed {
 				continue
 			}
-			node, err := r.nodeByName(ctx, w, f.obj, nodes)
+			node, err := r.nodeByName(ctx, state, f.obj, nodes)
 			if err != nil {
 				return err
 			}
@@ -333,19 +333,19 @@ func (r *Reconciler) attribute(ctx context.Context, w *observed, nodes []corev1.
 				continue
 			}
 			f.guessed = false
-			w.requests.ours[name] = slices.DeleteFunc(w.requests.ours[name], func(other *found) bool { return other == f })
-			w.requests.ours[node] = append(w.requests.ours[node], f)
-			slices.SortFunc(w.requests.ours[node], oldestFirst)
+			state.requests.ours[name] = slices.DeleteFunc(state.requests.ours[name], func(other *found) bool { return other == f })
+			state.requests.ours[node] = append(state.requests.ours[node], f)
+			slices.SortFunc(state.requests.ours[node], oldestFirst)
 		}
-		if len(w.requests.ours[name]) == 0 {
-			delete(w.requests.ours, name)
+		if len(state.requests.ours[name]) == 0 {
+			delete(state.requests.ours, name)
 		}
 	}
 	return nil
 }
 
 // nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
-func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
+func (r *Reconciler) nodeByName(ctx context.Context, state *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
 	if ownerOfRequest(obj) != (machineRef{}) {
 		m, err := r.owningMachine(ctx, obj)
 		if m == nil {
@@ -353,12 +353,12 @@ func (r *Reconciler) nodeByName(ctx context.Context, w *observed, obj *unstructu
 		}
 		return m.Status.NodeRef.Name, nil
 	}
-	for j, m := range w.templates {
+	for j, m := range state.templates {
 		if m.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || m.ref.Namespace != obj.GetNamespace() || m.object == nil {
 			continue
 		}
 		for i := range nodes {
-			if m.nameFor(w.check, &w.facts.Templates[j], &decide.Node{Name: nodes[i].Name}) == obj.GetName() {
+			if m.nameFor(state.check, &state.facts.Templates[j], &decide.Node{Name: nodes[i].Name}) == obj.GetName() {
 				return nodes[i].Name, nil
 			}
 		}
@@ -372,9 +372,9 @@ func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
 	}
-	all := map[string]bool{}
+	namespaces := map[string]bool{}
 	for i := range list.Items {
-		maps.Copy(all, namespacesOf(&list.Items[i]))
+		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
 	}
-	return all, nil
+	return namespaces, nil
 }

@@ -41,7 +41,8 @@ func (k *fixture) search() {
 // restart forgets all that the controller remembers.
 func (k *fixture) restart() {
 	kinds := k.kinds()
-	k.r.memory, k.r.search, k.r.Kinds, k.r.Watches = memory{}, search{}, kinds, kinds
+	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
+	k.r.search.Store(int32(searching))
 	k.search()
 }
 
@@ -118,8 +119,7 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := newFixture(t, five(check("nhc"))...)
-			k.r.search.tried.Store(false)
-			k.r.search.done.Store(false)
+			k.r.search.Store(int32(searching))
 			k.apis.err = tc.err
 			if tc.tried {
 				if err := k.r.searchOnce(t.Context()); !errors.Is(err, tc.err) {
@@ -142,7 +142,7 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 
 func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	k.r.search.done.Store(false)
+	k.r.search.Store(int32(searchFailed))
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
 }

@@ -18,7 +18,7 @@ func outcomeOf(r nodes.Request) *outcome {
 	obj := &unstructured.Unstructured{Object: map[string]any{}}
 	return &outcome{
 		Decision: &nodes.Decision{Work: &nodes.Work{}, Requests: []nodes.RequestState{{Counted: r.Started}}}, n: &nodes.Node{Name: "n", Requests: []nodes.Request{r}},
-		is: &objects{requests: []*found{{obj: obj}}},
+		objects: &objects{requests: []*found{{obj: obj}}},
 	}
 }
 
@@ -62,7 +62,7 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 		"the status says since when":           {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, before},
 	} {
 		o := outcomeOf(nodes.Request{Step: -1})
-		o.is.listed = tc.listed
+		o.objects.listed = tc.listed
 		entry := entryOf(&observed{facts: nodes.Facts{Now: epoch}}, o)
 		if entry == nil || entry.ConditionsHealthyTimestamp == nil || !entry.ConditionsHealthyTimestamp.Equal(&tc.want) {
 			t.Errorf("%s: got %+v, want healthy since %s", name, entry, tc.want)

@@ -34,12 +34,6 @@ type remediationTemplate struct {
 	object *unstructured.Unstructured
 }
 
-// several reports whether the remediator copes with several requests for one node, as its template says.
-func (t remediationTemplate) several() bool {
-	_, says := t.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]
-	return says
-}
-
 // aboutMachines reports whether a request is about a Machine of Cluster API, which owns it and after which it is named: those of infrastructure providers
 // and our own are. (Cluster API, contract of external remediation.)
 func aboutMachines(obj *unstructured.Unstructured) bool {
@@ -58,18 +52,18 @@ func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationre
 // and writes the status in every reconcile because of that.)
 func templatesOf(spec *nhcv1.NodeHealthCheckSpec) ([]remediationTemplate, []nodes.Template) {
 	if spec.RemediationTemplate != nil {
-		t, facts := templateOf(*spec.RemediationTemplate)
-		return []remediationTemplate{t}, []nodes.Template{facts}
+		template, fact := templateOf(*spec.RemediationTemplate)
+		return []remediationTemplate{template}, []nodes.Template{fact}
 	}
 	steps := slices.Clone(spec.EscalatingRemediations)
 	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
-	templates, all := make([]remediationTemplate, 0, len(steps)), make([]nodes.Template, 0, len(steps))
+	templates, facts := make([]remediationTemplate, 0, len(steps)), make([]nodes.Template, 0, len(steps))
 	for i := range steps {
-		t, facts := templateOf(steps[i].RemediationTemplate)
-		facts.Order, facts.HasOrder, facts.Timeout = steps[i].Order, true, steps[i].Timeout.Duration
-		templates, all = append(templates, t), append(all, facts)
+		template, fact := templateOf(steps[i].RemediationTemplate)
+		fact.Order, fact.HasOrder, fact.Timeout = steps[i].Order, true, steps[i].Timeout.Duration
+		templates, facts = append(templates, template), append(facts, fact)
 	}
-	return templates, all
+	return templates, facts
 }
 
 func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template) {
@@ -83,32 +77,28 @@ func templateOf(ref corev1.ObjectReference) (remediationTemplate, nodes.Template
 
 // observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The
 // first one that cannot be used disables the check.
-func (r *Reconciler) observeTemplates(ctx context.Context, w *observed) {
-	w.templates, w.facts.Templates = templatesOf(&w.check.Spec)
-	for i := range w.templates {
-		t, is := &w.templates[i], &w.facts.Templates[i]
-		why, err := r.observeTemplate(ctx, w, t, is)
+func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
+	state.templates, state.facts.Templates = templatesOf(&state.check.Spec)
+	for i := range state.templates {
+		t, facts := &state.templates[i], &state.facts.Templates[i]
+		why, err := r.observeTemplate(ctx, state, t, facts)
 		if err != nil {
-			w.unreadable[t.kind.GroupKind()] = true
+			state.unreadable[t.kind.GroupKind()] = true
 		}
 		switch {
 		case errors.Is(err, explain.ErrUnread):
-			is.Unread = true
-			why = disabledBefore(w.check)
+			facts.Unread = true
+			why = disabledBefore(state.check)
 		case err != nil:
-			w.trouble = append(w.trouble, err)
+			state.trouble = append(state.trouble, err)
 		}
-		is.Usable = t.object != nil
-		w.disable(why)
+		facts.Usable = t.object != nil
+		state.disable(why)
 	}
-	if len(w.templates) == 0 {
-		w.disable(nodes.Disabled{
-			Reason: nhcv1.TemplateInvalidReason,
-			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations " +
-				"must be set",
-		})
+	if len(state.templates) == 0 {
+		state.disable(nodes.NoTemplates())
 	}
-	r.observeFormer(ctx, w)
+	r.observeFormer(ctx, state)
 }
 
 // disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the
@@ -126,32 +116,34 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 }
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
-func (r *Reconciler) observeFormer(ctx context.Context, w *observed) {
-	for i := range w.check.Status.UnhealthyNodes {
-		for _, was := range w.check.Status.UnhealthyNodes[i].Remediations {
-			kind := schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind)
-			if slices.ContainsFunc(w.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
+func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
+	for i := range state.check.Status.UnhealthyNodes {
+		for _, remediation := range state.check.Status.UnhealthyNodes[i].Remediations {
+			kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind)
+			if slices.ContainsFunc(state.templates, func(m remediationTemplate) bool { return m.kind.GroupKind() == kind.GroupKind() }) {
 				continue
 			}
 			ready, err := r.Kinds.Readable(ctx, kind)
 			switch {
 			case remediationrequest.Missing(err): // then there are none
 			case errors.Is(err, explain.ErrUnread):
-				w.unreadable[kind.GroupKind()] = true
+				state.unreadable[kind.GroupKind()] = true
 			case err != nil:
-				w.unreadable[kind.GroupKind()] = true
-				w.trouble = append(w.trouble, err)
-				w.retry()
+				state.unreadable[kind.GroupKind()] = true
+				state.trouble = append(state.trouble, err)
+				state.retry()
 			default:
-				w.awaits(kind, ready)
+				state.awaits(kind, ready)
 			}
 		}
 	}
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template) (nodes.Disabled, error) {
+func (r *Reconciler) observeTemplate(
+	ctx context.Context, state *observed, t *remediationTemplate, facts *nodes.Template,
+) (nodes.Disabled, error) {
 	if _, err := remediationrequest.NodeKindOf(t.gvk); err != nil {
-		return explain.TemplateInvalid(is, err), nil
+		return nodes.TemplateInvalid(facts, err), nil
 	}
 	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{t.gvk, t.kind} {
@@ -161,9 +153,9 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 			continue
 		}
 		if err != nil {
-			return w.unlistable(t, is, kind, err)
+			return state.unlistable(t, facts, kind, err)
 		}
-		w.awaits(kind, ready)
+		state.awaits(kind, ready)
 		unread = unread || !ready
 	}
 	if unread {
@@ -175,51 +167,56 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, t *remedi
 	}
 	switch {
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
-		t.ref.Namespace, is.Namespace = "", "" // whatever the reference says: its requests have none either, and are found again by that
+		t.ref.Namespace, facts.Namespace = "", "" // whatever the reference says: its requests have none either, and are found again by that
 	case t.ref.Namespace == "":
-		return explain.TemplateNotFound(is, fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)), nil
+		err := fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.ref.Name)
+		return nodes.TemplateNotFound(facts, err), nil
 	}
-	return r.readTemplate(ctx, w, t, is, byName || r.Kinds.Polled(t.gvk))
+	return r.readTemplate(ctx, state, t, facts, byName || r.Kinds.Polled(t.gvk))
 }
 
 // unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is returned if it says
 // nothing about the template.
-func (w *observed) unlistable(t *remediationTemplate, is *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
+func (state *observed) unlistable(
+	t *remediationTemplate, facts *nodes.Template, kind schema.GroupVersionKind, err error,
+) (nodes.Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
-		w.retry()
-		return explain.TemplateNotFound(is, err), nil
+		state.retry()
+		return nodes.TemplateNotFound(facts, err), nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.unreadable[t.kind.GroupKind()] = true
-		w.retry()
-		return explain.TemplateForbidden(is, kind.Kind, err), nil
+		state.unreadable[t.kind.GroupKind()] = true
+		state.retry()
+		return nodes.TemplateForbidden(facts, kind.Kind, err), nil
 	}
 	return nodes.Disabled{}, err
 }
 
 // readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
 // Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
-func (r *Reconciler) readTemplate(ctx context.Context, w *observed, t *remediationTemplate, is *nodes.Template, live bool) (nodes.Disabled, error) {
+func (r *Reconciler) readTemplate(
+	ctx context.Context, state *observed, t *remediationTemplate, facts *nodes.Template, live bool,
+) (nodes.Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
-		w.recheck(w.facts.Now.Add(readRetry))
+		state.recheck(state.facts.Now.Add(readRetry))
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(t.gvk)
 	err := from.Get(ctx, client.ObjectKey{Namespace: t.ref.Namespace, Name: t.ref.Name}, obj)
 	switch {
 	case remediationrequest.Missing(err):
-		w.retry()
-		return explain.TemplateNotFound(is, err), nil
+		state.retry()
+		return nodes.TemplateNotFound(facts, err), nil
 	case live && apierrors.IsForbidden(err):
-		w.retry()
-		return explain.TemplateForbidden(is, t.gvk.Kind, err), nil
+		state.retry()
+		return nodes.TemplateForbidden(facts, t.gvk.Kind, err), nil
 	case err != nil:
-		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", is.Place(), err)
+		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", facts.Place(), err)
 	}
 	if _, err := remediationrequest.Content(obj); err != nil {
-		return explain.TemplateInvalid(is, err), nil
+		return nodes.TemplateInvalid(facts, err), nil
 	}
 	t.object = obj
 	return nodes.Disabled{}, nil
@@ -235,21 +232,21 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 		}
 	}
 	for i := range check.Status.UnhealthyNodes {
-		for _, was := range check.Status.UnhealthyNodes[i].Remediations {
-			kinds = append(kinds, schema.FromAPIVersionAndKind(was.Resource.APIVersion, was.Resource.Kind))
+		for _, remediation := range check.Status.UnhealthyNodes[i].Remediations {
+			kinds = append(kinds, schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind))
 		}
 	}
 	return kinds
 }
 
 // request makes the request of the step that starts.
-func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*unstructured.Unstructured, error) {
-	t, is := &w.templates[o.Start], &w.facts.Templates[o.Start]
+func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (*unstructured.Unstructured, error) {
+	t, facts := &state.templates[o.Start], &state.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{
-		Name: t.nameFor(w.check, is, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
-		By: remediationrequest.Maker{Name: w.check.Name, UID: w.check.UID}, Owners: []metav1.OwnerReference{ownerOf(w.check)},
+		Name: t.nameFor(state.check, facts, o.n), Node: o.n.Name, ControlPlane: o.n.ControlPlane,
+		By: remediationrequest.Maker{Name: state.check.Name, UID: state.check.UID}, Owners: []metav1.OwnerReference{ownerOf(state.check)},
 	}
-	owner, err := r.machineOwner(ctx, is, o.n)
+	owner, err := r.machineOwner(ctx, facts, o.n)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +257,7 @@ func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*uns
 	if err != nil {
 		return nil, err
 	}
-	r.recorded(ctx, w, o, req)
+	r.recorded(ctx, state, o, req)
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
@@ -270,12 +267,12 @@ func (r *Reconciler) request(ctx context.Context, w *observed, o *outcome) (*uns
 
 // nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
 // requests for one node, one that no other template's request has.
-func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, is *nodes.Template, n *nodes.Node) string {
+func (t remediationTemplate) nameFor(check *nhcv1.NodeHealthCheck, facts *nodes.Template, n *nodes.Node) string {
 	name := n.Name
-	if is.OwnedByMachine(n) {
+	if facts.OwnedByMachine(n) {
 		name = n.Machine.Name
 	}
-	if t.several() {
+	if _, several := t.object.GetAnnotations()[nhcv1.MultipleTemplatesAnnotation]; several { // its remediator copes with several for one node
 		return remediationrequest.UniqueName(name, string(check.UID), t.ref.Namespace, t.ref.Name)
 	}
 	return name
@@ -287,15 +284,15 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 }
 
 // machineOwner is the Machine behind the node, if it can own a request; nil if none can.
-func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
+func (r *Reconciler) machineOwner(ctx context.Context, facts *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
 	switch {
-	case t.OwnedByMachine(n):
+	case facts.OwnedByMachine(n):
 		return &metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Name, UID: types.UID(n.Machine.ID),
 		}, nil
-	case t.OwnedByOpenShift(n):
+	case facts.OwnedByOpenShift(n):
 		owner, err := r.openshift().Machine(ctx, n)
-		if remediationrequest.Missing(err) && !t.OfMachines { // where a request is about nothing else, that it is not there is an error
+		if remediationrequest.Missing(err) && !facts.OfMachines { // where a request is about nothing else, that it is not there is an error
 			return nil, nil
 		}
 		return owner, err

@@ -99,7 +99,7 @@ func (r *Reconciler) everybody(ctx context.Context, obj client.Object) []reconci
 	}
 	leases, _ := r.listLeases(ctx) // likewise
 	for i := range leases {
-		if by, is := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); is {
+		if by, ours := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); ours {
 			names[requestFor(by)] = true
 		}
 	}
@@ -227,10 +227,10 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	judged := workload.NodeChanges()
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			was, is := e.ObjectOld, e.ObjectNew
-			return judged.Update(e) || !maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
-				was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
-				controlplane.InMaintenance(was) != controlplane.InMaintenance(is)
+			before, after := e.ObjectOld, e.ObjectNew
+			return judged.Update(e) || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+				controlplane.InMaintenance(before) != controlplane.InMaintenance(after)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}
@@ -252,8 +252,8 @@ func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return rollingOut(was) != rollingOut(is) || ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false)
+			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+			return rollingOut(before) != rollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
 		},
 	}
 }
@@ -261,11 +261,12 @@ func clusterChanges() predicate.Predicate {
 // machineChanges passes what blocks the remediation of a node, or ends that.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return !maps.Equal(was.Annotations, is.Annotations) || !maps.Equal(was.Labels, is.Labels) || was.Status.NodeRef != is.Status.NodeRef ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || beingRemediated(was) != beingRemediated(is) ||
-			meta.IsStatusConditionTrue(was.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
-				meta.IsStatusConditionTrue(is.Status.Conditions, clusterv1.MachineUpdatingCondition)
+		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
+			before.Status.NodeRef != after.Status.NodeRef || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
+			beingRemediated(before) != beingRemediated(after) ||
+			meta.IsStatusConditionTrue(before.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
+				meta.IsStatusConditionTrue(after.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
 }
 

@@ -1,8 +1,8 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -14,8 +14,7 @@ const ClingingFor = 10 * time.Minute
 
 // ControlPlane is what is known of the control plane of the cluster.
 type ControlPlane struct {
-	// Unread is why the control plane could not be read: one of the constants below, or the text of an error; empty if it was. Searching says that it
-	// will be in a moment.
+	// Unread is why the control plane could not be read, in words; empty if it was. Searching says that it will be in a moment.
 	Unread    string
 	Searching bool
 
@@ -30,9 +29,9 @@ type ControlPlane struct {
 // Why the control plane is unread, besides errors.
 const (
 	// OrphansUnsearched is that orphaned requests were not searched for yet.
-	OrphansUnsearched = "OrphansUnsearched"
+	OrphansUnsearched = "orphaned requests could not be searched for"
 	// WritesUnread is that requests which were made a moment ago are not shown yet.
-	WritesUnread = "WritesUnread"
+	WritesUnread = "requests that were made a moment ago are not shown yet"
 )
 
 // Member is one node of the control plane.
@@ -81,18 +80,23 @@ type Etcd struct {
 // guard pod on the node is what it counts as lost already. (medik8s.)
 func (e Etcd) against(node string) *Blocker {
 	guard, ready := e.Guards[node]
+	var blocker Blocker
 	switch {
 	case e.Unread:
-		return &Blocker{Reason: EtcdUnread}
+		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", Ref{})
 	case !e.There:
 		return nil
 	case e.Budgets != 1:
-		return &Blocker{Reason: EtcdBudgets, Args: []string{strconv.Itoa(e.Budgets)}}
+		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
+		blocker = quorumLoss(node, EtcdBudgets, why, Ref{})
 	case !e.Allows && ready:
 		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
-		return &Blocker{Reason: EtcdAtRisk, Args: []string{e.Budget, guard}, Object: budget}
+		why := "PodDisruptionBudget " + e.Budget + " allows no disruption, and guard pod " + guard + " is ready"
+		blocker = quorumLoss(node, EtcdAtRisk, why, budget)
+	default:
+		return nil
 	}
-	return nil
+	return &blocker
 }
 
 // Members is how many members the control plane has.
@@ -104,17 +108,17 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
 	add := func(m controlplane.Member) {
-		if !slices.ContainsFunc(plane.Members, func(o controlplane.Member) bool { return o.Name == m.Name }) {
+		if !slices.ContainsFunc(plane.Members, func(other controlplane.Member) bool { return other.Name == m.Name }) {
 			plane.Members = append(plane.Members, m)
 		}
 	}
 	for _, n := range c.Nodes {
-		is := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
+		member := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
 		if n.Ready {
-			is.Node = controlplane.Alive
+			member.Node = controlplane.Alive
 		}
-		is.ReplacedBy, is.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
-		add(is)
+		member.ReplacedBy, member.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
+		add(member)
 	}
 	for _, name := range sorted(busy) {
 		add(controlplane.Member{Name: name, Joining: true, Remediation: busy[name]})
@@ -164,7 +168,7 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 func (d *decider) against(name string) []Blocker {
 	c := d.f.ControlPlane
 	if c.Unread != "" {
-		return []Blocker{{Reason: ControlPlaneUnread, Args: []string{c.Unread}}}
+		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, Ref{})}
 	}
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
@@ -172,29 +176,36 @@ func (d *decider) against(name string) []Blocker {
 			plane.Members[i].Remediation = ""
 		}
 	}
-	var all []Blocker
-	for _, o := range plane.Against(name, d.f.Now) {
-		all = append(all, blockerOf(o))
+	var blockers []Blocker
+	for _, objection := range plane.Against(name, d.f.Now) {
+		blockers = append(blockers, blockerOf(name, objection))
 	}
-	return all
+	return blockers
 }
 
-// ahead is that another node is ahead in the queue.
-func ahead(node string) Blocker {
-	return Blocker{Reason: NotFirst, Args: []string{node}, Object: Ref{Kind: "Node", Name: node}}
+// ahead is that another node than the one called name is ahead in the queue.
+func ahead(name, other string) Blocker {
+	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", Ref{Kind: "Node", Name: other})
+	b.EndsWhen = "the remediation of " + other + " is over"
+	return b
 }
 
-func blockerOf(o controlplane.Objection) Blocker {
+func membersNotSeen(name string) Blocker {
+	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", Ref{})
+}
+
+func blockerOf(name string, o controlplane.Objection) Blocker {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return Blocker{Reason: MemberRemediated, Args: []string{o.Member, o.By}, Object: Ref{Kind: "Node", Name: o.Member}}
+		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", Ref{Kind: "Node", Name: o.Member})
 	case controlplane.MajorityAtRisk:
-		return Blocker{Reason: MajorityAtRisk, Args: []string{strconv.Itoa(o.Votes), strconv.Itoa(o.Total), strconv.Itoa(o.Needed)}}
+		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+		return quorumLoss(name, MajorityAtRisk, why, Ref{})
 	case controlplane.NotFirst:
-		return ahead(o.Member)
+		return ahead(name, o.Member)
 	case controlplane.NotSeen:
 	}
-	return Blocker{Reason: MembersNotSeen}
+	return membersNotSeen(name)
 }
 
 // queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that
@@ -244,7 +255,7 @@ func (d *decider) dueMembers() []int {
 		if !n.ControlPlane || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
 			continue
 		}
-		if _, was := d.p.Memory.Refused[n.Name]; was {
+		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
 			refused = append(refused, i)
 		} else {
 			due = append(due, i)
@@ -267,12 +278,10 @@ func (d *decider) nextMember() int {
 		if first >= 0 && !at.Before(d.p.Decisions[first].Verdict.Recheck) {
 			continue
 		}
-		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), func(b Blocker) bool { return b.Lasts(at) }) {
+		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
+		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), lasts) {
 			first = i
 		}
 	}
 	return first
 }
-
-// Lasts reports whether b still holds at a moment, as far as time alone decides.
-func (b Blocker) Lasts(at time.Time) bool { return b.Until.IsZero() || b.Until.After(at) }

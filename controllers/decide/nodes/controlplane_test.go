@@ -25,33 +25,33 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 	}{
 		"the only one may be": {"n", ControlPlane{}, ""},
 		"so may one of two":   {"ny", ControlPlane{}, ""},
-		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1"},
+		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)"},
 		"one of three that is down":                              {"nyy", ControlPlane{}, ""},
 		"one of three that is down, as another one is":           {"nny", ControlPlane{}, ""},
 		"one that is ready, and bad in another way, with all up": {"yyy", ControlPlane{}, ""},
-		"one that is ready while another one is down":            {"yny", ControlPlane{}, "MajorityAtRisk 1 3 2"},
+		"one that is ready while another one is down":            {"yny", ControlPlane{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
 		"W3: one of five while another one is being remediated": {
-			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1",
+			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
 		},
 		"the one that is being remediated already": {"nyy", ControlPlane{Requests: []MemberRequest{reboots("m0")}}, ""},
 		"W3: one that is being remediated already, as another one is": {
-			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "AnotherBeingRemediated m1 Reboot remediators/m1",
+			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
 		},
 		"one while a node that is gone is away": {
-			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: Ref{"Reboot", "remediators", "m9"}, Node: "m9", Gone: epoch}}}, "AnotherBeingRemediated m9 Reboot remediators/m9",
+			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: Ref{"Reboot", "remediators", "m9"}, Node: "m9", Gone: epoch}}}, "m9 is being remediated (Reboot remediators/m9)",
 		},
 		"one while another one's Machine is remediated": {
-			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", func(m *MemberMachine) { m.Remediated = true })}}, "AnotherBeingRemediated m1 Machine ns/m1",
+			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", func(m *MemberMachine) { m.Remediated = true })}}, "m1 is being remediated (Machine ns/m1)",
 		},
 		"one while another one's Machine is being replaced": {
-			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", replaced(epoch))}}, "AnotherBeingRemediated m1 Machine ns/m1",
+			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", replaced(epoch))}}, "m1 is being remediated (Machine ns/m1)",
 		},
 		"one while that has taken very long": {"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", replaced(epoch.Add(-time.Hour)))}}, ""},
 		"one that is ready while a fourth joins": {
-			"yyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, "MajorityAtRisk 2 4 3",
+			"yyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
 		},
 		"one that is ready when the fourth has a node": {"yyyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, ""},
-		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "ControlPlaneUnread a time-out"},
+		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, is := range tc.ready {
@@ -60,7 +60,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, plane: tc.of.plane(epoch)}
 			var got string
 			if all := d.against("m0"); len(all) > 0 {
-				got = strings.Join(append([]string{string(all[0].Reason)}, all[0].Args...), " ")
+				got = strings.TrimPrefix(all[0].Message, quorumLoss("m0", "", "", Ref{}).Message)
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -108,31 +109,28 @@ func (d *Decision) acts() bool {
 func (d *decider) population() {
 	f, p := d.f, d.p
 	for i := range f.Nodes {
-		n, is := &f.Nodes[i], &p.Decisions[i]
-		is.InFlight = n.remediated() || is.Missing
+		n, decision := &f.Nodes[i], &p.Decisions[i]
+		decision.InFlight = n.Remediated() || decision.Missing
 		if !d.counts(i) {
 			continue
 		}
-		is.Class = d.classOf(i)
-		p.Population.Count(is.Class)
-		if is.InFlight {
+		decision.Class = d.classOf(i)
+		p.Population.Count(decision.Class)
+		if decision.InFlight {
 			p.Population.InFlight++
-		} else if is.Verdict.State == health.Unhealthy {
+		} else if decision.Verdict.State == health.Unhealthy {
 			p.Population.Waiting++
 		}
 	}
 	var err error
 	if p.Limits, err = budget.NodeLimits(f.MinHealthy, f.MaxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
-		f.Disabled = Disabled{Reason: InvalidLimit, Message: err.Error()}
+		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
 	}
 	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
 	// Nodes that are not due yet make no storm: they would in every rollout.
 	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
 	p.Storm = f.Storm.Next(f.Cooldown, tooMany, f.Now)
 }
-
-// InvalidLimit is the reason of a check that is disabled since its limits cannot be read.
-const InvalidLimit = "InvalidLimit"
 
 // counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a remediation that may have
 // taken it away goes on, and after that while it is missing.
@@ -156,7 +154,7 @@ func (d *decider) classOf(i int) budget.Class {
 		return budget.Unknown
 	case state == health.Pending:
 		return budget.Pending
-	case n.remediated(), len(n.Orphaned) > 0:
+	case n.Remediated(), len(n.Orphaned) > 0:
 		return budget.Recovering
 	}
 	return budget.Healthy

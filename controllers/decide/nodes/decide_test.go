@@ -101,24 +101,24 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	ready.ID, other.ID = "uid-a", "uid-b"
 	for name, tc := range map[string]struct {
 		now  *Node
-		want Doubt
+		want string
 	}{
-		"the node is as it was":         {ptr(of(lost()).Nodes[0]), Doubt{}},
-		"the node is gone":              {nil, Doubt{Reason: NodeVanished}},
-		"it is another one of its name": {&other, Doubt{Reason: NodeReplaced}},
-		"it is healthy":                 {&ready, Doubt{NodeChanged, "healthy"}},
-		"its time is not over":          {ptr(of(lost(since(time.Minute))).Nodes[0]), Doubt{NodeChanged, "pending"}},
-		"it has turned unseen":          {ptr(of(lost(since(2 * time.Hour))).Nodes[0]), Doubt{NodeChanged, "pending"}},
-		"its user has excluded it":      {ptr(of(lost(excluded)).Nodes[0]), Doubt{Reason: ExcludedNow}},
+		"the node is as it was":         {ptr(of(lost()).Nodes[0]), ""},
+		"the node is gone":              {nil, "the node is gone"},
+		"it is another one of its name": {&other, "the node is another one"},
+		"it is healthy":                 {&ready, "the node is healthy"},
+		"its time is not over":          {ptr(of(lost(since(time.Minute))).Nodes[0]), "the node is pending"},
+		"it has turned unseen":          {ptr(of(lost(since(2 * time.Hour))).Nodes[0]), "the node is pending"},
+		"its user has excluded it":      {ptr(of(lost(excluded)).Nodes[0]), "the node is excluded"},
 	} {
 		f := of(lost())
 		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
 	f := of(Node{Exists: true})
 	ready.ID = "uid-a"
-	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], &ready); got.Arg != "healthy" {
+	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], &ready); got != "the node is healthy" {
 		t.Errorf("Ready is missing in the cache alone: %+v", got)
 	}
 }

@@ -43,23 +43,16 @@ func (d *decider) passing(n *Node, step int) int {
 
 // passed reports whether the step cannot be about n. It can, as far as is known, before its Machine was looked for.
 func (d *decider) passed(n *Node, step int) bool {
-	return n.Machine != nil && !n.Machine.Unread && d.f.Templates[step].unsuitable(n) != nil
-}
-
-// Unsuitable is why a step that is passed over cannot be about n.
-func (t *Template) Unsuitable(n *Node) Blocker {
-	if b := t.unsuitable(n); b != nil {
-		return *b
-	}
-	return Blocker{}
+	reason, _ := d.f.Templates[step].Unsuitable(n)
+	return n.Machine != nil && !n.Machine.Unread && reason != ""
 }
 
 // escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
 func (s *stepping) escalated() []escalation.Request {
-	var all []escalation.Request
+	var requests []escalation.Request
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
-			all = append(all, escalation.Request{
+			requests = append(requests, escalation.Request{
 				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Notified: r.Notified, Deleting: !r.Deleting.IsZero(),
 				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
 			})
@@ -67,10 +60,10 @@ func (s *stepping) escalated() []escalation.Request {
 	}
 	for _, gone := range s.n.Gone {
 		if gone.Step >= 0 {
-			all = append(all, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+			requests = append(requests, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
 		}
 	}
-	return all
+	return requests
 }
 
 // escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
@@ -101,15 +94,15 @@ func (n *Node) requestsOn(step int, notify bool) []int {
 
 // expires is when the time of the step is over that is waited for, and what happens then.
 func (s *stepping) expires(answer Answer) Moment {
-	m := Moment{At: answer.Recheck, Expiring: answer.Step, Step: -1}
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
-		return m
+		return Moment{At: answer.Recheck}
 	}
-	m.What = StepExpires
+	follows := "no template is left to try"
 	if next := s.passing(s.n, answer.Step+1); next < len(s.steps) && !s.passed(s.n, next) {
-		m.Step = next
+		follows = s.f.Templates[next].String() + " begins"
 	}
-	return m
+	text := s.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
+	return Moment{At: answer.Recheck, What: StepExpires, Text: text}
 }
 
 // whenHealthy is the step that starts at the next failure of a node that is healthy: the first one; -1 if none does, and why.
@@ -117,7 +110,7 @@ func (d *decider) whenHealthy(i int) (int, Reason) {
 	switch {
 	case len(d.f.Templates) == 0:
 		return -1, NoTemplate
-	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].remediated():
+	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].Remediated():
 		return -1, NotSelected
 	}
 	return 0, ""
@@ -128,7 +121,7 @@ func (s *stepping) would() (int, Reason) {
 	switch {
 	case !s.n.Exists:
 		return -1, NodeGone
-	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
+	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.Remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
 		return s.whenHealthy(s.i)
 	}
 	_, next := s.escalate()
@@ -143,6 +136,24 @@ func (s *stepping) would() (int, Reason) {
 		return -1, NoneFollows
 	}
 	return step, ""
+}
+
+// Action is what is done about a node next, as a clause, once nothing blocks it and nothing is waited for.
+func (d *Decision) Action(f *Facts) string {
+	if d.Would >= 0 {
+		return "makes a " + f.Templates[d.Would].String()
+	}
+	switch d.Nothing {
+	case NodeGone:
+		return "does nothing: the node is gone"
+	case NoTemplate:
+		return "does nothing: the check names no template"
+	case NotSelected:
+		return "does nothing: the check does not select the node any more"
+	case NoTemplateLeft:
+		return "does nothing more: no template is left to try"
+	}
+	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
 // resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a single remediation

@@ -1,12 +1,13 @@
 // Package nodes decides which nodes of a NodeHealthCheck are remediated now, by which step of its escalation, and what blocks the others.
 //
 // Decide is a function from Facts to a Plan: it does no I/O and reads no clock, and what it has to remember goes in with the facts and comes out
-// with the plan.
+// with the plan. A blocker carries the words that conditions, events and explanations repeat.
 package nodes
 
 import (
-	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -53,26 +54,13 @@ type Facts struct {
 	ControlPlane *ControlPlane
 
 	// Conditions are those of the check's status.
-	Conditions []Condition
+	Conditions []metav1.Condition
 
 	// Recheck is when what was read has to be read again, since nothing tells when it changes; Retry is when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
 	Trouble []string
 	Memory  Memory
-}
-
-// Disabled is why a check can do nothing, as its condition says.
-type Disabled struct{ Reason, Message string }
-
-// Is reports whether d disables the check.
-func (d Disabled) Is() bool { return d.Reason != "" }
-
-// Condition is a condition of the check's status.
-type Condition struct {
-	Type, Status, Reason, Message string
-	Since                         time.Time
-	Generation                    int64
 }
 
 // Outage is a time in which the API server could not be reached.
@@ -102,39 +90,6 @@ func (r Ref) String() string { return r.Kind + " " + r.Key() }
 
 // Key is the namespace and name of the object.
 func (r Ref) Key() string { return r.Namespace + "/" + r.Name }
-
-// Template is a remediation template of the check: one step of its escalation, or all of it.
-type Template struct {
-	// Ref is the template. Kind is that of its requests, Type tells their kind from one of the same name in another group.
-	Ref
-	RequestKind, Type string
-	// Order is that of its step, as the check has it; HasOrder says that there is one.
-	Order    int
-	HasOrder bool
-	Timeout  time.Duration // zero waits without end
-	// Usable says that it was read. Unread says that the reader may not read it, or its requests, and that the controller may.
-	Usable, Unread bool
-	// OfMachines says that its requests are about Machines of Cluster API, which own them. ForOpenShift says that Machines of OpenShift may own
-	// them too, Infrastructure that OpenShift's own operator may serve them.
-	OfMachines, ForOpenShift, Infrastructure bool
-}
-
-// String names the template and what is made from it.
-func (t Template) String() string {
-	return fmt.Sprintf("%s from template %s/%s", t.RequestKind, t.Namespace, t.Name)
-}
-
-// Place names the template, and its step, as people find them in the check.
-func (t Template) Place() string {
-	at := t.Kind + " " + t.Name
-	if t.Namespace != "" {
-		at = t.Ref.String()
-	}
-	if t.HasOrder {
-		at += fmt.Sprintf(" (order %d)", t.Order)
-	}
-	return at
-}
 
 // Node is what is known of one node.
 type Node struct {
@@ -206,11 +161,8 @@ type Request struct {
 	Succeeded, Processing, DeletesNode escalation.Status
 	SucceededSince, ProcessingSince    time.Time
 	// Says are the conditions of the contract, as the remediator wrote them.
-	Says []Said
+	Says []metav1.Condition
 }
-
-// Said is a condition as a remediator wrote it.
-type Said struct{ Type, Status, Reason, Message string }
 
 // Listed is a request as only the status of the check remembers it.
 type Listed struct {

@@ -34,18 +34,18 @@ func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (n
 		if rule == nil {
 			continue
 		}
-		is, known := s[c.Type]
-		if unseen := blind && !c.Since.Equal(is.Turned); !known || unseen || c.Since.Before(is.Began) {
-			is = Streak{Began: c.Since}
+		streak, known := s[c.Type]
+		if unseen := blind && !c.Since.Equal(streak.Turned); !known || unseen || c.Since.Before(streak.Began) {
+			streak = Streak{Began: c.Since}
 		}
-		is.Turned, is.Longest = c.Since, max(is.Longest, rule.For)
-		if from := is.Began.Add(is.Longest - rule.For); from.Before(c.Since) {
+		streak.Turned, streak.Longest = c.Since, max(streak.Longest, rule.For)
+		if from := streak.Began.Add(streak.Longest - rule.For); from.Before(c.Since) {
 			c.Since = from
 		}
 		if next == nil {
 			next = Streaks{}
 		}
-		next[c.Type] = is
+		next[c.Type] = streak
 	}
 	return next, together
 }
@@ -90,29 +90,11 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Doubt is why the API server does not confirm the facts by which a remediation starts; the zero Doubt if it does.
-type Doubt struct {
-	Reason DoubtReason
-	// Arg is the state of the node, or the request that appeared.
-	Arg string
-}
-
-// DoubtReason names a doubt.
-type DoubtReason string
-
-// What the API server may say otherwise than the cache.
-const (
-	NodeVanished    DoubtReason = "NodeVanished"
-	NodeReplaced    DoubtReason = "NodeReplaced" // by one of the same name
-	NodeChanged     DoubtReason = "NodeChanged"
-	ExcludedNow     DoubtReason = "NodeExcluded"
-	RequestAppeared DoubtReason = "RequestAppeared" // for a node of the control plane
-)
-
-// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none.
-func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
+// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none. It returns why the remediation must not
+// start, as a clause; empty if nothing has changed.
+func (d *Decision) Confirm(f *Facts, n, now *Node) (doubt string) {
 	if now == nil {
-		return Doubt{Reason: NodeVanished}
+		return "the node is gone"
 	}
 	state, same := d.Verdict.State, func(a, b health.Signal) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
@@ -122,13 +104,13 @@ func (d *Decision) Confirm(f *Facts, n, now *Node) Doubt {
 	}
 	switch {
 	case now.ID != n.ID:
-		return Doubt{Reason: NodeReplaced}
+		return "the node is another one"
 	case state != health.Unhealthy:
-		return Doubt{NodeChanged, state.String()}
+		return "the node is " + state.String()
 	case now.Excluded:
-		return Doubt{Reason: ExcludedNow}
+		return "the node is excluded"
 	}
-	return Doubt{}
+	return ""
 }
 
 // unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.
@@ -145,34 +127,29 @@ func (d *decider) judge() {
 	memory := &d.p.Memory
 	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
-		n, is := &f.Nodes[i], &d.p.Decisions[i]
+		n, decision := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists {
 			continue
 		}
-		was := f.Memory.Seen[n.ID]
+		last := f.Memory.Seen[n.ID]
 		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
-			was.At = time.Time{}
+			last.At = time.Time{}
 		}
-		seen := f.sees(n, was, blind)
+		seen := f.sees(n, last, blind)
 		memory.Seen[n.ID] = seen
-		if !n.remediated() {
+		if !n.Remediated() {
 			var streaks Streaks
 			if streaks, seen.Signals = f.Memory.Streaks[n.ID].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
 				memory.Streaks[n.ID] = streaks
 			}
 		}
-		is.Verdict = f.judged(n, seen.Signals)
+		decision.Verdict = f.judged(n, seen.Signals)
 		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
-			is.Left, is.Verdict.State = true, health.Unknown
+			decision.Left, decision.Verdict.State = true, health.Unknown
 		}
-		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, is.Verdict.Recheck)
+		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, decision.Verdict.Recheck)
 	}
 }
 
-// remediated reports whether there are requests for n.
-func (n *Node) remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }
-
-// healthyOrGone reports whether nothing is to be remediated of the node.
-func (d *decider) healthyOrGone(i int) bool {
-	return !d.f.Nodes[i].Exists || d.p.Decisions[i].Verdict.State == health.Healthy
-}
+// Remediated reports whether there are requests for n.
+func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }

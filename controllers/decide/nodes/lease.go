@@ -33,9 +33,6 @@ func (t Term) Seconds() int32 {
 	return int32(min((t.Length+leaseBuffer)/time.Second, math.MaxInt32))
 }
 
-// whileEscalating is t as long as there is a step left: the lease is kept for it, whatever blocks it.
-func (t Term) whileEscalating() Term { return Term{Length: t.Length} }
-
 // termOf is the term while a step is in use. (medik8s looks a step up by the kind of its template, and so takes that of another one.)
 func termOf(steps []escalation.Step, step int) Term {
 	if step < 0 || step >= len(steps) || steps[step].Timeout == 0 {

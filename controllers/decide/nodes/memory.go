@@ -13,14 +13,14 @@ const refusedFor = time.Minute
 
 // recall takes over what is remembered of the nodes and requests that there are, and forgets about the others.
 func (d *decider) recall() {
-	was, is := &d.f.Memory, &d.p.Memory
-	is.Known, is.Decided = true, d.f.Now
-	is.Flagged, is.Unpatchable, is.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	is.Refused, is.Started = map[string]time.Time{}, map[string]time.Time{}
+	last, next := &d.f.Memory, &d.p.Memory
+	next.Known, next.Decided = true, d.f.Now
+	next.Flagged, next.Unpatchable, next.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	next.Refused, next.Started = map[string]time.Time{}, map[string]time.Time{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if at, refused := was.Refused[n.Name]; refused && d.f.Now.Before(at.Add(refusedFor)) {
-			is.Refused[n.Name] = at
+		if at, refused := last.Refused[n.Name]; refused && d.f.Now.Before(at.Add(refusedFor)) {
+			next.Refused[n.Name] = at
 		}
 		if len(n.Requests) == 0 {
 			continue
@@ -29,11 +29,11 @@ func (d *decider) recall() {
 		for j := range n.Requests {
 			r := &n.Requests[j]
 			d.p.Decisions[i].Requests[j] = d.stateOf(n, r, i)
-			if was.Flagged[r.ID] {
-				is.Flagged[r.ID] = true
+			if last.Flagged[r.ID] {
+				next.Flagged[r.ID] = true
 			}
-			if was.Unpatchable[r.ID] {
-				is.Unpatchable[r.ID] = true
+			if last.Unpatchable[r.ID] {
+				next.Unpatchable[r.ID] = true
 			}
 		}
 	}
@@ -41,10 +41,10 @@ func (d *decider) recall() {
 
 func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
 	over := !r.Deleting.IsZero() && (!r.Listed || r.ListedHealthy)
-	is := RequestState{Over: over, Counted: d.f.countedFrom(r, over), Recovered: d.recovered(n, r, i)}
-	d.p.Memory.Recovered[r.ID] = is.Recovered
-	d.delayed(n, r, &is)
-	return is
+	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over), Recovered: d.recovered(n, r, i)}
+	d.p.Memory.Recovered[r.ID] = state.Recovered
+	d.delayed(n, r, &state)
+	return state
 }
 
 // countedFrom is from when on the time of r's step counts.
@@ -74,24 +74,24 @@ func (d *decider) recovered(n *Node, r *Request, i int) bool {
 // delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
 // whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since it was
 // renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
-func (d *decider) delayed(n *Node, r *Request, is *RequestState) {
+func (d *decider) delayed(n *Node, r *Request, state *RequestState) {
 	outages := d.f.Outages
 	if !d.f.Memory.Known {
 		outages = n.Lease.unrenewed(d.f.Outages, d.f.Now)
 	}
-	if at, known := d.f.Memory.Started[r.ID]; known && at.After(is.Counted) {
-		is.Counted = at
+	if at, known := d.f.Memory.Started[r.ID]; known && at.After(state.Counted) {
+		state.Counted = at
 	}
-	if is.Over {
+	if state.Over {
 		return
 	}
 	for _, o := range outages {
 		if o.To.After(d.f.Memory.Decided) {
-			is.Counted = is.Counted.Add(o.after(is.Counted))
+			state.Counted = state.Counted.Add(o.after(state.Counted))
 		}
 	}
-	if is.Counted.After(r.Started) {
-		d.p.Memory.Started[r.ID] = is.Counted
+	if state.Counted.After(r.Started) {
+		d.p.Memory.Started[r.ID] = state.Counted
 	}
 }
 

@@ -35,8 +35,8 @@ func (d *decider) missing() time.Time {
 			made = made[j+1:]
 			continue
 		}
-		is := &d.p.Decisions[i]
-		is.Missing, is.MissedSince = true, latest(since(i), newest)
+		decision := &d.p.Decisions[i]
+		decision.Missing, decision.MissedSince = true, latest(since(i), newest)
 		until = health.Earliest(until, since(i).Add(controlplane.ReplacementPatience))
 	}
 	return until
@@ -98,7 +98,7 @@ func (s *stepping) gone() {
 			continue
 		}
 		if until := s.awaited(j); s.f.Now.Before(until) {
-			s.happens(Moment{At: until, What: NodeStaysAway})
+			s.happens(Moment{At: until, What: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
 			kept = true
 			continue
 		}

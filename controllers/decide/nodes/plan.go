@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"slices"
 	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -130,16 +129,15 @@ type What string
 const (
 	DelayEnds     What = "HealthyDelayEnds"
 	NodeStaysAway What = "NodeStaysAway"
-	AskedAgain    What = "CheckedAgain"
-	StepExpires   What = "StepExpires"
+	AskedAgain    What = "ReadAgain"
+	StepExpires   What = "StepTimesOut"
 )
 
-// Moment is when something happens, and what.
+// Moment is when something happens, and what. Text says it.
 type Moment struct {
 	At   time.Time
 	What What
-	// Step is the one that starts when another one has expired; -1 if none follows. Expiring is that one.
-	Step, Expiring int
+	Text string
 }
 
 // LeaseAction is what to do about a lease.
@@ -152,23 +150,6 @@ const (
 	RenewLease
 	DropLease
 )
-
-// Blocker is one reason why a remediation does not start.
-type Blocker struct {
-	Reason Reason
-	// Args are what there is to say of it besides the node and the check.
-	Args []string
-	// Object is what blocks, if that is one object other than the check; zero if it is not.
-	Object Ref
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
-	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
-	Again time.Time
-}
-
-func (b Blocker) equal(c Blocker) bool {
-	return b.Reason == c.Reason && b.Until.Equal(c.Until) && slices.Equal(b.Args, c.Args)
-}
 
 // Reason names a blocker.
 type Reason string
@@ -185,44 +166,31 @@ const (
 	StormNotOver     Reason = "StormRecovery"
 )
 
-// What keeps the remediation of one node from starting, in the order in which it is asked.
+// What keeps the remediation of one node from starting, in the order in which it is asked. The last three are also why nothing would start.
 const (
-	// NotUnhealthy is a node that nothing is held against, NodeGone one that is gone, NotJudged one that somebody else ends, RequestsUnread one of
-	// which it cannot be read what has become of its requests.
-	NotUnhealthy   Reason = "NotUnhealthy"
-	NodeGone       Reason = "NodeGone"
-	NotJudged      Reason = "NotJudged"
-	RequestsUnread Reason = "RequestsUnread"
-	// WithinTimeout is a node whose timeout has not expired.
-	WithinTimeout Reason = "WithinTimeout"
-	// NotSelected is a node that the check does not select any more.
-	NotSelected Reason = "NotSelected"
-	// NodeExcluded is a node that its user wants left alone.
-	NodeExcluded Reason = "NodeExcluded"
-	// NodeDeleting is a Node that is being deleted, NodeStuck one that is for longer than that takes.
-	NodeDeleting Reason = "NodeBeingDeleted"
-	NodeStuck    Reason = "NodeDeletionStuck"
-	// MachineUnread to MachineDeleting are what its Machine says against it.
-	MachineUnread   Reason = "MachineUnread"
-	ClusterPaused   Reason = "ClusterPaused"
-	MachinePaused   Reason = "MachinePaused"
-	MachineSkipped  Reason = "MachineSkipped"
-	MachineDeleting Reason = "MachineBeingDeleted"
-	// LeaseTaken is a node whose lease another holder has.
-	LeaseTaken Reason = "LeaseTaken"
-	// OverlappingCheck is a node whose Machine a MachineHealthCheck watches.
-	OverlappingCheck Reason = "OverlappingCheck"
-	MachineUpdating  Reason = "MachineBeingUpdated"
-	// TemplateOfMachines, TemplateElsewhere are templates that cannot be about the node.
-	TemplateOfMachines Reason = "TemplateOfMachines"
-	TemplateElsewhere  Reason = "TemplateInOtherNamespace"
-	// OrphanedRequest is one that a deleted check of the same name has left, ForeignRequest one of another check, OtherTemplate and SameTemplate
-	// those of this check that have the name of the one to be made.
-	OrphanedRequest Reason = "OrphanedRequest"
-	ForeignRequest  Reason = "ForeignRequest"
-	OtherTemplate   Reason = "RequestOfOtherTemplate"
-	SameTemplate    Reason = "TwoStepsOfOneTemplate"
-	// ControlPlaneSearched to EtcdAtRisk are what the control plane says against it.
+	NotUnhealthy         Reason = "NotUnhealthy"
+	NodeGone             Reason = "NodeGone"
+	NotJudged            Reason = "NotJudged"      // another controller ends the node
+	RequestsUnread       Reason = "RequestsUnread" // what has become of its requests cannot be read
+	WithinTimeout        Reason = "WithinTimeout"
+	NotSelected          Reason = "NotSelected"
+	NodeExcluded         Reason = "NodeExcluded"
+	NodeDeleting         Reason = "NodeBeingDeleted"
+	NodeStuck            Reason = "NodeDeletionStuck" // it is being deleted for longer than that takes
+	MachineUnread        Reason = "MachineUnread"
+	ClusterPaused        Reason = "ClusterPaused"
+	MachinePaused        Reason = "MachinePaused"
+	MachineSkipped       Reason = "MachineSkipped"
+	MachineDeleting      Reason = "MachineBeingDeleted"
+	LeaseTaken           Reason = "LeaseTaken"
+	OverlappingCheck     Reason = "OverlappingCheck"
+	MachineUpdating      Reason = "MachineBeingUpdated"
+	TemplateOfMachines   Reason = "TemplateOfMachines"
+	TemplateElsewhere    Reason = "TemplateInOtherNamespace"
+	OrphanedRequest      Reason = "OrphanedRequest"
+	ForeignRequest       Reason = "ForeignRequest"
+	OtherTemplate        Reason = "RequestOfOtherTemplate"
+	SameTemplate         Reason = "TwoStepsOfOneTemplate"
 	ControlPlaneSearched Reason = "ControlPlaneSearched"
 	ControlPlaneUnread   Reason = "ControlPlaneUnread"
 	MemberRemediated     Reason = "AnotherBeingRemediated"
@@ -232,17 +200,12 @@ const (
 	EtcdAtRisk           Reason = "EtcdAtRisk"
 	EtcdUnread           Reason = "EtcdUnread"
 	EtcdBudgets          Reason = "EtcdDisruptionBudgets"
-	// StillDeleted is a request of the last failure that is still being deleted.
-	StillDeleted Reason = "RequestBeingDeleted"
-	// InProgress is a node whose remediator is waited for.
-	InProgress Reason = "RemediationInProgress"
-	// JustDeleted is a request that somebody deleted a moment ago.
-	JustDeleted Reason = "RequestDeleted"
-	// NoTemplate is a check that names no template; NoTemplateLeft an escalation whose last step was given up; NoneFollows one without a further
-	// step that can be about the node.
-	NoTemplate     Reason = "NoTemplate"
-	NoTemplateLeft Reason = "NoTemplateLeft"
-	NoneFollows    Reason = "NoTemplateFollows"
+	StillDeleted         Reason = "RequestBeingDeleted"   // of the last failure
+	InProgress           Reason = "RemediationInProgress" // its remediator is waited for
+	JustDeleted          Reason = "RequestDeleted"
+	NoTemplate           Reason = "NoTemplate"
+	NoTemplateLeft       Reason = "NoTemplateLeft"
+	NoneFollows          Reason = "NoTemplateFollows" // that can be about the node
 )
 
 // Silent reports whether r goes without saying: the verdict, or the remediation in progress, says it.

@@ -50,48 +50,48 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		given Facts
 		want  string // what blocks each node; a node that is not blocked starts
 	}{
-		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirst b; "},
-		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirst a"},
-		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirst a"},
-		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirst b; "},
+		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirstInQueue b; "},
+		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirstInQueue a"},
+		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirstInQueue a"},
+		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirstInQueue b; "},
 		"none while another one is being remediated": {
 			of(due(10), due(20)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
-			"AnotherBeingRemediated e Reboot remediators/e, NotFirst b; AnotherBeingRemediated e Reboot remediators/e",
+			"AnotherBeingRemediated e, NotFirstInQueue b; AnotherBeingRemediated e",
 		},
 		"the first one knows that too": {
 			of(due(20), due(10)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
-			"AnotherBeingRemediated e Reboot remediators/e; AnotherBeingRemediated e Reboot remediators/e, NotFirst a",
+			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
 		},
 		"none that is not a member": {of(due(20), due(10), lost(member, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
 			f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "b", Ready: false}, {Name: "c", Ready: false}}}
-		}), "MembersNotSeen, NotFirst b; ; NotFirst b"},
+		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
 		"none while the control plane is not read, and the longest says why": {
-			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread a timeout, NotFirst b; ControlPlaneUnread a timeout",
+			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
 		},
 		"none while orphaned requests are searched for": {
-			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched OrphansUnsearched; ControlPlaneSearched OrphansUnsearched, NotFirst a",
+			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched; ControlPlaneSearched, NotFirstInQueue a",
 		},
-		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirst a"},
-		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirst b; "},
-		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirst b; "},
-		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirst a"},
-		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirst a"},
-		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirst b; EtcdAtRisk etcd guard-b"},
-		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk 1 5 3, EtcdAtRisk etcd guard-a; MajorityAtRisk 1 5 3, NotFirst a"},
-		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirst a"},
-		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirst b; WithinTimeout"},
-		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirst a"},
-		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirst b; WithinTimeout"},
+		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
+		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
+		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
+		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},
+		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirstInQueue a"},
+		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirstInQueue b; EtcdAtRisk etcd"},
+		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk, EtcdAtRisk etcd; MajorityAtRisk, NotFirstInQueue a"},
+		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; WithinTimeout"},
+		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirstInQueue b; WithinTimeout"},
 		"and for one with a request":                                 {of(due(-2, asked()), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
 		"a lease that ends before does not count": {
-			of(due(-2, leased(leaseOf("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken NMO; WithinTimeout, NotFirst a",
+			of(due(-2, leased(leaseOf("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken; WithinTimeout, NotFirstInQueue a",
 		},
 		"one that ends later does": {
-			of(due(-2, leased(leaseOf("NMO", 2*time.Minute+1, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken NMO, NotFirst b; WithinTimeout",
+			of(due(-2, leased(leaseOf("NMO", 2*time.Minute+1, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
 		},
-		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd guard-a; WithinTimeout, NotFirst a"},
-		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirst b; WithinTimeout, EtcdAtRisk etcd guard-b"},
-		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirst b; "},
+		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout, NotFirstInQueue a"},
+		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirstInQueue b; WithinTimeout, EtcdAtRisk etcd"},
+		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; "},
 		"none waits for one that is excluded":  {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
 		"no node besides":                      {of(due(10), lost()).with(plane("a")), "; "},
 	} {
@@ -101,11 +101,8 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			for i := range p.Decisions {
 				var all []string
 				for _, b := range p.Decisions[i].Blockers {
-					args := b.Args
-					if b.Reason == WithinTimeout {
-						args = nil
-					}
-					all = append(all, strings.Join(append([]string{short(b.Reason)}, args...), " "))
+					worded(t, b)
+					all = append(all, strings.TrimSuffix(string(b.Reason)+" "+b.Object.Name, " "))
 				}
 				got = append(got, strings.Join(all, ", "))
 			}
@@ -114,16 +111,6 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			}
 		})
 	}
-}
-
-// short is the name of the constant where the reason on the wire is another one.
-func short(r Reason) string {
-	for is, name := range map[Reason]string{NotFirst: "NotFirst", MembersNotSeen: "MembersNotSeen"} {
-		if r == is {
-			return name
-		}
-	}
-	return string(r)
 }
 
 // Nothing tells when the others are back, so a node of the control plane that waits for them is looked at again after a minute.
@@ -137,7 +124,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	} {
 		p := Decide(f)
 		d := &p.Decisions[0]
-		if want := (Moment{At: epoch.Add(quorumRetry), What: AskedAgain}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+		if want := askedAgain(epoch.Add(quorumRetry)); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
 	}

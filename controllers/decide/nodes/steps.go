@@ -1,9 +1,11 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -24,14 +26,14 @@ func (d *decider) stepping(i int) *stepping {
 
 // idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
 func (n *Node) idle() bool {
-	return n.Exists && !n.remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
+	return n.Exists && !n.Remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
 // decide decides what is done about the node, and what blocks its remediation.
 func (d *decider) decide(i int) {
-	if is := &d.p.Decisions[i]; is.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
-		is.Work, is.Blockers, is.Start, is.Recheck = idle, notUnhealthy, -1, is.Verdict.Recheck
-		is.Would, is.Nothing = d.whenHealthy(i)
+	if decision := &d.p.Decisions[i]; decision.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
+		decision.Work, decision.Blockers, decision.Start, decision.Recheck = idle, notUnhealthy, -1, decision.Verdict.Recheck
+		decision.Would, decision.Nothing = d.whenHealthy(i)
 		return
 	}
 	s := d.stepping(i)
@@ -55,7 +57,7 @@ func (d *decider) decide(i int) {
 	}
 	s.block()
 	s.Would, s.Nothing = s.would()
-	if !s.healthyOrGone(i) {
+	if s.n.Exists && s.Verdict.State != health.Healthy {
 		s.Remember = s.worthRemembering()
 	}
 	s.lookAgain(s.Verdict.Recheck)
@@ -84,20 +86,21 @@ var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 // notYet is all that keeps a request for a node that is not due yet from being made: its time, and what will block it then.
 func (s *stepping) notYet() []Blocker {
 	a := s.asked(s.i, &s.ahead)
-	if !s.n.Selected && !s.n.remediated() {
+	if !s.n.Selected && !s.n.Remediated() {
 		return a.unselected()
 	}
-	all := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
+	blockers := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
 	for _, f := range s.Verdict.Findings {
 		if f.Due.Equal(s.Verdict.Recheck) {
-			all[0].Args = []string{f.Limit.String(), f.Signal.Type, f.Signal.Status, f.Signal.Reason}
+			blockers[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
+				f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 			break
 		}
 	}
-	if s.n.remediated() {
-		return distinct(append(all, a.any()...))
+	if s.n.Remediated() {
+		return distinct(append(blockers, a.any()...))
 	}
-	return distinct(append(all, a.toBegin()...))
+	return distinct(append(blockers, a.toBegin()...))
 }
 
 // flag counts the requests that are too old.
@@ -157,10 +160,10 @@ func (s *stepping) healthy() {
 			s.Delayed = true
 		case begun.IsZero():
 			s.Delay, s.Delayed = append(s.Delay, j), true
-			s.happens(Moment{At: now.Add(wait), What: DelayEnds})
+			s.happens(delayEnds(now.Add(wait)))
 		case now.Before(begun.Add(wait)):
 			s.Delayed = true
-			s.happens(Moment{At: begun.Add(wait), What: DelayEnds})
+			s.happens(delayEnds(begun.Add(wait)))
 		default:
 			s.End = append(s.End, j)
 		}
@@ -168,11 +171,15 @@ func (s *stepping) healthy() {
 	s.leased()
 }
 
+func delayEnds(at time.Time) Moment {
+	return Moment{At: at, What: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
+}
+
 // leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
 // no step is left it is kept only for a while: then somebody else may try what they can.
 func (s *stepping) leased() {
 	now := s.f.Now
-	if !s.n.remediated() && len(s.n.Orphaned) == 0 {
+	if !s.n.Remediated() && len(s.n.Orphaned) == 0 {
 		if at := s.n.remade(func(*Listed) bool { return true }); now.Before(at) && s.n.Selected {
 			s.lookAgain(at)
 			return
@@ -196,7 +203,7 @@ func (s *stepping) leased() {
 		}
 		s.lookAgain(idle.Add(idleLease))
 	}
-	s.Term = termOf(s.steps, step).whileEscalating()
+	s.Term = Term{Length: termOf(s.steps, step).Length} // as long as a step is left the lease is kept for it, whatever blocks it
 	if len(s.steps) > 0 && s.ask(s.n, s.escalated()).Do == escalation.Exhausted {
 		s.Term = termOf(s.steps, len(s.steps)-1)
 	}
@@ -250,7 +257,7 @@ func (s *stepping) unleased() {
 // unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
 func (s *stepping) unhealthy() {
 	a := s.asked(s.i, &s.now)
-	if !s.n.Selected && !s.n.remediated() { // whatever else there is does not matter
+	if !s.n.Selected && !s.n.Remediated() { // whatever else there is does not matter
 		s.Blockers = a.unselected()
 		return
 	}
@@ -271,28 +278,37 @@ func (s *stepping) unhealthy() {
 		}
 		s.happens(s.expires(answer))
 	} else {
-		s.happens(Moment{At: s.Blockers[0].Again, What: AskedAgain})
+		s.happens(askedAgain(s.Blockers[0].Again))
 	}
 	further := s.answered(a, answer)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
 			s.start(answer.Step)
 		} else {
-			s.happens(Moment{At: health.Earliest(further[0].Again, further[0].Until), What: AskedAgain})
+			s.happens(askedAgain(health.Earliest(further[0].Again, further[0].Until)))
 		}
 	}
 	s.Blockers = distinct(append(s.Blockers, further...))
+}
+
+func askedAgain(at time.Time) Moment {
+	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
 }
 
 // answered is what blocks the node in view of what the escalation says.
 func (s *stepping) answered(a asking, answer Answer) []Blocker {
 	switch answer.Do {
 	case escalation.Start:
-		all := a.toRemediate()
+		blockers := a.toRemediate()
 		a.step = answer.Step
-		return append(all, a.toStart()...)
+		return append(blockers, a.toStart()...)
 	case escalation.Exhausted:
-		return []Blocker{{Reason: NoTemplateLeft}}
+		return []Blocker{{
+			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
+			Message: "Remediation timed out, and no template left to try. " +
+				"didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
+			Fix: "find out what is wrong with the node; its requests end when it is healthy",
+		}}
 	case escalation.Wait, escalation.GiveUp:
 	}
 	if b := s.stillDeleted(answer); b != nil {
@@ -331,7 +347,16 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
 				return nil
 			}
-			return &Blocker{Reason: StillDeleted, Args: []string{r.Ref.String()}, Object: r.Ref, Until: answer.Recheck}
+			b := &Blocker{
+				Reason: StillDeleted, Event: skipped, Object: r.Ref, Until: answer.Recheck,
+				Message: s.n.skippedBecause(r.Ref.String() + " of the last time is still being deleted: its remediator has not released it"),
+			}
+			if b.Until.IsZero() {
+				b.Fix = "find out why its remediator keeps its finalizers"
+			} else {
+				b.EndsWhen = r.Ref.String() + " is gone, or its time is over"
+			}
+			return b
 		}
 	}
 	return nil
@@ -342,25 +367,25 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 // again at once, and not with all the time of the step.
 func (s *stepping) worthRemembering() []int {
 	type ends struct{ first, last int }
-	of := map[int]ends{}
+	byStep := map[int]ends{}
 	for i, gone := range s.n.Gone {
-		is, known := of[gone.Step]
+		step, known := byStep[gone.Step]
 		switch {
 		case !gone.GivenUp.IsZero() || gone.Step < 0:
 			continue
 		case !known:
-			is = ends{i, i}
-		case gone.Started.Before(s.n.Gone[is.first].Started):
-			is.first = i
-		case s.n.Gone[is.last].Started.Before(gone.Started):
-			is.last = i
+			step = ends{i, i}
+		case gone.Started.Before(s.n.Gone[step.first].Started):
+			step.first = i
+		case s.n.Gone[step.last].Started.Before(gone.Started):
+			step.last = i
 		}
-		of[gone.Step] = is
+		byStep[gone.Step] = step
 	}
 	var worth []int
 	for i, gone := range s.n.Gone {
-		is, known := of[gone.Step]
-		if !gone.GivenUp.IsZero() || known && (is.first == i || is.last == i) {
+		step, known := byStep[gone.Step]
+		if !gone.GivenUp.IsZero() || known && (step.first == i || step.last == i) {
 			worth = append(worth, i)
 		}
 	}

@@ -128,8 +128,9 @@ func TestWhatHappensNext(t *testing.T) {
 	begun := func(ago time.Duration) func(*Request) {
 		return func(r *Request) { r.DelayedMarked, r.Delayed = true, epoch.Add(-ago) }
 	}
-	expires := func(in time.Duration, expiring, next int) Moment {
-		return Moment{At: epoch.Add(in), What: StepExpires, Expiring: expiring, Step: next}
+	step := "Reboot from template remediators/reboot"
+	expires := func(in time.Duration, follows string) Moment {
+		return Moment{At: epoch.Add(in), What: StepExpires, Text: step + " is given up unless the node is back, and " + follows}
 	}
 	at := func(in time.Duration, what What) Moment { return Moment{At: epoch.Add(in), What: what} }
 	theirs := func(n *Node) { n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "x", Exists: true}} }
@@ -140,10 +141,10 @@ func TestWhatHappensNext(t *testing.T) {
 	}{
 		"nothing of a healthy node":                         {of(healthy()), Moment{}},
 		"nothing of a single remediation":                   {of(lost(asked())), Moment{}},
-		"the time of a step is over":                        {of(lost(asked())).with(two), expires(4*minute, 0, 1)},
-		"the time of the last one, too":                     {of(lost(asked(on(1)))).with(two), expires(4*minute, 1, -1)},
-		"one that cannot be about the node does not follow": {of(lost(asked())).with(steps(reboot(0), host)), expires(4*minute, 0, -1)},
-		"the one after that does":                           {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), expires(4*minute, 0, 2)},
+		"the time of a step is over":                        {of(lost(asked())).with(two), expires(4*minute, step+" begins")},
+		"the time of the last one, too":                     {of(lost(asked(on(1)))).with(two), expires(4*minute, "no template is left to try")},
+		"one that cannot be about the node does not follow": {of(lost(asked())).with(steps(reboot(0), host)), expires(4*minute, "no template is left to try")},
+		"the one after that does":                           {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), expires(4*minute, step+" begins")},
 		"when a request that was deleted may be made again": {of(lost(deleted(Listed{Started: epoch.Add(-10 * time.Second)}))), at(50*time.Second, AskedAgain)},
 		"nothing that users want to know of when it is":     {of(lost(deleted(Listed{Started: epoch.Add(-2 * minute)}))).with(two), Moment{}},
 		"another holder of the lease is asked after":        {of(lost(leased(leaseOf("NMO", time.Hour, 0, 0)))), at(minute, AskedAgain)},
@@ -168,7 +169,11 @@ func TestWhatHappensNext(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			if diff := cmp.Diff(tc.want, p.Decisions[0].Next); diff != "" {
+			next := p.Decisions[0].Next
+			if tc.want.Text == "" {
+				next.Text = ""
+			}
+			if diff := cmp.Diff(tc.want, next); diff != "" {
 				t.Errorf("next (-want +got):\n%s", diff)
 			}
 			if !tc.want.At.IsZero() && (p.Recheck.IsZero() || p.Recheck.After(tc.want.At)) {

@@ -85,22 +85,17 @@ func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHe
 }
 
 func (v NodeHealthCheck) validate(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (admission.Warnings, error) {
-	if err := v.refuse(ctx, check, c); err != nil {
-		return nil, err
+	if c != (change{}) {
+		judged, cancel := context.WithTimeout(ctx, judging)
+		defer cancel()
+		f, unknown := v.observe(judged, check, c)
+		if err := refusal(refusals(&check.Spec, c, f), unknown...); err != nil {
+			return nil, err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, warning)
 	defer cancel()
 	return warnings(check, v.lookOut(ctx, check)), nil
-}
-
-func (v NodeHealthCheck) refuse(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) error {
-	if c == (change{}) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, judging)
-	defer cancel()
-	f, unknown := v.observe(ctx, check, c)
-	return refusal(refusals(&check.Spec, c, f), unknown...)
 }
 
 // refusal is all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].

@@ -45,7 +45,10 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 	requests := listed(status)
 	var running []string
 	errs := make([]error, 0, len(requests))
-	for _, at := range slices.SortedFunc(maps.Keys(requests), compare) {
+	byKind := func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace))
+	}
+	for _, at := range slices.SortedFunc(maps.Keys(requests), byKind) {
 		left, err := v.left(ctx, at, requests[at])
 		running, errs = append(running, left...), append(errs, err)
 	}
@@ -54,10 +57,6 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 		return running, nil
 	}
 	return nil, kerrors.NewAggregate(errs)
-}
-
-func compare(a, b place) int {
-	return cmp.Or(cmp.Compare(a.kind.String(), b.kind.String()), cmp.Compare(a.namespace, b.namespace))
 }
 
 // left are those of these requests that exist. It lists, since that is one call for all of them.
@@ -88,6 +87,10 @@ func (v NodeHealthCheck) forgotten(ctx context.Context, req *remediationrequest.
 
 // alone returns those kinds of templates of which two cannot be used together.
 func (v NodeHealthCheck) alone(ctx context.Context, kinds []schema.GroupVersionKind) ([]string, error) {
+	worksAlone := func(template remediationrequest.Metadata) bool { // its remediator does not say that it copes with several
+		_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
+		return !copes
+	}
 	var names []string
 	var errs []error
 	for _, kind := range kinds {
@@ -101,12 +104,6 @@ func (v NodeHealthCheck) alone(ctx context.Context, kinds []schema.GroupVersionK
 		}
 	}
 	return names, kerrors.NewAggregate(errs)
-}
-
-// worksAlone reports whether the remediator of a template does not say that it copes with requests from several templates.
-func worksAlone(template remediationrequest.Metadata) bool {
-	_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
-	return !copes
 }
 
 // topology is that of OpenShift's control plane; nil if this is not OpenShift.

@@ -11,7 +11,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // outlook is what warnings depend on besides the check. The zero value is of what could not be seen in time: it leads to no warning.
@@ -42,7 +41,11 @@ func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
 	}
 	texts = append(texts, ofLimit(spec, o.nodes)...)
 	for _, ref := range o.missing {
-		texts = append(texts, explain.TemplateNotThere(explain.Ref{Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name}))
+		name := ref.Kind + " " + ref.Namespace + "/" + ref.Name
+		if ref.Namespace == "" {
+			name = ref.Kind + " " + ref.Name + ", without a namespace,"
+		}
+		texts = append(texts, "remediation template "+name+" does not exist: the check will be Disabled until it does")
 	}
 	for _, s := range o.shared {
 		texts = append(texts,
@@ -58,11 +61,11 @@ func ofStatus(i int, status string) []string {
 	if slices.Contains(all, status) {
 		return nil
 	}
-	meant := ""
+	hint := "it is one of " + strings.Join(all, ", ")
 	if at := slices.IndexFunc(all, func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(status)) }); at >= 0 {
-		meant = all[at]
+		hint = all[at] + " is meant"
 	}
-	return []string{explain.NoSuchStatus(i, status, meant, all)}
+	return []string{fmt.Sprintf("spec.unhealthyConditions[%d].status is %q, which no node's condition ever is: %s", i, status, hint)}
 }
 
 // unlimited and prohibitive are the values that allow all remediation and none, however many nodes there are.
@@ -82,7 +85,10 @@ func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes *int) []string {
 	if spec.MaxUnhealthy != nil {
 		field, value = maxUnhealthy, *spec.MaxUnhealthy
 	}
-	limit := explain.Limit(field, value.String(), spec.MinHealthy == nil && spec.MaxUnhealthy == nil)
+	limit := field + " " + value.String()
+	if spec.MinHealthy == nil && spec.MaxUnhealthy == nil {
+		limit += ", the default,"
+	}
 	switch {
 	case slices.Contains(unlimited[field], value.String()):
 		return []string{limit + " limits nothing: nodes are remediated however many are unhealthy"}

@@ -1,0 +1,88 @@
+package nodes
+
+import (
+	"errors"
+	"fmt"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
+
+// Disabled is why a check can do nothing, as its condition says. The texts are medik8s', with namespace and name.
+type Disabled struct{ Reason, Message string }
+
+// Is reports whether d disables the check.
+func (d Disabled) Is() bool { return d.Reason != "" }
+
+// fix is what a user has to do about it. It depends on the reason alone, which may be that of a condition that another process wrote.
+func (d Disabled) fix() string {
+	switch d.Reason {
+	case nhcv1.ConflictReason:
+		return "delete the MachineHealthChecks of OpenShift but the one that it brings along"
+	case nhcv1.TemplateNotFoundReason:
+		return "make the template, or have the check name one that is there"
+	case nhcv1.TemplateInvalidReason:
+		return "fix the template, or have the check name another one"
+	case nhcv1.TemplateForbiddenReason:
+		return "bind the rights that the remediator's ClusterRole is to bring"
+	case nhcv1.SelectorInvalidReason:
+		return "fix spec.selector"
+	case nhcv1.InvalidLimitReason:
+		return "fix spec.minHealthy or spec.maxUnhealthy"
+	}
+	return ""
+}
+
+// ConflictMessage is what a check says that is disabled beside MachineHealthChecks of OpenShift.
+const ConflictMessage = "Custom MachineHealthCheck(s) detected, disabling NodeHealthCheck to avoid conflicts"
+
+// TeardownMessage is what a check says that is disabled while kubemend is being uninstalled.
+const TeardownMessage = "kubemend is being uninstalled: " +
+	"it does not act on this check any more, and deletes its remediation requests and leases"
+
+// SelectorInvalid disables a check whose selector cannot be parsed.
+func SelectorInvalid(err error) Disabled {
+	return Disabled{Reason: nhcv1.SelectorInvalidReason, Message: "spec.selector is invalid: " + err.Error()}
+}
+
+// NoTemplates disables a check that names no template.
+func NoTemplates() Disabled {
+	return Disabled{
+		Reason:  nhcv1.TemplateInvalidReason,
+		Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
+	}
+}
+
+// TemplateNotFound disables a check whose template does not exist. It names the template: the API server's NotFound has no namespace.
+func TemplateNotFound(t *Template, err error) Disabled {
+	return Disabled{
+		Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", t.Place()+": "+innermost(err)),
+	}
+}
+
+// TemplateInvalid disables a check whose template cannot be used.
+func TemplateInvalid(t *Template, err error) Disabled {
+	text := fmt.Sprintf("Remediation template is invalid: %q", innermost(err))
+	if t.HasOrder {
+		text += ", of " + t.Place()
+	}
+	return Disabled{Reason: nhcv1.TemplateInvalidReason, Message: text}
+}
+
+// TemplateForbidden disables a check if objects of kind, a template or its requests, may not be read.
+func TemplateForbidden(t *Template, kind string, err error) Disabled {
+	return Disabled{Reason: nhcv1.TemplateForbiddenReason, Message: fmt.Sprintf(
+		"%s may not be read: a ClusterRole with the label rbac.ext-remediation/aggregate-to-ext-remediation: \"true\" has to allow it, "+
+			"as the remediator brings one: %q",
+		kind, t.Place()+": "+innermost(err))}
+}
+
+// innermost is the text of the innermost of err, which is the API server's.
+func innermost(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

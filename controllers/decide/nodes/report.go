@@ -1,0 +1,132 @@
+package nodes
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.
+const TerminatingText = "it is terminating and will be handled by MHC"
+
+// Report is what the escalation and the remediators say of the node at place i: one sentence or more, without a full stop at the end.
+func (p *Plan) Report(f *Facts, i int) string {
+	n, d := &f.Nodes[i], &p.Decisions[i]
+	var sentences []string
+	add := func(text string) {
+		if text = strings.TrimSuffix(text, "."); text != "" {
+			sentences = append(sentences, text)
+		}
+	}
+	add(EscalationText(f, d.GaveUp))
+	if len(n.Requests)+len(n.Gone) > 0 && len(d.End) == 0 {
+		add(answerText(f, d.Answer))
+	}
+	add(d.fateOfRequests(f, n))
+	if d.Missing && !n.Remediated() {
+		add("A remediation took the node away, and no new one has come in its place")
+	}
+	for j := range n.Requests {
+		for _, text := range n.Requests[j].says() {
+			add(text)
+		}
+	}
+	return strings.Join(sentences, ". ")
+}
+
+// fateOfRequests says what becomes of the requests for n, and why; nothing while they go on.
+func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
+	switch {
+	case len(n.Unseen) > 0:
+		return "What has become of its requests cannot be read"
+	case len(d.End) > 0 && !n.Exists:
+		return "The node is gone, its requests are deleted"
+	case len(d.End) > 0 && d.Verdict.State == health.Unhealthy:
+		return "The remediation has succeeded, and the node has become unhealthy once more: its request is deleted, and it begins anew"
+	case len(d.End) > 0:
+		return "The node is healthy, its requests are deleted"
+	case d.Delayed && f.HealthyDelay < 0:
+		return "The node is healthy, its requests are kept until a person confirms that"
+	case d.Delayed:
+		return "The node is healthy, its requests are kept for the healthy delay of " + f.HealthyDelay.String()
+	}
+	return ""
+}
+
+// says is what the request, and its remediator, say.
+func (r *Request) says() []string {
+	name := r.Ref.String()
+	var texts []string
+	if !r.Deleting.IsZero() {
+		texts = append(texts, name+" is being deleted")
+	}
+	for _, cond := range r.Says {
+		text := fmt.Sprintf("%s says %s=%s", name, cond.Type, cond.Status)
+		if cond.Reason != "" {
+			text += " (" + cond.Reason + ")"
+		}
+		if cond.Message != "" {
+			text += ": " + cond.Message
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// escalationTexts are by the reason of the decision. {step} is the template concerned, {before} the one before it, {until} when its time is over,
+// {timeout} how long that is.
+var escalationTexts = map[string]string{
+	escalation.FirstStep:        "{step} is the first step",
+	escalation.NextStep:         "{before} was given up, {step} is next",
+	escalation.Vanished:         "The request of {step} was deleted, it is made again",
+	escalation.InProgress:       "{step} is waited for{until}",
+	escalation.AwaitingNode:     "{step} says that it has succeeded, the node is waited for{until}",
+	escalation.AwaitingDeletion: "The request of {step} is being deleted, it is made again when it is gone",
+	escalation.ToldToStop:       "{step} was notified to stop, though not by this check; delete its request to have it tried again",
+	escalation.Failed:           "{step} says that it has failed",
+	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
+	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",
+	escalation.NotNotified:      "{step} was given up, and does not know of it",
+	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
+}
+
+// singleTexts are those of a check that names no other template.
+var singleTexts = map[string]string{
+	escalation.Failed:     "{step} says that it has failed, and the check names no other template",
+	escalation.Stopped:    "{step} has stopped, and the check names no other template",
+	escalation.InProgress: "{step} is waited for, without end",
+}
+
+// EscalationText says what the escalation decides, and why; nothing if it was not asked.
+func EscalationText(f *Facts, d escalation.Decision) string {
+	text, decided := escalationTexts[d.Reason]
+	switch {
+	case !decided:
+		return ""
+	case len(f.Templates) == 0:
+		return "The check names no template"
+	}
+	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single {
+		text = single
+	}
+	template, until := f.Templates[d.Step], ""
+	if !d.Expires.IsZero() {
+		until = " until " + d.Expires.UTC().Format(time.RFC3339)
+	}
+	return strings.NewReplacer("{step}", template.String(), "{before}", f.Templates[max(d.Step-1, 0)].String(), "{until}", until,
+		"{timeout}", template.Timeout.String()).Replace(text)
+}
+
+// answerText says the same of an answer, which may have passed over a step that cannot be about the node.
+func answerText(f *Facts, answer Answer) string {
+	switch {
+	case !answer.PassedOver:
+		return EscalationText(f, answer.Decision)
+	case answer.Do == escalation.Exhausted:
+		return f.Templates[answer.From-1].String() + " was given up, and none of the templates that are left can be about the node"
+	}
+	return fmt.Sprintf("%s cannot be about the node, %s is next", f.Templates[answer.From], f.Templates[answer.Step])
+}

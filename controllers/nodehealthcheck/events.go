@@ -1,0 +1,227 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/recorder"
+)
+
+// send sends events about what was saved, all of them on the check, and logs one line for each.
+func (r *Reconciler) send(ctx context.Context, state *observed, events []recorder.Event) {
+	about := &nhcv1.NodeHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck"}}
+	about.Name, about.UID, about.ResourceVersion = state.check.Name, state.check.UID, state.check.ResourceVersion
+	for _, event := range events {
+		text := event.Text
+		event.About, event.Text = about, nhcv1.EventPrefix+text
+		recorder.Send(r.Recorder, event)
+		log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", text)
+	}
+}
+
+// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as an event is
+// kept: was is what was reported of what goes on, is what goes on now.
+type reports struct {
+	now     time.Time
+	events  []recorder.Event
+	was, is map[string]reported
+}
+
+// reported is what was reported last of something that goes on, and when.
+type reported struct {
+	text string
+	at   time.Time
+}
+
+// again reports whether text is to be reported at now.
+func (t reported) again(text string, now time.Time) bool {
+	return t.text != text || !now.Before(t.at.Add(reportAgain))
+}
+
+// reportAgain is after how long what goes on is reported once more.
+const reportAgain = time.Hour
+
+func (n *reports) add(about *nodes.Node, e recorder.Event) {
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
+	node.Name, node.UID = about.Name, types.UID(about.ID)
+	e.Related = node
+	n.events = append(n.events, e)
+}
+
+// once reports a text that is about what goes on, known by key, unless that was reported lately.
+func (n *reports) once(key, text string, report func()) {
+	last := n.was[key]
+	if last.again(text, n.now) {
+		last = reported{text, n.now}
+		report()
+	}
+	n.is[key] = last
+}
+
+func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
+	n.once(key, e.Text, func() { n.add(about, e) })
+}
+
+// unhealthyEvents are the events about nodes that were found to be unhealthy. They are sent when the status was saved, by which it is known
+// that they were: a reconcile that saw an old one would send them again.
+func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
+	n := &reports{}
+	for i := range state.facts.Nodes {
+		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i], objects: &state.objects[i]}
+		if o.n.Remediated() && o.first() && len(o.Adopt) == 0 {
+			continue // that it was healthy is kept in the status until something begins
+		}
+		listed := o.objects.listed
+		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
+		due := o.Verdict.Due(state.facts.Now)
+		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
+			n.add(o.n, recorder.Normal(nhcv1.EventDetectedUnhealthy, "Judge",
+				"Node matches unhealthy condition. Node %q, condition type %q, condition status %q", o.n.Name, due[0].Signal.Type,
+				due[0].Signal.Status))
+		}
+	}
+	return n.events
+}
+
+// nodeEvents are the events about what was done about nodes: one for each change.
+func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []outcome) []recorder.Event {
+	last := r.memory.of(state.check.Name)
+	n := &reports{now: state.facts.Now, was: last.reported, is: map[string]reported{}}
+	for i := range state.facts.Nodes {
+		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
+		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 {
+			n.once(about.Name+"/terminating", "terminating", func() {
+				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+nodes.TerminatingText, "NodeName", about.Name)
+			})
+		}
+		if about.ExcludedEmpty && d.Verdict.State == health.Unhealthy {
+			n.eventOnce(about.Name+"/label", about, recorder.Warning(nhcv1.EventInvalidNodeLabel, "Grant",
+				"Node %s has exclude-from-remediation label "+
+					"with empty value, label will be ignored. Set value to 'true' to exclude node from remediation", about.Name))
+		}
+	}
+	for k := range outcomes {
+		n.outcome(state, &outcomes[k])
+	}
+	last.reported = n.is
+	return n.events
+}
+
+func (n *reports) outcome(state *observed, o *outcome) {
+	name := o.n.Name
+	if o.gaveUp {
+		n.add(o.n, recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&state.facts, o.GaveUp)))
+	}
+	if o.made != nil {
+		for _, step := range o.PassedOver {
+			template := &state.facts.Templates[step]
+			_, why := template.Unsuitable(o.n)
+			n.add(o.n, recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate",
+				"Passed over %s for node %s, because %s", template.Place(), name, why))
+		}
+		n.add(o.n, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
+	}
+	for _, j := range o.ended {
+		ref := o.n.Requests[j].Ref
+		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
+			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
+	}
+	if o.refused != nil {
+		n.eventOnce(name+"/refused", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Remediate",
+			"No remediation object could be created for node %s: %v", name, o.refused))
+	}
+	if apierrors.IsForbidden(o.notNotified) { // what else fails may be over in a moment
+		n.eventOnce(name+"/notNotified", o.n, recorder.Warning(nhcv1.EventRequestFailed, "Escalate",
+			"The next step for node %s does not start, since the remediator before cannot be notified to stop: %v", name, o.notNotified))
+	}
+	if o.Verdict.State != health.Unhealthy {
+		return
+	}
+	if b := o.Blocker(); b.Event != "" && !b.Quiet {
+		n.eventOnce(name, o.n, recorder.Warning(b.Event, "Grant", "%s", b.Message))
+	}
+}
+
+// checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.
+func (r *Reconciler) checkEvents(state *observed, plan *nodes.Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
+	r.logTurned(state, next)
+	events := append(disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
+	last, blocker := r.memory.of(state.check.Name), plan.Blocker()
+	switch {
+	case blocker.Reason == "" || plan.Population.Waiting == 0:
+		last.blocker = reported{}
+	case last.blocker.again(string(blocker.Reason), state.facts.Now) && blocker.Reason != nodes.CheckDisabled:
+		last.blocker = reported{string(blocker.Reason), state.facts.Now}
+		events = append(events, blockedEvent(blocker))
+	}
+	return events
+}
+
+// disabledEvents are about the condition Disabled that turned.
+func disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
+	before, after := conditionOf(check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
+	switch {
+	case after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason:
+		return nil
+	case after.Status == metav1.ConditionFalse:
+		return []recorder.Event{recorder.Normal(nhcv1.EventEnabled, "Validate", "%s", nodes.EnabledMessage)}
+	case after.Reason == nhcv1.ConflictReason:
+		return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "%s", nodes.ConflictMessage)}
+	}
+	return []recorder.Event{
+		recorder.Warning(nhcv1.EventDisabled, "Validate", "Disabling NHC. Reason: %s, Message: %s", after.Reason, after.Message),
+	}
+}
+
+func stormEvents(turn budget.StormTurn) []recorder.Event {
+	switch turn {
+	case budget.StormBegan:
+		text := "Storm recovery mode activated - delaying remediation until threshold is reached"
+		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant", "%s", text)}
+	case budget.StormCooling:
+		return []recorder.Event{recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")}
+	case budget.StormEnded:
+		return []recorder.Event{recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")}
+	case budget.StormUnchanged:
+	}
+	return nil
+}
+
+// blockedEvent is about what keeps all nodes from being remediated. What people want is no warning.
+func blockedEvent(b nodes.Blocker) recorder.Event {
+	switch b.Reason {
+	case nodes.Paused:
+		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
+	case nodes.Upgrading:
+		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", nodes.PostponedByUpgrade)
+	}
+	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
+}
+
+// logTurned logs the lines that documents of others quote when a check becomes disabled, or enabled.
+func (r *Reconciler) logTurned(state *observed, next *nhcv1.NodeHealthCheck) {
+	before, after := conditionOf(state.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
+		return
+	}
+	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+state.check.Name)
+	conflict := before != nil && before.Status == metav1.ConditionTrue && before.Reason == nhcv1.ConflictReason
+	switch {
+	case after.Status == metav1.ConditionFalse && conflict:
+		quoted.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
+	case after.Status == metav1.ConditionFalse:
+		quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
+	case after.Reason == nhcv1.ConflictReason:
+		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
+	}
+}
