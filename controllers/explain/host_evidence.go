@@ -9,7 +9,6 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -67,7 +66,7 @@ func (e *evidence) ofMachine(p *PowerCycle) {
 
 func (e *evidence) ofHost(p *PowerCycle) {
 	h, f := p.Host, p.Facts
-	e.add(h.Mismatch != host.Problem{}, "%s", HostProblem(h.Mismatch))
+	e.add(h.Mismatch != "", "%s", h.Mismatch)
 	whose := "is that of the machine"
 	if h.Consumer != "" {
 		whose = "belongs to " + h.Consumer
@@ -87,7 +86,7 @@ func (e *evidence) ofPower(p *PowerCycle) {
 	e.add(true, "the host is %s (status.poweredOn)", onOff[f.PoweredOn])
 	e.add(true, "desired power state: %s (spec.online)", onOff[f.Wanted])
 	e.add(f.NoPowerOff, "the host can only be rebooted (spec.disablePowerOff)")
-	e.add(h.Unmanaged != host.Problem{}, "its power is not managed now: %s", HostProblem(h.Unmanaged))
+	e.add(h.Unmanaged != "", "its power is not managed now: %s", h.Unmanaged)
 	e.add(h.Trouble != "", "the host has an error: %s", h.Trouble)
 	e.add(f.KeptOff, "the host is kept powered off for this remediation (annotation %s%s)", infrav1.PowerOffAnnotationPrefix, h.KeptOffAs)
 	e.add(f.RebootAsked && f.RebootPending, "the host is asked to reboot for this attempt, and has not done so")

@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -62,11 +61,11 @@ type HostDetails struct {
 	Known           bool
 	Namespace, Name string
 	// Mismatch is what does not match, or is missing; Consumer who has the host, such as "Metal3Machine m".
-	Mismatch  host.Problem
+	Mismatch  string
 	Consumer  string
 	Unhealthy bool
 	// Unmanaged is why its power is not managed now, Trouble the error that it has, Doubt what its operator reports against a receipt.
-	Unmanaged, Doubt host.Problem
+	Unmanaged, Doubt string
 	Trouble          string
 	// KeptOffBy is the annotation by which somebody who is no remediation keeps it powered off, KeptOffFor another remediation that does, KeptOffAs the
 	// UID by which this one does.
@@ -187,11 +186,11 @@ func (p *PowerCycle) details(reason powercycle.Reason) []string {
 	case powercycle.HostKeptOffReason:
 		return []string{"annotation " + p.Host.KeptOffBy}
 	case powercycle.HostMismatchReason, powercycle.HostGoneReason:
-		return []string{HostProblem(p.Host.Mismatch)}
+		return []string{p.Host.Mismatch}
 	case powercycle.PausedReason:
 		return []string{p.pausedBy()}
 	case powercycle.HostNotReadyReason:
-		return []string{HostProblem(p.Host.Unmanaged)}
+		return []string{p.Host.Unmanaged}
 	case powercycle.FencingImpossibleReason:
 		return []string{p.unproven()}
 	case powercycle.SignOfLifeReason:
@@ -227,8 +226,8 @@ func (p *PowerCycle) unproven() string {
 	case !p.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
 			"before that, only that it switches the host off is proof"
-	case p.Host.Doubt != host.Problem{}:
-		return HostProblem(p.Host.Doubt)
+	case p.Host.Doubt != "":
+		return p.Host.Doubt
 	}
 	return "its annotation " + infrav1.RebootAnnotation + " is still there"
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -71,7 +70,7 @@ func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 func TestTheMessageNamesTheCause(t *testing.T) {
 	p := &PowerCycle{
 		Policy: powercycle.Policy{Retries: 1}, After: powercycle.Memory{State: powercycle.PoweringOff, Attempt: 1},
-		Host:  HostDetails{Mismatch: host.Problem{Reason: host.NoHost, Object: "ns/h"}, Unmanaged: host.Problem{Reason: host.Detached}, Trouble: "power management error: timeout"},
+		Host:  HostDetails{Mismatch: "BareMetalHost ns/h does not exist", Unmanaged: "the host is detached", Trouble: "power management error: timeout"},
 		Node:  NodeDetails{Unseen: "no route", Left: []string{"Pod a/b"}, Count: 3},
 		Ahead: []powercycle.Ahead{{Reason: powercycle.AnotherOfMachine, Name: "HostRemediation b"}},
 	}
@@ -246,24 +245,5 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 	}
 	if persons[powercycle.HostSwitchedOffReason] == "" {
 		t.Error("a person has nothing to do about a host that is switched off")
-	}
-}
-
-func TestWhatIsWrongWithAHostIsOneClause(t *testing.T) {
-	for want, p := range map[string]host.Problem{
-		"": {},
-		"the machine's infrastructure is a DockerMachine.x, not a Metal3Machine.y":               {Reason: host.OtherInfrastructure, Found: "DockerMachine.x", Wanted: "Metal3Machine.y"},
-		"Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost":         {Reason: host.NoHostNamed, Object: "ns/m3m-1"},
-		"BareMetalHost ns/h has no spec.consumerRef, expected Metal3Machine ns/m":                {Reason: host.NoConsumer, Object: "ns/h", Wanted: "ns/m"},
-		"spec.consumerRef of BareMetalHost ns/h names Cluster ns/c, expected Metal3Machine ns/m": {Reason: host.OtherConsumer, Object: "ns/h", Found: "Cluster ns/c", Wanted: "ns/m"},
-		`the host is paused (annotation baremetalhost.metal3.io/paused: "metal3.io/capm3")`:      {Reason: host.Paused, Found: "metal3.io/capm3"},
-		`the host is "available", and its power is managed only when it is "provisioned" or "externally provisioned"`: {
-			Reason: host.NotProvisioned, Found: "available",
-		},
-		"its condition Manageable is False (PowerFailure)": {Reason: host.NotManageable, Found: "False (PowerFailure)"},
-	} {
-		if got := HostProblem(p); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
 	}
 }

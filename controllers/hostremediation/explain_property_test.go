@@ -120,9 +120,9 @@ func (d draws) observed(t *testing.T) *fixture {
 	d.host(k.host)
 	switch rapid.IntRange(0, 5).Draw(d.T, "whose host") {
 	case 1:
-		k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: host.Problem{Reason: host.OtherConsumer}}
+		k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef names another"}
 	case 2:
-		k.found = &host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoHost, Object: "ns/h"}}
+		k.found = &host.Found{Is: powercycle.HostGone, Named: true, Why: "BareMetalHost ns/h does not exist"}
 	}
 	switch rapid.IntRange(0, 3).Draw(d.T, "what is seen of the node") {
 	case 0:

@@ -299,13 +299,13 @@ func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
-	w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
+	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
 	if w.machine != nil {
 		var err error
 		w.found, err = r.Hosts.Of(ctx, w.machine)
 		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
 			// A kind that is gone must not keep the remediation.
-			w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.KindNotServed, Found: err.Error()}}
+			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()}
 		} else if err != nil {
 			return err
 		}
@@ -335,7 +335,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	case marks.Any:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
-			Why: host.Problem{Reason: host.HostReplaced, Object: former.Name, Found: w.found.Host.Name},
+			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, w.found.Host.Name),
 		}
 	}
 	return nil
@@ -360,8 +360,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == host.Problem{},
-		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == host.Problem{},
+		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
+		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,

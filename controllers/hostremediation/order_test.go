@@ -165,7 +165,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
-	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: host.Problem{Reason: host.NoConsumer}}
+	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)

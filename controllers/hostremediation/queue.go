@@ -224,7 +224,7 @@ func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
 }
 
 // obeys reports whether a host would power off if it was asked to.
-func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == host.Problem{} }
+func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
 // replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
 func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
