@@ -152,7 +152,7 @@ func (r *Reconciler) took(w *observed, step powercycle.Step) error {
 func (w *observed) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
-		w.record.Cause.Said = w.about().CauseDetails(step)
+		w.record.Cause.Said = w.cycle().CauseDetails(step)
 	}
 }
 

@@ -5,17 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -43,16 +41,6 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	return r.explain(w), nil
 }
 
-// Observe returns what a reconcile of the remediation called key decides on at now, with the names that explain it. Its Decide returns the step. Like
-// Explain it only reads, and returns nil if there is no such remediation, or if kubemend does not act on it.
-func (r *Reconciler) Observe(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.PowerCycle, error) {
-	w, err := r.inspect(ctx, key, now)
-	if w == nil || err != nil {
-		return nil, err
-	}
-	return w.about(), nil
-}
-
 // inspect observes the remediation called key without acting on it. It returns nil if there is none that kubemend acts on; with an error, what was read so
 // far.
 func (r *Reconciler) inspect(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
@@ -72,19 +60,18 @@ func (r *Reconciler) inspect(ctx context.Context, key client.ObjectKey, now time
 
 // explain explains what was observed.
 func (r *Reconciler) explain(w *observed) *explain.Remediation {
-	step := w.about().Decide()
+	step := w.next()
 	var trouble []string
 	last := ""
 	if len(w.unasked) > 0 && w.depends(step) {
 		step, last = w.recall(step)
-		trouble = explain.Unasked(w.unasked, last != "")
+		trouble = unaskedTexts(w.unasked, last != "")
 	}
 	is := r.progress(w, step)
 	is.ReadErrors = trouble
 	is.Reason, is.Acts, is.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, w.messageOf(step))
-	about := w.about()
-	is.Evidence, is.Blockers = about.Evidence(), about.Blockers(step)
-	is.Next = about.Next(step, is.Blockers)
+	is.Evidence, is.Blockers = w.evidence(), w.blockers(step)
+	is.Next = w.explainNext(step, is.Blockers)
 	return is
 }
 
@@ -94,7 +81,7 @@ func (w *observed) messageOf(step powercycle.Step) string {
 	if w.idle == "" {
 		after.remember(step)
 	}
-	return after.about().Message("", step)
+	return after.cycle().Message("", step)
 }
 
 // progress is the progress of the remediation before the step is taken.
@@ -142,8 +129,23 @@ func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
 	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); c != nil {
 		is.Reason, is.Text = c.Reason, c.Message
 	}
-	is.ReadErrors = explain.Unasked([]error{err}, is.Text != "")
+	is.ReadErrors = unaskedTexts([]error{err}, is.Text != "")
 	return is
+}
+
+// unaskedTexts say what could not be read for a decision, and what is shown instead: the last condition, if there is one, or the decision without the answer.
+func unaskedTexts(errs []error, last bool) []string {
+	without := "; this is what a reconcile decides that cannot read it either"
+	if last {
+		without = "; the last condition of the remediation is repeated"
+	}
+	var texts []string
+	for _, err := range errs {
+		if text := explain.Plain(err) + without; !slices.Contains(texts, text) {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // possible are the facts that may be true where they could not be read.
@@ -208,67 +210,11 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 	return step, ""
 }
 
-// about is what was observed, as package explain renders it.
-func (w *observed) about() *explain.PowerCycle {
-	p := &explain.PowerCycle{
-		Namespace: w.rem.GetNamespace(), Facts: w.facts, Policy: w.policy, Now: w.now, After: w.record.Memory, Idle: w.idle,
-		Asked: asked(w.rem), Deleted: !w.rem.GetDeletionTimestamp().IsZero(), Finalizer: w.kind.Finalizer, Pause: w.pause(),
-		Host: w.aboutHost(), Node: w.aboutNode(), Ahead: w.ahead, Unasked: len(w.unasked) > 0,
+// cycle is the power cycle as its messages tell it.
+func (w *observed) cycle() *powercycle.Cycle {
+	return &powercycle.Cycle{
+		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
+		Mismatch: w.found.Why, Unmanaged: w.power.Unmanaged, Doubt: w.power.Doubt, Trouble: w.power.Trouble, KeptOffBy: w.power.KeptOffBy,
+		Unseen: w.unseenBecause, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
 	}
-	if owner := remediation.OwnerOf(w.rem); owner != nil {
-		p.Owner = owner.Name
-	}
-	if w.cluster != nil {
-		p.Cluster = w.cluster.Name
-	}
-	if w.machine != nil {
-		p.Machine = w.machine.Name
-		if c := conditions.Get(w.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
-			p.MachineUnhealthy = c.Reason
-		}
-	}
-	return p
-}
-
-func (w *observed) aboutHost() explain.HostDetails {
-	h, power := w.found.Host, w.power
-	is := explain.HostDetails{
-		Known: h != nil, Mismatch: w.found.Why, Unmanaged: power.Unmanaged, Trouble: power.Trouble, Doubt: power.Doubt, KeptOffBy: power.KeptOffBy,
-	}
-	if h == nil {
-		return is
-	}
-	is.Namespace, is.Name, is.Unhealthy = h.Namespace, h.Name, host.Unhealthy(h)
-	is.KeptOffFor, is.KeptOffAs = keptOffFor(h, w.record.By(w.rem)), w.keptOffAs()
-	if ref := h.Spec.ConsumerRef; ref != nil {
-		is.Consumer = fmt.Sprintf("%s %s", ref.Kind, ref.Name)
-	}
-	return is
-}
-
-// keptOffAs is the UID by which the remediation keeps its host powered off: that of before it was moved, if it was.
-func (w *observed) keptOffAs() string {
-	by := w.record.By(w.rem)
-	for key := range w.found.Host.Annotations {
-		if uid, hold := host.KeptOffFor(key); hold && by.Before != "" && uid == by.Before {
-			return string(uid)
-		}
-	}
-	return string(by.UID)
-}
-
-func (w *observed) aboutNode() explain.NodeDetails {
-	seen := w.seen
-	is := explain.NodeDetails{
-		Name: w.nodeName(), Unseen: w.unseenBecause, Unhealthy: w.unhealthy, Before: w.record.BootID, Looked: seen.Presence == fence.Present,
-		Answered: seen.Presence != fence.Unseen, Deleting: seen.Deleting, Fence: string(seen.Mark), Ours: seen.Ours,
-		Left: seen.Left, Count: seen.Count, Drained: seen.Drained, Idle: seen.Idle,
-	}
-	if w.node != nil {
-		is.Ready, is.BootID = string(readyOf(w.node)), w.node.Status.NodeInfo.BootID
-	}
-	if seen.Node != nil {
-		is.ProviderID, is.UID, is.OutOfService = seen.Node.Spec.ProviderID, string(seen.Node.UID), fence.OutOfService(seen.Node)
-	}
-	return is
 }

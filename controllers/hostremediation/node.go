@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 	w.facts.Node = powercycle.NodeUnseen
 	if w.cluster == nil {
-		w.unseenBecause = explain.NoCluster
+		w.unseenBecause = "its Cluster does not exist"
 		return
 	}
 	ctx, done := w.answering(ctx)
@@ -196,7 +197,10 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), explain.Unreachable(link.Silent))
+		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), "the workload cluster cannot be reached")
+		if link.Changed == nil && link.Silent {
+			w.unseenBecause = explain.Plain(workload.ErrSilent)
+		}
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
 			w.recheckAfter(max(link.Recheck, retry))
 		}
@@ -300,7 +304,7 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 		}
 		for _, c := range check.Spec.UnhealthyConditions {
 			if statusOf(w.node, c.Type) == c.Status {
-				return explain.UnhealthyNode(check.Name, string(c.Type), string(c.Status))
+				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, c.Type, c.Status)
 			}
 		}
 	}

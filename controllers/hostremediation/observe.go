@@ -25,7 +25,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
@@ -220,27 +219,25 @@ func (r *Reconciler) untouched(w *observed) bool {
 	return w.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
-// pause is what pauses the remediation; empty if nothing does.
-func (w *observed) pause() explain.Pause {
-	switch {
-	case w.moved():
-		return explain.PausedByMove
-	case annotations.HasPaused(w.rem):
-		return explain.PausedByItself
-	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
-		return explain.PausedWithCluster
-	case w.machine != nil && annotations.HasPaused(w.machine):
-		return explain.PausedWithMachine
-	case w.found.Paused:
-		return explain.PausedWithMetal3Machine
+// pause is what pauses the remediation; zero if nothing does.
+func (w *observed) pause() powercycle.Pause {
+	const removeFrom = "when it may go on, remove the annotation " + clusterv1.PausedAnnotation + " from the "
+	const with, annotated = "with its ", ", by the annotation " + clusterv1.PausedAnnotation
+	if _, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl deletes it, and has removed its other annotations
+		return powercycle.Pause{By: "because clusterctl has moved it to another management cluster, and deletes it here"}
 	}
-	return ""
-}
-
-// moved reports whether clusterctl has moved the remediation to another cluster, and is about to delete this one.
-func (w *observed) moved() bool {
-	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
-	return moved
+	switch {
+	case annotations.HasPaused(w.rem):
+		return powercycle.Pause{By: "by its annotation " + clusterv1.PausedAnnotation, Fix: removeFrom + "remediation"}
+	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
+		name := w.cluster.Name
+		return powercycle.Pause{By: "with Cluster " + name, Fix: "when it may go on, set spec.paused of Cluster " + name + " to false", Cluster: name}
+	case w.machine != nil && annotations.HasPaused(w.machine):
+		return powercycle.Pause{By: with + "Machine" + annotated, Fix: removeFrom + "Machine"}
+	case w.found.Paused:
+		return powercycle.Pause{By: with + "Metal3Machine" + annotated, Fix: removeFrom + "Metal3Machine"}
+	}
+	return powercycle.Pause{}
 }
 
 // asked reports whether the remediation asks for a power cycle.
@@ -355,7 +352,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pause() != "" && !r.Teardown, // nothing goes on later
+		Paused:    w.pause().By != "" && !r.Teardown, // nothing goes on later
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,

@@ -23,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
@@ -147,7 +146,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 			k := fixtureOf(t)
 			spec, owners := k.remediation().Spec, k.remediation().OwnerReferences
 			k.edit(change)
-			says := explain.HostStep(powercycle.Step{Do: powercycle.Wait, Reason: powercycle.Reason(reason)})
+			says := powercycle.RuleOf(powercycle.Reason(reason)).Message
 			if status := k.pass(); status.Message != says || says == "" || len(k.remediation().Annotations) != 0 {
 				t.Errorf("it says %q", status.Message)
 			}

@@ -208,7 +208,7 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 		return is, nil
 	}
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		is.KeptOff = explain.KeptOff(found.Host.Name)
+		is.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	is.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
 	is.Remediations = queuedOf(w.existing, m, w.rem)
