@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 // Cycle is a power cycle as it is told: what a step is decided on, and the texts that its message quotes. Texts are empty where nothing is known.
@@ -175,33 +173,7 @@ func (c *Cycle) LeftOnNode() string {
 func (c *Cycle) queue() string {
 	texts := make([]string, 0, len(c.Ahead))
 	for _, ahead := range c.Ahead {
-		texts = append(texts, ahead.text())
+		texts = append(texts, ahead.Text)
 	}
 	return strings.Join(texts, "; ")
-}
-
-func (a Ahead) text() string {
-	switch a.Reason {
-	case KeptOffForAnother:
-		return fmt.Sprintf("the host is kept powered off for remediation %s", a.Name)
-	case AnotherOfMachine:
-		return a.Name + " is under way"
-	case ManagerOnHost:
-		return "no other replica is ready elsewhere, or it is about to take over"
-	case ClaimedByAnother:
-		return a.Name + " is ahead in the queue"
-	case PlaneForbids:
-	case QueueUnknown:
-		return a.Name
-	}
-	switch o := a.Objection; o.Reason {
-	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
-	case controlplane.MajorityAtRisk:
-		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-	case controlplane.NotFirst:
-		return o.Member + " is ahead in the queue"
-	default:
-		return "it is not known yet which members of the control plane are alive"
-	}
 }

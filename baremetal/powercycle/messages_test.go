@@ -26,7 +26,7 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 		Policy: Policy{Retries: 1}, After: Memory{State: PoweringOff, Attempt: 1},
 		Mismatch: "BareMetalHost ns/h does not exist", Unmanaged: "the host is detached", Trouble: "power management error: timeout",
 		Unseen: "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
-		Ahead: []Ahead{{Reason: AnotherOfMachine, Name: "HostRemediation b"}},
+		Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
 	}
 	for reason, want := range map[Reason]string{
 		PoweringOffReason:        "(power management error: timeout)",
@@ -62,22 +62,14 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	}
 }
 
-func TestWhatIsAheadInTheQueueIsNamed(t *testing.T) {
-	forbids := func(o controlplane.Objection) Ahead { return Ahead{Reason: PlaneForbids, Objection: o} }
-	for want, ahead := range map[string]Ahead{
-		"the host is kept powered off for remediation u":                      {Reason: KeptOffForAnother, Name: "u"},
-		"HostRemediation b is under way":                                      {Reason: AnotherOfMachine, Name: "HostRemediation b"},
-		"m1 is ahead in the queue":                                            forbids(controlplane.Objection{Reason: controlplane.NotFirst, Member: "m1"}),
-		"b is being remediated (Reboot ns/b)":                                 forbids(controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: "Reboot ns/b"}),
-		"b is being remediated (Machine ns/b)":                                forbids(controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"}),
-		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": forbids(controlplane.Objection{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}),
-		"it is not known yet which members of the control plane are alive":    forbids(controlplane.Objection{Reason: controlplane.NotSeen}),
-		"b is ahead in the queue":                                             {Reason: ClaimedByAnother, Name: "b"},
-		"no other replica is ready elsewhere, or it is about to take over":    {Reason: ManagerOnHost},
-		"no answer in time":                                                   {Reason: QueueUnknown, Name: "no answer in time"},
+func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
+	for want, o := range map[string]controlplane.Objection{
+		"b is being remediated (Machine ns/b)":                                {Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"},
+		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2},
+		"it is not known yet which members of the control plane are alive":    {Reason: controlplane.NotSeen},
 	} {
-		if got := (&Cycle{Ahead: []Ahead{ahead}}).queue(); got != want {
-			t.Errorf("%s: %q, want %q", ahead.Reason, got, want)
+		if got := objectionText(o); got != want {
+			t.Errorf("%s: %q, want %q", o.Reason, got, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package powercycle
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -59,16 +60,11 @@ type Member struct {
 	Remediations []Queued
 }
 
-// QueueReason is why a remediation has to wait in its queue, besides the reasons of package controlplane.
+// QueueReason is why a remediation has to wait in its queue, where no event tells that it may go on.
 type QueueReason string
 
+// The reasons to read the queue again.
 const (
-	// KeptOffForAnother means that another remediation keeps the host powered off.
-	KeptOffForAnother QueueReason = "KeptOffForAnother"
-	// AnotherOfMachine means that another remediation of the machine began before.
-	AnotherOfMachine QueueReason = "AnotherOfMachine"
-	// PlaneForbids means that the control plane cannot do without the host; Objection says why.
-	PlaneForbids QueueReason = "PlaneForbids"
 	// ClaimedByAnother means that another remediation was let begin a moment ago.
 	ClaimedByAnother QueueReason = "ClaimedByAnother"
 	// QueueUnknown means that the queue could not be read.
@@ -80,8 +76,10 @@ const (
 // Ahead is one thing that a remediation waits for in its queue.
 type Ahead struct {
 	Reason QueueReason
-	// Name is the remediation that goes first, or why nothing is known.
-	Name string
+	// Text is what it waits for, as a clause.
+	Text string
+	// Kind and Name are those of an object that it waits for; empty if it waits for none. A BareMetalHost is its own, and has no Name here.
+	Kind, Name string
 	// Objection is that of the control plane.
 	Objection controlplane.Objection
 }
@@ -91,19 +89,20 @@ type Ahead struct {
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
-		return []Ahead{{Reason: QueueUnknown, Name: q.Unasked}}
+		return []Ahead{{Reason: QueueUnknown, Text: q.Unasked}}
 	case q.KeptOffFor != "":
-		return []Ahead{{Reason: KeptOffForAnother, Name: q.KeptOffFor}}
+		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor, Kind: "BareMetalHost"}}
 	}
 	for _, other := range q.SameMachine {
 		if other.before(q.Self) {
-			return []Ahead{{Reason: AnotherOfMachine, Name: other.Name}}
+			kind, name, _ := strings.Cut(other.Name, " ")
+			return []Ahead{{Text: other.Name + " is under way", Kind: kind, Name: name}}
 		}
 	}
 	if q.Plane != nil {
 		var ahead []Ahead
 		for _, o := range q.plane().Against(q.Plane.Self, now) {
-			ahead = append(ahead, Ahead{Reason: PlaneForbids, Objection: o})
+			ahead = append(ahead, Ahead{Text: objectionText(o), Kind: "Machine", Name: o.Member, Objection: o})
 		}
 		if len(ahead) > 0 {
 			return ahead
@@ -111,11 +110,25 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	}
 	switch {
 	case q.ManagerHere:
-		return []Ahead{{Reason: ManagerOnHost}}
+		return []Ahead{{Reason: ManagerOnHost, Text: "no other replica is ready elsewhere, or it is about to take over", Kind: "BareMetalHost"}}
 	case q.Claimed != "":
-		return []Ahead{{Reason: ClaimedByAnother, Name: q.Claimed}}
+		return []Ahead{{Reason: ClaimedByAnother, Text: q.Claimed + " is ahead in the queue"}}
 	}
 	return nil
+}
+
+// objectionText says why a member of a control plane, "it", has to wait.
+func objectionText(o controlplane.Objection) string {
+	switch o.Reason {
+	case controlplane.BeingRemediated, controlplane.BeingReplaced:
+		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+	case controlplane.MajorityAtRisk:
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+	case controlplane.NotFirst:
+		return o.Member + " is ahead in the queue"
+	default:
+		return "it is not known yet which members of the control plane are alive"
+	}
 }
 
 // LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.

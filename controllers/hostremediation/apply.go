@@ -159,14 +159,20 @@ func (w *observed) remember(step powercycle.Step) {
 // errChanged says that the facts that a step was decided on have changed.
 var errChanged = errors.New("the host has changed meanwhile")
 
-// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew.
+// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew:
+// to power off a host that belongs to another machine by now cannot be undone.
 func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	var err error
+	bmh, by := w.found.Host, w.record.By(w.rem)
 	switch step.Do {
-	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot:
-		err = r.ask(ctx, w, step.Do)
+	case powercycle.KeepOff:
+		err = r.Hosts.KeepOff(ctx, bmh, by)
+	case powercycle.AskReceipt:
+		err = r.Hosts.AskReceipt(ctx, bmh, by, w.record.Asked)
+	case powercycle.Reboot:
+		err = r.Hosts.Reboot(ctx, bmh, by, w.record.Attempt)
 	case powercycle.Release:
-		err = r.Hosts.Release(ctx, w.found.Host, w.record.By(w.rem))
+		err = r.Hosts.Release(ctx, bmh, by)
 	case powercycle.MarkHost:
 		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
 			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
@@ -184,20 +190,6 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// ask asks for a change of the host's power, if the host is as the step was decided on: to power off a host that belongs to another machine by now cannot
-// be undone.
-func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Action) error {
-	by := w.record.By(w.rem)
-	switch what {
-	case powercycle.KeepOff:
-		return r.Hosts.KeepOff(ctx, w.found.Host, by)
-	case powercycle.AskReceipt:
-		return r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
-	default:
-		return r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
-	}
 }
 
 // prepare reads what has to be stored with step: before a node is deleted, what has to be restored to it.

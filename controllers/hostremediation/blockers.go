@@ -2,7 +2,6 @@ package hostremediation
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -48,47 +47,23 @@ func (w *observed) fix(rule powercycle.Rule) string {
 	return rule.Fix
 }
 
-// blockedBy names the object that blocks the remediation; zero if it is none.
+// blockedBy names the object that blocks the remediation, of several in its queue the first; zero if it is none.
 func (w *observed) blockedBy(object powercycle.Object) explain.Ref {
-	switch object {
-	case powercycle.TheQueue:
-		if len(w.ahead) > 0 {
-			return w.refOf(w.ahead[0])
+	var ahead powercycle.Ahead
+	if object == powercycle.TheQueue && len(w.ahead) > 0 {
+		ahead = w.ahead[0]
+	}
+	switch cluster := w.pause().Cluster; {
+	case object == powercycle.TheHost || ahead.Kind == "BareMetalHost":
+		if w.found.Host != nil {
+			return explain.Ref{Kind: "BareMetalHost", Namespace: w.found.Host.Namespace, Name: w.found.Host.Name}
 		}
-	case powercycle.TheCluster:
-		if cluster := w.pause().Cluster; cluster != "" {
-			return explain.Ref{Kind: "Cluster", Namespace: w.rem.GetNamespace(), Name: cluster}
-		}
-	case powercycle.TheHost:
-		return w.hostRef()
+	case ahead.Name != "":
+		return explain.Ref{Kind: ahead.Kind, Namespace: w.rem.GetNamespace(), Name: ahead.Name}
+	case object == powercycle.TheCluster && cluster != "":
+		return explain.Ref{Kind: "Cluster", Namespace: w.rem.GetNamespace(), Name: cluster}
 	}
 	return explain.Ref{}
-}
-
-// refOf names what is ahead in the queue: another remediation, the Machine of another member of the control plane, or the host, which another remediation
-// keeps powered off.
-func (w *observed) refOf(ahead powercycle.Ahead) explain.Ref {
-	switch ahead.Reason {
-	case powercycle.KeptOffForAnother, powercycle.ManagerOnHost:
-		return w.hostRef()
-	case powercycle.AnotherOfMachine:
-		if kind, name, named := strings.Cut(ahead.Name, " "); named {
-			return explain.Ref{Kind: kind, Namespace: w.rem.GetNamespace(), Name: name}
-		}
-	case powercycle.PlaneForbids:
-		if ahead.Objection.Member != "" {
-			return explain.Ref{Kind: "Machine", Namespace: w.rem.GetNamespace(), Name: ahead.Objection.Member}
-		}
-	case powercycle.ClaimedByAnother, powercycle.QueueUnknown:
-	}
-	return explain.Ref{}
-}
-
-func (w *observed) hostRef() explain.Ref {
-	if w.found.Host == nil {
-		return explain.Ref{}
-	}
-	return explain.Ref{Kind: "BareMetalHost", Namespace: w.found.Host.Namespace, Name: w.found.Host.Name}
 }
 
 // explainNext is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.

@@ -123,8 +123,13 @@ func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
 	}
-	if !does {
-		r.UnderWay.forgetAll(r.Kind.Kind)
+	if does || r.UnderWay == nil {
+		return
+	}
+	for key := range r.UnderWay.all.Range {
+		if key := key.(progressKey); key.kind == r.Kind.Kind {
+			r.UnderWay.forget(key.kind, key.ObjectKey)
+		}
 	}
 }
 

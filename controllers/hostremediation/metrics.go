@@ -1,7 +1,6 @@
 package hostremediation
 
 import (
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -130,8 +129,7 @@ const stuckAfter = time.Minute
 // UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing.
 type UnderWay struct {
 	clock clock.PassiveClock
-	mu    sync.Mutex
-	all   map[progressKey]progress
+	all   sync.Map // progress by progressKey
 }
 
 // NewUnderWay returns an empty one. The clock decides which remediations are stuck when the metrics are read.
@@ -154,16 +152,10 @@ type progress struct {
 	person string
 }
 
-func (u *UnderWay) note(kind string, key client.ObjectKey, s progress) {
-	if u == nil {
-		return
+func (u *UnderWay) note(kind string, key client.ObjectKey, now progress) {
+	if u != nil {
+		u.all.Store(progressKey{kind, key}, now)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.all == nil {
-		u.all = map[progressKey]progress{}
-	}
-	u.all[progressKey{kind, key}] = s
 }
 
 // of returns the progress of a remediation; zero if it is new to this process.
@@ -171,28 +163,15 @@ func (u *UnderWay) of(kind string, key client.ObjectKey) progress {
 	if u == nil {
 		return progress{}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.all[progressKey{kind, key}]
+	noted, _ := u.all.Load(progressKey{kind, key})
+	known, _ := noted.(progress)
+	return known
 }
 
 func (u *UnderWay) forget(kind string, key client.ObjectKey) {
-	if u == nil {
-		return
+	if u != nil {
+		u.all.Delete(progressKey{kind, key})
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.all, progressKey{kind, key})
-}
-
-// forgetAll forgets all of a kind: another controller acts on them now.
-func (u *UnderWay) forgetAll(kind string) {
-	if u == nil {
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	maps.DeleteFunc(u.all, func(key progressKey, _ progress) bool { return key.kind == kind })
 }
 
 var (
@@ -231,12 +210,9 @@ func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
 		place
 		cluster, reason string
 	}
-	persons := map[asks]float64{}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	states, kept, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
-	for key, s := range u.all {
-		p := place{key.Namespace, key.kind}
+	persons, states, kept, stuck, oldest := map[asks]float64{}, map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
+	for key, noted := range u.all.Range {
+		p, s := place{key.(progressKey).Namespace, key.(progressKey).kind}, noted.(progress)
 		states[at{p, s.state}]++
 		if s.person != "" {
 			persons[asks{p, s.cluster, s.person}]++
