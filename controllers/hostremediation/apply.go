@@ -87,7 +87,7 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
 		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can.
 		r.unstored.Store(client.ObjectKeyFromObject(w.rem), unstored{
-			w.stored.annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
+			w.stored.Annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
 		})
 		done, err := r.act(ctx, w, step)
 		return done, errors.Join(storeErr, err)
@@ -106,7 +106,7 @@ type unstored struct{ was, is string }
 // recall gives w the record that could not be stored, unless another one was since.
 func (r *Reconciler) recall(w *observed) {
 	kept, found := r.unstored.Load(client.ObjectKeyFromObject(w.rem))
-	if u, _ := kept.(unstored); found && u.was == w.stored.annotations[mendv1.PowerCycleAnnotation] {
+	if u, _ := kept.(unstored); found && u.was == w.stored.Annotations[mendv1.PowerCycleAnnotation] {
 		marks := map[string]string{}
 		maps.Copy(marks, w.rem.GetAnnotations())
 		marks[mendv1.PowerCycleAnnotation] = u.is

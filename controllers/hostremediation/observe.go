@@ -43,7 +43,7 @@ type observed struct {
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
-	stored metadata
+	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
@@ -131,7 +131,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
-	w.stored = metadataOf(w.rem)
+	w.stored = metadataOf(w.rem, r.Kind)
 	r.recall(w)
 	return err == nil, nil
 }
