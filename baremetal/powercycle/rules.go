@@ -281,10 +281,7 @@ var rules = []Rule{
 		variants: []variant{
 			{from: []State{Preparing}, message: "The fence of the last attempt is removed from the node"},
 			{from: []State{PoweringOff}, message: "The host is on while its node is fenced; the fence is removed until it is off again"},
-			{
-				from:    []State{RequestingOwner},
-				message: "The fence is removed from the node before the owner of the machine is asked to replace it",
-			},
+			{from: []State{RequestingOwner}, message: "The fence is removed from the node before the owner of the machine is asked to replace it"},
 		},
 	},
 
@@ -306,10 +303,7 @@ var rules = []Rule{
 		Reason: PowerOffDisabledReason, Message: "The host cannot be kept powered off; it is rebooted, and its node is not fenced",
 		variants: []variant{
 			{do: Release, message: "The host cannot be kept powered off any more; it is released, to be rebooted"},
-			{
-				from:    []State{Rebooting},
-				message: "Waiting to see under which boot the node is, so that it will be known when it has booted",
-			},
+			{from: []State{Rebooting}, message: "Waiting to see under which boot the node is, so that it will be known when it has booted"},
 		},
 	},
 	{Reason: RebootRequestedReason, Message: "The host is asked to reboot", OnHost: true},

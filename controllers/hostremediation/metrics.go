@@ -174,66 +174,58 @@ func (u *UnderWay) forget(kind string, key client.ObjectKey) {
 	}
 }
 
-var (
-	underWayDesc = prometheus.NewDesc("kubemend_host_remediations",
-		"Remediations of hosts in flight, by state of the power cycle.", []string{"namespace", "kind", "state"}, nil)
-	keptOffDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
-		"Hosts that remediations keep powered off.", []string{"namespace", "kind"}, nil)
-	oldestDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
-		"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
-		[]string{"namespace", "kind"}, nil)
-	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
-		"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
-		[]string{"namespace", "kind"}, nil)
-	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
-		"Remediations of hosts that wait for a person, by reason: FencingImpossible, HostNotReady, "+
-			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "cluster", "kind", "reason"}, nil)
-)
+// gauges are those of one look at what is under way.
+type gauges struct{ states, keptOff, oldest, stuck, persons *prometheus.GaugeVec }
+
+func newGauges() gauges {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	return gauges{
+		states: gauge("kubemend_host_remediations",
+			"Remediations of hosts in flight, by state of the power cycle.", "namespace", "kind", "state"),
+		keptOff: gauge("kubemend_hosts_kept_powered_off",
+			"Hosts that remediations keep powered off.", "namespace", "kind"),
+		oldest: gauge("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
+			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.", "namespace", "kind"),
+		stuck: gauge("kubemend_host_remediations_stuck",
+			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
+		persons: gauge("kubemend_host_remediations_waiting_for_person",
+			"Remediations of hosts that wait for a person, by reason: FencingImpossible, HostNotReady, "+
+				"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", "namespace", "cluster", "kind", "reason"),
+	}
+}
+
+func (g gauges) all() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{g.states, g.keptOff, g.oldest, g.stuck, g.persons}
+}
 
 // Describe implements prometheus.Collector.
 func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- underWayDesc
-	descriptions <- keptOffDesc
-	descriptions <- oldestDesc
-	descriptions <- stuckDesc
-	descriptions <- personDesc
+	for _, gauge := range newGauges().all() {
+		gauge.Describe(descriptions)
+	}
 }
 
 // Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
-	type place struct{ namespace, kind string }
-	type at struct {
-		place
-		state powercycle.State
-	}
-	type asks struct {
-		place
-		cluster, reason string
-	}
-	persons, states, kept, stuck, oldest := map[asks]float64{}, map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
+	g, now, oldest := newGauges(), u.clock.Now(), map[[2]string]time.Time{}
 	for key, noted := range u.all.Range {
-		p, s := place{key.(progressKey).Namespace, key.(progressKey).kind}, noted.(progress)
-		states[at{p, s.state}]++
+		namespace, kind, s := key.(progressKey).Namespace, key.(progressKey).kind, noted.(progress)
+		g.states.WithLabelValues(namespace, kind, string(s.state)).Inc()
 		if s.person != "" {
-			persons[asks{p, s.cluster, s.person}]++
+			g.persons.WithLabelValues(namespace, s.cluster, kind, s.person).Inc()
 		}
-		kept[p], stuck[p] = kept[p]+number(s.keptOff), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
-		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
-			oldest[p] = s.since
+		g.keptOff.WithLabelValues(namespace, kind).Add(number(s.keptOff))
+		g.stuck.WithLabelValues(namespace, kind).Add(number(!s.due.IsZero() && !now.Before(s.due)))
+		place := [2]string{namespace, kind}
+		if before, known := oldest[place]; !s.since.IsZero() && (!known || s.since.Before(before)) {
+			oldest[place] = s.since
+			g.oldest.WithLabelValues(namespace, kind).Set(float64(s.since.Unix()))
 		}
 	}
-	for a, n := range states {
-		out <- prometheus.MustNewConstMetric(underWayDesc, prometheus.GaugeValue, n, a.namespace, a.kind, string(a.state))
-	}
-	for a, n := range persons {
-		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.cluster, a.kind, a.reason)
-	}
-	for p := range kept {
-		out <- prometheus.MustNewConstMetric(keptOffDesc, prometheus.GaugeValue, kept[p], p.namespace, p.kind)
-		out <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, stuck[p], p.namespace, p.kind)
-	}
-	for p, since := range oldest {
-		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, float64(since.Unix()), p.namespace, p.kind)
+	for _, gauge := range g.all() {
+		gauge.Collect(out)
 	}
 }
 

@@ -80,14 +80,6 @@ func (w *observed) recheckFor(a powercycle.Ahead) {
 	}
 }
 
-// queueName is the name of the queue in which the remediation of w waits: that of the control plane, or that of its machine.
-func (w *observed) queueName() string {
-	if w.facts.ControlPlane {
-		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
-	}
-	return "machine " + string(w.machine.UID)
-}
-
 // readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Queue {
 	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
@@ -147,7 +139,10 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 		}
 		if api == controlplane.Answers && !is.Joining {
 			node, _ := view.NodeOf(m)
-			is.Node, is.Etcd, is.Away = nodeSign(node), controlplane.EtcdOf(node), controlplane.InMaintenance(node)
+			is.Node, is.Etcd, is.Away = controlplane.Silent, controlplane.EtcdOf(node), controlplane.InMaintenance(node)
+			if node != nil && readyOf(node) == corev1.ConditionTrue {
+				is.Node = controlplane.Alive
+			}
 		}
 		plane.Members = append(plane.Members, is)
 	}
@@ -237,14 +232,6 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
 }
 
-// nodeSign is what a node shows of its member; nil is a node that does not exist any more.
-func nodeSign(node *corev1.Node) controlplane.Sign {
-	if node != nil && readyOf(node) == corev1.ConditionTrue {
-		return controlplane.Alive
-	}
-	return controlplane.Silent
-}
-
 // readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes
 // alone count.
 func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
@@ -277,7 +264,11 @@ func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
 	if !w.begins(step) {
 		return ""
 	}
-	return r.Claims.Begin(w.queueName(), remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
+	queue := "machine " + string(w.machine.UID)
+	if w.facts.ControlPlane {
+		queue = "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+	}
+	return r.Claims.Begin(queue, remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
