@@ -148,7 +148,7 @@ func (q *Queue) plane() controlplane.Plane {
 		switch {
 		case m.Name == q.Plane.Self:
 			is.Due, is.Begun = q.Self.Created, q.Self.Attempt > 0
-			if q.Self.underWay() {
+			if q.Self.UnderWay() {
 				is.Remediation, is.Began = q.Self.Name, q.Self.Began
 			}
 		case m.KeptOff != "":
@@ -169,7 +169,7 @@ func (r Queued) disrupts(is *controlplane.Member, obeys bool) {
 	switch {
 	case r.Unreadable:
 		is.Remediation = r.Name // of what cannot be read the worst is assumed
-	case r.underWay():
+	case r.UnderWay():
 		is.Remediation, is.Began = r.Name, r.Began
 	case (r.State == Pending || r.State == Preparing) && r.Paused.IsZero() && !r.Leaves && obeys:
 		is.Due, is.Begun = r.Created, r.Attempt > 0
@@ -192,9 +192,6 @@ func (r Queued) before(self Queued) bool {
 func (r Queued) rests() bool {
 	return !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
 }
-
-// underWay reports whether a remediation may have done something to its host in this attempt, and is not over.
-func (r Queued) underWay() bool { return r.Memory.UnderWay() }
 
 // UnderWay reports whether a remediation that remembers m may have done something to its host in this attempt, and is not over.
 func (m Memory) UnderWay() bool {

@@ -40,8 +40,14 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 // take carries step out, stores all steps that were taken, and reports them.
 func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	r.recorded(ctx, w, step)
-	if w.showsFirst(step) {
-		return true, r.show(ctx, w)
+	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
+	// begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
+	if w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
+		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
+			return true, err
+		}
+		r.report(ctx, w, false)
+		return true, r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
 	}
 	carryOut := r.actAndStore
 	if step.Do.Intended() && step.Next == w.facts.State { // else the next reconcile would not find the state in which it was intended
@@ -56,21 +62,6 @@ func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step
 		err = statusErr
 	}
 	return done, err
-}
-
-// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once
-// more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
-func (w *observed) showsFirst(step powercycle.Step) bool {
-	return w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
-}
-
-// show stores what was taken, and reports it.
-func (r *Reconciler) show(ctx context.Context, w *observed) error {
-	if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
-		return err
-	}
-	r.report(ctx, w, false)
-	return r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
 }
 
 // storeAndAct stores the step, and then carries it out. It returns whether it was done.
@@ -180,7 +171,9 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	case powercycle.Fence:
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:
-		err = r.unfence(ctx, w)
+		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
+		defer end()
+		err = r.Fencer.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs(), w.backup())
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
 	case powercycle.Withdraw:
@@ -255,14 +248,6 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 		return errChanged
 	}
 	return nil
-}
-
-// unfence reverts what was done to the node.
-func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
-	cluster := client.ObjectKeyFromObject(w.cluster)
-	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
-	defer done()
-	return r.Fencer.Unfence(ctx, cluster, w.seen.Node, w.signs(), w.backup())
 }
 
 // signs is the remediation as it signs a node.

@@ -217,14 +217,12 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
-	w.facts.Healthy = w.booted() && w.unhealthy == "" && (!remediation.MarkedUnhealthy(w.machine) || !r.stillJudged(ctx, w))
+	w.facts.Healthy = w.booted() && w.unhealthy == ""
+	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) {
+		judged, err := remediation.Judged(ctx, r.Client, w.machine)
+		w.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
+	}
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
-}
-
-// stillJudged reports whether a health check judges the machine, and will mark it healthy again. In doubt one does.
-func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
-	judged, err := remediation.Judged(ctx, r.Client, w.machine)
-	return err != nil || judged
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
