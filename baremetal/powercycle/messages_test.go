@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,13 +64,18 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 }
 
 func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
-	for want, o := range map[string]controlplane.Objection{
-		"b is being remediated (Machine ns/b)":                                {Reason: controlplane.BeingReplaced, Member: "b", By: "Machine ns/b"},
-		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2},
-		"it is not known yet which members of the control plane are alive":    {Reason: controlplane.NotSeen},
+	later := noon.Add(time.Hour)
+	plane := &Plane{Connected: noon.Add(time.Minute)}
+	for text, tc := range map[string]struct {
+		objection controlplane.Objection
+		until     time.Time
+	}{
+		"b is being remediated (r)":                                           {controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "r", Until: later}, later},
+		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {controlplane.Objection{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}, noon.Add(leaseRecheck)},
+		"it is not known yet which members of the control plane are alive":    {controlplane.Objection{Reason: controlplane.NotSeen}, plane.Connected},
 	} {
-		if got := objectionText(o); got != want {
-			t.Errorf("%s: %q, want %q", o.Reason, got, want)
+		if got, want := plane.ahead(tc.objection, noon), (Ahead{Text: text, Kind: "Machine", Name: tc.objection.Member, Until: tc.until}); got != want {
+			t.Errorf("%s: %+v, want %+v", tc.objection.Reason, got, want)
 		}
 	}
 }

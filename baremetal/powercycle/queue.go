@@ -46,6 +46,8 @@ type Plane struct {
 	API     controlplane.API
 	Self    string // the name of the machine that the remediation is of
 	Members []Member
+	// Connected is when it will be known whether the API answers; zero if it is.
+	Connected time.Time
 }
 
 // Member is what is known of one of the machines of a control plane.
@@ -60,28 +62,24 @@ type Member struct {
 	Remediations []Queued
 }
 
-// QueueReason is why a remediation has to wait in its queue, where no event tells that it may go on.
-type QueueReason string
-
-// The reasons to read the queue again.
+// When to read the queue again, since no event tells that a remediation may go on.
 const (
-	// ClaimedByAnother means that another remediation was let begin a moment ago.
-	ClaimedByAnother QueueReason = "ClaimedByAnother"
-	// QueueUnknown means that the queue could not be read.
-	QueueUnknown QueueReason = "QueueUnknown"
-	// ManagerOnHost means that the manager runs on the host.
-	ManagerOnHost QueueReason = "ManagerOnHost"
+	// unreadRecheck is after the queue could not be read, claimRecheck while the caches do not show what another remediation has begun.
+	unreadRecheck, claimRecheck = 10 * time.Second, 5 * time.Second
+	// leaseRecheck is after leases of API servers decided, replicaRecheck while no other replica of the manager can take over.
+	leaseRecheck, replicaRecheck = 30 * time.Second, 30 * time.Second
 )
 
 // Ahead is one thing that a remediation waits for in its queue.
 type Ahead struct {
-	Reason QueueReason
 	// Text is what it waits for, as a clause.
 	Text string
 	// Kind and Name are those of an object that it waits for; empty if it waits for none. A BareMetalHost is its own, and has no Name here.
 	Kind, Name string
-	// Objection is that of the control plane.
-	Objection controlplane.Objection
+	// Until is when to look again; zero if an event tells.
+	Until time.Time
+	// Manager says that it waits for the manager to run elsewhere.
+	Manager bool
 }
 
 // Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first kind is
@@ -89,7 +87,7 @@ type Ahead struct {
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
-		return []Ahead{{Reason: QueueUnknown, Text: q.Unasked}}
+		return []Ahead{{Text: q.Unasked, Until: now.Add(unreadRecheck)}}
 	case q.KeptOffFor != "":
 		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor, Kind: "BareMetalHost"}}
 	}
@@ -102,7 +100,7 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	if q.Plane != nil {
 		var ahead []Ahead
 		for _, o := range q.plane().Against(q.Plane.Self, now) {
-			ahead = append(ahead, Ahead{Text: objectionText(o), Kind: "Machine", Name: o.Member, Objection: o})
+			ahead = append(ahead, q.Plane.ahead(o, now))
 		}
 		if len(ahead) > 0 {
 			return ahead
@@ -110,25 +108,29 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	}
 	switch {
 	case q.ManagerHere:
-		return []Ahead{{Reason: ManagerOnHost, Text: "no other replica is ready elsewhere, or it is about to take over", Kind: "BareMetalHost"}}
+		const text = "no other replica is ready elsewhere, or it is about to take over"
+		return []Ahead{{Text: text, Kind: "BareMetalHost", Until: now.Add(replicaRecheck), Manager: true}}
 	case q.Claimed != "":
-		return []Ahead{{Reason: ClaimedByAnother, Text: q.Claimed + " is ahead in the queue"}}
+		return []Ahead{{Text: q.Claimed + " is ahead in the queue", Until: now.Add(claimRecheck)}}
 	}
 	return nil
 }
 
-// objectionText says why a member of a control plane, "it", has to wait.
-func objectionText(o controlplane.Objection) string {
+// ahead says why a member of a control plane, "it", has to wait.
+func (p *Plane) ahead(o controlplane.Objection, now time.Time) Ahead {
+	ahead := Ahead{Kind: "Machine", Name: o.Member, Until: o.Until}
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+		ahead.Text = fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
 	case controlplane.MajorityAtRisk:
-		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+		ahead.Text = fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+		ahead.Until = now.Add(leaseRecheck)
 	case controlplane.NotFirst:
-		return o.Member + " is ahead in the queue"
-	default:
-		return "it is not known yet which members of the control plane are alive"
+		ahead.Text = o.Member + " is ahead in the queue"
+	case controlplane.NotSeen:
+		ahead.Text, ahead.Until = "it is not known yet which members of the control plane are alive", p.Connected
 	}
+	return ahead
 }
 
 // LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.

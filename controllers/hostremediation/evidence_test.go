@@ -85,7 +85,7 @@ func TestWhatIsAheadInTheQueueIsAnObject(t *testing.T) {
 		{powercycle.Ahead{Kind: "BareMetalHost"}, "BareMetalHost metal/h"},
 		{powercycle.Ahead{Kind: "HostRemediation", Name: "b"}, "HostRemediation ns/b"},
 		{powercycle.Ahead{Kind: "Machine"}, ""},
-		{powercycle.Ahead{Reason: powercycle.ClaimedByAnother}, ""},
+		{powercycle.Ahead{Text: "b is ahead in the queue"}, ""},
 	} {
 		w.ahead = []powercycle.Ahead{tc.ahead}
 		if got := w.blockedBy(powercycle.TheQueue); got != (explain.Ref{}) && got.String() != tc.want || got == (explain.Ref{}) && tc.want != "" {

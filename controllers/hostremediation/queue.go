@@ -24,16 +24,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-const (
-	// queueRecheck is how soon to read the queue again, should an event have been lost.
-	queueRecheck = 5 * time.Minute
-	// leaseRecheck is how soon to read the leases of API servers again, which are not watched.
-	leaseRecheck = 30 * time.Second
-	// replicaRecheck is how soon to check again whether another replica could take over.
-	replicaRecheck = 30 * time.Second
-	// claimRecheck is how soon to check again whether the caches show what another remediation has begun.
-	claimRecheck = 5 * time.Second
-)
+// queueRecheck is how soon to read the queue again, should an event have been lost.
+const queueRecheck = 5 * time.Minute
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it; nothing is
 // claimed here.
@@ -51,32 +43,16 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 	if len(ahead) == 0 {
 		return
 	}
-	w.facts.First, w.facts.ManagerHere = false, ahead[0].Reason == powercycle.ManagerOnHost
+	w.facts.First, w.facts.ManagerHere = false, ahead[0].Manager
 	w.ahead = ahead
 	if w.queueErr != nil {
 		w.unasked = append(w.unasked, w.queueErr)
 	}
 	w.recheckAfter(queueRecheck)
-	for _, a := range ahead {
-		w.recheckFor(a)
-	}
-}
-
-// recheckFor enqueues the remediation for when what is ahead of it may have gone without an event.
-func (w *observed) recheckFor(a powercycle.Ahead) {
-	switch {
-	case a.Reason == powercycle.QueueUnknown:
-		w.recheckAfter(unreachableRecheck)
-	case a.Reason == powercycle.ManagerOnHost:
-		w.recheckAfter(replicaRecheck)
-	case a.Reason == powercycle.ClaimedByAnother:
-		w.recheckAfter(claimRecheck)
-	case a.Objection.Reason == controlplane.NotSeen && !w.connected.IsZero():
-		w.recheckAfter(w.connected.Sub(w.now))
-	case !a.Objection.Until.IsZero():
-		w.recheckAfter(a.Objection.Until.Sub(w.now))
-	case a.Objection.Reason == controlplane.MajorityAtRisk:
-		w.recheckAfter(leaseRecheck)
+	for _, other := range ahead {
+		if !other.Until.IsZero() {
+			w.recheckAfter(other.Until.Sub(w.now))
+		}
 	}
 }
 
@@ -131,7 +107,7 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	if w.members, err = r.controlPlaneMachines(ctx, w); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{API: api, Self: w.machine.Name}
+	plane := &powercycle.Plane{API: api, Self: w.machine.Name, Connected: w.connected}
 	for _, m := range w.members {
 		is, err := r.memberOf(ctx, w, m)
 		if err != nil {
