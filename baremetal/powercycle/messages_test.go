@@ -64,18 +64,16 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 }
 
 func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
-	later := noon.Add(time.Hour)
-	plane := &Plane{Connected: noon.Add(time.Minute)}
-	for text, tc := range map[string]struct {
-		objection controlplane.Objection
-		until     time.Time
-	}{
-		"b is being remediated (r)":                                           {controlplane.Objection{Reason: controlplane.BeingReplaced, Member: "b", By: "r", Until: later}, later},
-		"without it 1 of 3 control-plane nodes are healthy, and 2 are needed": {controlplane.Objection{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}, noon.Add(leaseRecheck)},
-		"it is not known yet which members of the control plane are alive":    {controlplane.Objection{Reason: controlplane.NotSeen}, plane.Connected},
+	later, soon, known := noon.Add(time.Hour), noon.Add(leaseRecheck), noon.Add(time.Minute)
+	for objection, want := range map[controlplane.Objection]Ahead{
+		{Reason: controlplane.BeingReplaced, Member: "b", By: "r", Until: later}: {Text: "b is being remediated (r)", Name: "b", Until: later},
+		{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}: {
+			Text: "without it 1 of 3 control-plane nodes are healthy, and 2 are needed", Until: soon},
+		{Reason: controlplane.NotSeen}: {Text: "it is not known yet which members of the control plane are alive", Until: known},
 	} {
-		if got, want := plane.ahead(tc.objection, noon), (Ahead{Text: text, Kind: "Machine", Name: tc.objection.Member, Until: tc.until}); got != want {
-			t.Errorf("%s: %+v, want %+v", tc.objection.Reason, got, want)
+		want.Kind = "Machine"
+		if got := (&Plane{Connected: known}).ahead(objection, noon); got != want {
+			t.Errorf("%+v: %+v, want %+v", objection, got, want)
 		}
 	}
 }

@@ -85,7 +85,8 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
 	first := Ahead{Text: "b is ahead in the queue", Kind: "Machine", Name: "b"}
-	here := Ahead{Text: "no other replica is ready elsewhere, or it is about to take over", Kind: "BareMetalHost", Until: noon.Add(replicaRecheck), Manager: true}
+	here := Ahead{Kind: "BareMetalHost", Until: noon.Add(replicaRecheck), Manager: true}
+	here.Text = "no other replica is ready elsewhere, or it is about to take over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
 		want []Ahead

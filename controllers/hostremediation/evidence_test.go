@@ -76,8 +76,9 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 }
 
 func TestWhatIsAheadInTheQueueIsAnObject(t *testing.T) {
-	w := &observed{rem: aRemediation("new", ""), found: host.Found{Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "h"}}}}
+	w := &observed{rem: aRemediation("new", "")}
 	w.rem.SetNamespace("ns")
+	w.found.Host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "h"}}
 	for _, tc := range []struct {
 		ahead powercycle.Ahead
 		want  string
@@ -118,7 +119,7 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 		"not that of a machine that is gone":      {with(func(f *powercycle.Facts) { f.Machine = powercycle.MachineGone }), bmh, ""},
 		"a host of a machine to be replaced":      {asked, bmh, fix(powercycle.OwnerRequestedReason) + ": kubectl mend reset host/h -n ns"},
 		"nothing if that has no host":             {asked, nil, ""},
-		"the cause of a failure, without a host":  {powercycle.Facts{Memory: switchedOff}, nil, "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy"},
+		"the cause of a failure, without a host":  {powercycle.Facts{Memory: switchedOff}, nil, fix(powercycle.HostSwitchedOffReason)},
 	} {
 		w := &observed{facts: tc.facts, found: host.Found{Host: tc.host}}
 		if got := w.afterwards(); got != tc.want {
