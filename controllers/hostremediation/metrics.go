@@ -174,14 +174,14 @@ func (u *UnderWay) forget(kind string, key client.ObjectKey) {
 	}
 }
 
-// gauges are those of one look at what is under way.
-type gauges struct{ states, keptOff, oldest, stuck, persons *prometheus.GaugeVec }
+// underWayGauges are the gauges of one collection.
+type underWayGauges struct{ states, keptOff, oldest, stuck, persons *prometheus.GaugeVec }
 
-func newGauges() gauges {
+func newGauges() underWayGauges {
 	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
-	return gauges{
+	return underWayGauges{
 		states: gauge("kubemend_host_remediations",
 			"Remediations of hosts in flight, by state of the power cycle.", "namespace", "kind", "state"),
 		keptOff: gauge("kubemend_hosts_kept_powered_off",
@@ -196,7 +196,7 @@ func newGauges() gauges {
 	}
 }
 
-func (g gauges) all() []*prometheus.GaugeVec {
+func (g underWayGauges) all() []*prometheus.GaugeVec {
 	return []*prometheus.GaugeVec{g.states, g.keptOff, g.oldest, g.stuck, g.persons}
 }
 
@@ -209,22 +209,22 @@ func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
-	g, now, oldest := newGauges(), u.clock.Now(), map[[2]string]time.Time{}
-	for key, noted := range u.all.Range {
-		namespace, kind, s := key.(progressKey).Namespace, key.(progressKey).kind, noted.(progress)
-		g.states.WithLabelValues(namespace, kind, string(s.state)).Inc()
-		if s.person != "" {
-			g.persons.WithLabelValues(namespace, s.cluster, kind, s.person).Inc()
+	gauges, now, oldest := newGauges(), u.clock.Now(), map[[2]string]time.Time{}
+	for key, value := range u.all.Range {
+		namespace, kind, progress := key.(progressKey).Namespace, key.(progressKey).kind, value.(progress)
+		gauges.states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
+		if progress.person != "" {
+			gauges.persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
 		}
-		g.keptOff.WithLabelValues(namespace, kind).Add(number(s.keptOff))
-		g.stuck.WithLabelValues(namespace, kind).Add(number(!s.due.IsZero() && !now.Before(s.due)))
+		gauges.keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
+		gauges.stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !now.Before(progress.due)))
 		place := [2]string{namespace, kind}
-		if before, known := oldest[place]; !s.since.IsZero() && (!known || s.since.Before(before)) {
-			oldest[place] = s.since
-			g.oldest.WithLabelValues(namespace, kind).Set(float64(s.since.Unix()))
+		if before, known := oldest[place]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
+			oldest[place] = progress.since
+			gauges.oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
 		}
 	}
-	for _, gauge := range g.all() {
+	for _, gauge := range gauges.all() {
 		gauge.Collect(out)
 	}
 }
