@@ -6,18 +6,19 @@ import (
 	"strings"
 )
 
-// Cycle is a power cycle as it is told: what a step is decided on, and the texts that its message quotes. Texts are empty where nothing is known.
+// Cycle is what the messages of a power cycle are made of: what a step is decided on, and the texts that they quote. A text is empty where
+// nothing is known.
 type Cycle struct {
 	Facts  Facts
 	Policy Policy
-	// After is what the remediation remembers after the step that is told.
+	// After is what the remediation remembers after the step.
 	After Memory
 
 	Pause Pause
 	// Ahead is what is ahead in the queue.
 	Ahead []Ahead
-	// Mismatch is why the host is not the machine's, Unmanaged why its power is not managed now, Doubt what its operator reports against a receipt, Trouble
-	// the error that it has, and KeptOffBy the annotation by which a client that is no remediation keeps it powered off.
+	// Mismatch is why the host is not the machine's, Unmanaged why its power is not managed now, Doubt what its operator reports against a
+	// receipt, Trouble the error that it has, and KeptOffBy the annotation by which a client that is no remediation keeps it powered off.
 	Mismatch, Unmanaged, Doubt, Trouble, KeptOffBy string
 	// Unseen is why the node cannot be seen, IdleVolumes what is attached to it that nothing waits for.
 	Unseen, IdleVolumes string
@@ -35,7 +36,8 @@ type Pause struct {
 
 // endReasons are the reasons whose messages say how a remediation has ended, by its state.
 var endReasons = map[State]Reason{
-	Succeeded: MachineHealthyReason, OwnerRequested: OwnerRequestedReason, Failed: FailedReason, Ended: EndedReason, Stopped: TimedOutByCheckReason,
+	Succeeded: MachineHealthyReason, OwnerRequested: OwnerRequestedReason, Failed: FailedReason, Ended: EndedReason,
+	Stopped: TimedOutByCheckReason,
 }
 
 // Message is what the step does, or waits for. Of a remediation that has ended it says how, and then what is still done.

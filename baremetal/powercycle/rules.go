@@ -13,10 +13,10 @@ type Rule struct {
 	variants []variant
 	// detail is what else is known about the cause, in brackets behind the message; nil if there is nothing.
 	detail func(*Cycle) string
-	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing. docs/conditions.md repeats it.
+	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
 	Fix string
-	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node. Without is what the facts would be if
-	// that wait was over; nil if it cannot be known what comes then.
+	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node. Without is what the facts
+	// would be if that wait was over; nil if it cannot be known what comes then.
 	Blocks  bool
 	Without func(*Facts)
 	// Object is what blocks.
@@ -46,7 +46,8 @@ type variant struct {
 }
 
 func (v variant) fits(step Step) bool {
-	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) && (v.from == nil || slices.Contains(v.from, step.From))
+	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
+		(v.from == nil || slices.Contains(v.from, step.From))
 }
 
 // RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
@@ -186,8 +187,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: PoweringOffReason, Message: "Waiting for the host to be off",
-		variants: []variant{{detail: StatusOutdated, message: "The status of the host is older than the request to power off, as after a restore from a " +
-			"backup; waiting for its operator to read the hardware"}},
+		variants: []variant{{detail: StatusOutdated, message: "The status of the host is older than the request to power off, " +
+			"as after a restore from a backup; waiting for its operator to read the hardware"}},
 	},
 	{
 		Reason: PowerSettlingReason, Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
@@ -226,8 +227,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: SignOfLifeReason, Message: "The node shows life although its host showed off: the host is not proven off",
-		variants: []variant{{detail: ProofWrong, message: "The node went on to live after it was fenced, although its host showed off: the reported power of " +
-			"the host is wrong, and it is not power-cycled again"}},
+		variants: []variant{{detail: ProofWrong, message: "The node went on to live after it was fenced, although its host showed off: " +
+			"the reported power of the host is wrong, and it is not power-cycled again"}},
 		detail: func(c *Cycle) string {
 			if c.Facts.NewBoot {
 				return "it has booted"
@@ -254,7 +255,8 @@ var rules = []Rule{
 	{
 		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",
 		variants: []variant{
-			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; it is powered on, and its node was not fenced"},
+			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
+				"it is powered on, and its node was not fenced"},
 			{from: []State{Booting}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
 		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,

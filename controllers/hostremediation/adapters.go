@@ -16,7 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts implements it.
+// Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
+// implements it.
 type Hosts interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 	Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error)

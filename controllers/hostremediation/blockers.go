@@ -100,7 +100,8 @@ func (w *observed) afterwards() string {
 	case facts.Fencing && facts.Node == powercycle.NodeUnseen && facts.Machine == powercycle.MachinePresent:
 		return powercycle.RuleOf(powercycle.UnfenceTimedOutReason).Fix
 	case facts.State == powercycle.OwnerRequested && bmh != nil:
-		return fmt.Sprintf("%s: kubectl mend reset host/%s -n %s", powercycle.RuleOf(powercycle.OwnerRequestedReason).Fix, bmh.Name, bmh.Namespace)
+		fix := powercycle.RuleOf(powercycle.OwnerRequestedReason).Fix
+		return fmt.Sprintf("%s: kubectl mend reset host/%s -n %s", fix, bmh.Name, bmh.Namespace)
 	case facts.State == powercycle.Failed:
 		return powercycle.RuleOf(facts.Cause.Reason).Fix
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 		return
 	}
 	if w.queue == nil {
-		w.queue = r.readQueue(ctx, w)
+		r.readQueue(ctx, w)
 	}
 	w.queue.Self = w.queued()
 	w.queue.ManagerHere = r.Self.on(w)
@@ -57,22 +57,20 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 }
 
 // readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
-func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Queue {
-	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
+func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
+	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
 	var err error
 	if w.existing, err = r.Installed.In(ctx, r.Client, w.rem.GetNamespace()); err == nil {
-		q.SameMachine = queuedOf(w.existing, w.machine, w.rem)
+		w.queue.SameMachine = queuedOf(w.existing, w.machine, w.rem)
 		if w.facts.ControlPlane {
-			q.Plane, err = r.readPlane(ctx, w)
+			w.queue.Plane, err = r.readPlane(ctx, w)
 		}
 	}
 	if err != nil {
-		q.Unasked, w.queueErr = explain.Plain(err), err
-		return q
+		w.queue.Unasked, w.queueErr = explain.Plain(err), err
+		return
 	}
-	w.queue = q
 	r.readLeases(ctx, w)
-	return q
 }
 
 // queued is the remediation of w itself in its queue, with what it remembers so far.
