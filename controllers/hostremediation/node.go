@@ -267,7 +267,10 @@ func (w *observed) booted() bool {
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {
-	return cmp.Or(statusOf(node, corev1.NodeReady), corev1.ConditionUnknown)
+	if ready := conditionOf(node, corev1.NodeReady); ready != nil && ready.Status != "" {
+		return ready.Status
+	}
+	return corev1.ConditionUnknown
 }
 
 // unreadable notes why the node cannot be read.
@@ -300,21 +303,24 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: owner.Name}, check); err != nil || check.UID != owner.UID {
 			continue // Ready is all that the node is judged by
 		}
-		for _, c := range check.Spec.UnhealthyConditions {
-			if statusOf(w.node, c.Type) == c.Status {
-				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, c.Type, c.Status)
+		for _, rule := range check.Spec.UnhealthyConditions {
+			if cond := conditionOf(w.node, rule.Type); cond != nil && cond.Status == rule.Status {
+				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, rule.Type, rule.Status)
 			}
 		}
 	}
 	return ""
 }
 
-// statusOf is the status of a condition of node; empty if the node does not have it.
-func statusOf(node *corev1.Node, of corev1.NodeConditionType) corev1.ConditionStatus {
+// conditionOf is a condition of node; nil if the node is nil or does not have it.
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	if node == nil {
+		return nil
+	}
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == of {
-			return node.Status.Conditions[i].Status
+		if cond := &node.Status.Conditions[i]; cond.Type == kind {
+			return cond
 		}
 	}
-	return ""
+	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -247,15 +248,7 @@ func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
 func (w *observed) begins(step powercycle.Step) bool {
-	if w.queue == nil {
-		return false
-	}
-	for i := range w.taken {
-		if w.taken[i].step.Begins() {
-			return true
-		}
-	}
-	return step.Begins()
+	return w.queue != nil && (step.Begins() || slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Begins() }))
 }
 
 // unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the remediation is read past
