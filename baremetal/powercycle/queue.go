@@ -146,35 +146,35 @@ func (q *Queue) plane() controlplane.Plane {
 	plane := controlplane.Plane{API: q.Plane.API}
 	for i := range q.Plane.Members {
 		m := &q.Plane.Members[i]
-		is := m.Member
+		member := m.Member
 		switch {
 		case m.Name == q.Plane.Self:
-			is.Due, is.Begun = q.Self.Created, q.Self.Attempt > 0
+			member.Due, member.Begun = q.Self.Created, q.Self.Attempt > 0
 			if q.Self.UnderWay() {
-				is.Remediation, is.Began = q.Self.Name, q.Self.Began
+				member.Remediation, member.Began = q.Self.Name, q.Self.Began
 			}
 		case m.KeptOff != "":
-			is.Remediation = m.KeptOff
+			member.Remediation = m.KeptOff
 		default:
 			for _, rem := range m.Remediations {
-				rem.disrupts(&is, m.Obeys)
+				rem.disrupts(&member, m.Obeys)
 			}
 		}
-		plane.Members = append(plane.Members, is)
+		plane.Members = append(plane.Members, member)
 	}
 	return plane
 }
 
 // disrupts notes in is what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
 // none waiting.
-func (r Queued) disrupts(is *controlplane.Member, obeys bool) {
+func (r Queued) disrupts(member *controlplane.Member, obeys bool) {
 	switch {
 	case r.Unreadable:
-		is.Remediation = r.Name // of what cannot be read the worst is assumed
+		member.Remediation = r.Name // of what cannot be read the worst is assumed
 	case r.UnderWay():
-		is.Remediation, is.Began = r.Name, r.Began
+		member.Remediation, member.Began = r.Name, r.Began
 	case (r.State == Pending || r.State == Preparing) && r.Paused.IsZero() && !r.Leaves && obeys:
-		is.Due, is.Begun = r.Created, r.Attempt > 0
+		member.Due, member.Begun = r.Created, r.Attempt > 0
 	}
 }
 

@@ -92,15 +92,15 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 }
 
 // unstored is the record of a remediation that could not be stored, and what is stored in its place.
-type unstored struct{ was, is string }
+type unstored struct{ stored, record string }
 
 // recall gives w the record that could not be stored, unless another one was since.
 func (r *Reconciler) recall(w *observed) {
 	kept, found := r.unstored.Load(client.ObjectKeyFromObject(w.rem))
-	if u, _ := kept.(unstored); found && u.was == w.stored.Annotations[mendv1.PowerCycleAnnotation] {
+	if u, _ := kept.(unstored); found && u.stored == w.stored.Annotations[mendv1.PowerCycleAnnotation] {
 		marks := map[string]string{}
 		maps.Copy(marks, w.rem.GetAnnotations())
-		marks[mendv1.PowerCycleAnnotation] = u.is
+		marks[mendv1.PowerCycleAnnotation] = u.record
 		w.rem.SetAnnotations(marks)
 	}
 }

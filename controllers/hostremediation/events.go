@@ -43,7 +43,7 @@ func (r *Reconciler) report(ctx context.Context, w *observed, done bool) {
 
 // eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its sentence.
 func eventsOf(took []taken) []recorder.Event {
-	var all []recorder.Event
+	var events []recorder.Event
 	before := ""
 	for i := range took {
 		t := &took[i]
@@ -56,14 +56,14 @@ func eventsOf(took []taken) []recorder.Event {
 		case acts && leadsTo[t.step.Reason]:
 			before = powercycle.JoinSentences(before, t.cycle().Sentence(t.step))
 		case t.step.Reason == powercycle.PoweredOnReason && next.Reason == powercycle.UnfencedReason:
-			all = append(all, t.events(before, next.Message())...)
-			return append(all, eventsOf(took[i+2:])...)
+			events = append(events, t.events(before, next.Message())...)
+			return append(events, eventsOf(took[i+2:])...)
 		default:
-			all = append(all, t.events(before, "")...)
+			events = append(events, t.events(before, "")...)
 			before = ""
 		}
 	}
-	return all
+	return events
 }
 
 // leadsTo are the reasons of steps that the event of the action after them reports.
@@ -103,9 +103,9 @@ func (t *taken) events(before, after string) []recorder.Event {
 	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
-	var all []recorder.Event
+	var events []recorder.Event
 	add := func(about client.Object) {
-		all = append(all, recorder.Event{
+		events = append(events, recorder.Event{
 			About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text,
 		})
 	}
@@ -120,5 +120,5 @@ func (t *taken) events(before, after string) []recorder.Event {
 		about.Name, about.Namespace, about.UID = t.machine.Name, t.machine.Namespace, t.machine.UID
 		add(about)
 	}
-	return all
+	return events
 }

@@ -51,17 +51,17 @@ func Metrics() []prometheus.Collector {
 
 // measure exports what a step has changed, once it is remembered.
 func (r *Reconciler) measure(w *observed, step powercycle.Step) {
-	namespace, kind, was, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
+	namespace, kind, state, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
 	}
-	if was != "" && was != step.Next && !w.facts.Since.IsZero() {
-		stateDuration.WithLabelValues(string(was)).Observe(w.now.Sub(w.facts.Since).Seconds())
+	if state != "" && state != step.Next && !w.facts.Since.IsZero() {
+		stateDuration.WithLabelValues(string(state)).Observe(w.now.Sub(w.facts.Since).Seconds())
 	}
-	if step.Next.Final() && !was.Final() {
+	if step.Next.Final() && !state.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), string(step.Reason)).Inc()
 	}
-	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
+	fenced := w.facts.Fenced || step.Do == powercycle.Fence || state == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
 	if reason := unfencedFor(w, step, fenced); reason != "" {
 		unfenced.WithLabelValues(namespace, w.clusterName(), kind, reason).Inc()
 	}
@@ -73,11 +73,11 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	is := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
+	current := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
 	if kept {
-		is.keptOff, is.since = true, w.record.Asked
+		current.keptOff, current.since = true, w.record.Asked
 	}
-	r.UnderWay.note(kind, key, is)
+	r.UnderWay.note(kind, key, current)
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
@@ -95,12 +95,12 @@ func (w *observed) clusterName() string {
 // fence.
 func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	given := false
-	switch was := w.facts.State; {
-	case was == powercycle.Preparing:
+	switch state := w.facts.State; {
+	case state == powercycle.Preparing:
 		given = step.Next == powercycle.Rebooting
-	case was == powercycle.PoweringOff:
+	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
-	case was == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
+	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
 		given = !fenced && w.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {

@@ -82,19 +82,19 @@ func (w *observed) queued() powercycle.Queued {
 }
 
 // queuedOf are the remediations that m owns, but for self, as others in the queue know them.
-func queuedOf(all remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
-	var of []powercycle.Queued
-	for _, rem := range all.Of(m) {
+func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
+	var queue []powercycle.Queued
+	for _, rem := range existing.Of(m) {
 		if rem.GetUID() == self.GetUID() {
 			continue
 		}
 		rec, err := remediation.RecordOf(rem)
-		of = append(of, powercycle.Queued{
+		queue = append(queue, powercycle.Queued{
 			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
 			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem),
 		})
 	}
-	return of
+	return queue
 }
 
 // readPlane reads the control plane of w's machine, but for the leases of its API servers.
@@ -108,18 +108,18 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	}
 	plane := &powercycle.Plane{API: api, Self: w.machine.Name, Connected: w.connected}
 	for _, m := range w.members {
-		is, err := r.memberOf(ctx, w, m)
+		member, err := r.memberOf(ctx, w, m)
 		if err != nil {
 			return nil, err
 		}
-		if api == controlplane.Answers && !is.Joining {
+		if api == controlplane.Answers && !member.Joining {
 			node, _ := view.NodeOf(m)
-			is.Node, is.Etcd, is.Away = controlplane.Silent, controlplane.EtcdOf(node), controlplane.InMaintenance(node)
+			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(node), controlplane.InMaintenance(node)
 			if node != nil && readyOf(node) == corev1.ConditionTrue {
-				is.Node = controlplane.Alive
+				member.Node = controlplane.Alive
 			}
 		}
-		plane.Members = append(plane.Members, is)
+		plane.Members = append(plane.Members, member)
 	}
 	return plane, nil
 }
@@ -150,13 +150,13 @@ func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*
 		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
 	}
-	all := []*clusterv1.Machine{w.machine}
+	machines := []*clusterv1.Machine{w.machine}
 	for i := range list.Items {
 		if m := &list.Items[i]; m.UID != w.machine.UID {
-			all = append(all, m)
+			machines = append(machines, m)
 		}
 	}
-	return all, nil
+	return machines, nil
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
@@ -168,21 +168,21 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 			return powercycle.Member{}, err
 		}
 	}
-	is := powercycle.Member{Member: controlplane.Member{
+	member := powercycle.Member{Member: controlplane.Member{
 		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).On,
 	}}
 	if since, replaced := replacedSince(m); replaced {
-		is.ReplacedBy, is.ReplacedSince = "Machine "+m.Name, since
+		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
 	}
 	if own {
-		return is, nil
+		return member, nil
 	}
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		is.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
+		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
-	is.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
-	is.Remediations = queuedOf(w.existing, m, w.rem)
-	return is, nil
+	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
+	member.Remediations = queuedOf(w.existing, m, w.rem)
+	return member, nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
