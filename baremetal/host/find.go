@@ -40,22 +40,18 @@ type Hosts struct {
 type Found struct {
 	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
 	Host *bmov1alpha1.BareMetalHost
-	// Is says what it is to the machine, Why says what does not match, or what is missing.
+	// Is says what it is to the machine. Why is what does not match, or what is missing, as a clause for users.
 	Is  powercycle.Host
-	Why Problem
+	Why string
+	// Named says that the host has a name, so that it may come back where it does not exist. Unchosen says that its Metal3Machine names none.
+	Named, Unchosen bool
 	// Paused says that its Metal3Machine is.
 	Paused bool
 }
 
 // Unnamed reports whether there is no host that could come back: nothing names one, and none did before, or its Metal3Machine is gone.
 func (f Found) Unnamed(before string) bool {
-	switch f.Why.Reason {
-	case NoHost, HostDeleting, HostReplaced:
-		return false
-	case NoHostNamed:
-		return before == ""
-	}
-	return f.Is == powercycle.HostGone
+	return f.Is == powercycle.HostGone && !f.Named && (before == "" || !f.Unchosen)
 }
 
 // RBAC for hosts and for what leads to them.
@@ -72,7 +68,8 @@ func (f Found) Unnamed(before string) bool {
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
 	if ref.Kind != metal3Machine.Kind || ref.APIGroup != metal3Machine.Group {
-		return gone(Problem{Reason: OtherInfrastructure, Found: ref.Kind + "." + ref.APIGroup, Wanted: metal3Machine.String()}), nil
+		why := fmt.Sprintf("the machine's infrastructure is a %s.%s, not a %s", ref.Kind, ref.APIGroup, metal3Machine)
+		return Found{Is: powercycle.HostGone, Why: why}, nil
 	}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
 	between, err := h.metal3Machine(ctx, key)
@@ -80,7 +77,7 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 		return Found{}, err
 	}
 	if between == nil {
-		return gone(Problem{Reason: NoMetal3Machine, Object: key.String()}), nil
+		return Found{Is: powercycle.HostGone, Why: fmt.Sprintf("Metal3Machine %s does not exist", key)}, nil
 	}
 	found, err := h.namedBy(ctx, m, between)
 	found.Paused = annotations.HasPaused(between)
@@ -94,29 +91,32 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 	named := ProvidedBy(m.Spec.ProviderID) != ""
 	name = cmp.Or(name, ProvidedBy(m.Spec.ProviderID))
 	if name == "" {
-		return gone(Problem{Reason: NoHostNamed, Object: key.String()}), nil
+		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
+		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
 	}
-	found, err := h.named(ctx, client.ObjectKey{Namespace: m.Namespace, Name: name})
+	hostKey := client.ObjectKey{Namespace: m.Namespace, Name: name}
+	found, err := h.named(ctx, hostKey)
 	if err != nil {
 		return Found{}, err
 	}
-	object := m.Namespace + "/" + name
 	switch {
 	case found == nil:
-		return gone(Problem{Reason: NoHost, Object: object}), nil
+		return missing(hostKey), nil
 	case !found.DeletionTimestamp.IsZero():
-		return Found{Host: found, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: object}}, nil
+		return deleting(found), nil
 	case named && !slices.Equal(id, []string{m.Namespace, name, key.Name}):
-		return Found{Host: found, Is: powercycle.HostForeign, Why: Problem{OtherProviderID, object, m.Spec.ProviderID, key.String()}}, nil
+		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
+			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
+		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	}
 	why, err := h.mismatch(ctx, found, key)
-	if err == nil && why == (Problem{}) {
+	if err == nil && why == "" {
 		why, err = h.namedTwice(ctx, between, name)
 	}
 	switch {
 	case err != nil:
 		return Found{}, err
-	case why != Problem{}:
+	case why != "":
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	}
 	return Found{Host: found, Is: powercycle.HostOurs}, nil
@@ -141,21 +141,31 @@ func annotatedHost(m *metav1.PartialObjectMetadata) string {
 }
 
 // namedTwice says which other Metal3Machine names the host of m; empty if none does.
-func (h *Hosts) namedTwice(ctx context.Context, m *metav1.PartialObjectMetadata, host string) (Problem, error) {
+func (h *Hosts) namedTwice(ctx context.Context, m *metav1.PartialObjectMetadata, host string) (string, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(m.GroupVersionKind().GroupVersion().WithKind(m.Kind + "List"))
 	if err := h.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return Problem{}, fmt.Errorf("list the Metal3Machines in %s: %w", m.Namespace, err)
+		return "", fmt.Errorf("list the Metal3Machines in %s: %w", m.Namespace, err)
 	}
 	for i := range list.Items {
 		if other := &list.Items[i]; other.Name != m.Name && annotatedHost(other) == host {
-			return Problem{TwoMetal3Machines, m.Namespace + "/" + host, other.Namespace + "/" + other.Name, m.Namespace + "/" + m.Name}, nil
+			return fmt.Sprintf("Metal3Machines %s and %s both name BareMetalHost %s/%s: either may run on it",
+				client.ObjectKeyFromObject(m), client.ObjectKeyFromObject(other), m.Namespace, host), nil
 		}
 	}
-	return Problem{}, nil
+	return "", nil
 }
 
-func gone(why Problem) Found { return Found{Is: powercycle.HostGone, Why: why} }
+// missing is a host that is named and does not exist.
+func missing(key client.ObjectKey) Found {
+	return Found{Is: powercycle.HostGone, Named: true, Why: fmt.Sprintf("BareMetalHost %s does not exist", key)}
+}
+
+// deleting is a host that is being deleted.
+func deleting(host *bmov1alpha1.BareMetalHost) Found {
+	why := fmt.Sprintf("BareMetalHost %s is being deleted", client.ObjectKeyFromObject(host))
+	return Found{Host: host, Is: powercycle.HostGone, Named: true, Why: why}
+}
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
 func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error) {
@@ -209,26 +219,25 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 }
 
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, key client.ObjectKey) (Problem, error) {
-	is := Problem{Reason: NoConsumer, Object: host.Namespace + "/" + host.Name, Wanted: key.String()}
+func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, key client.ObjectKey) (string, error) {
 	ref, namespace := host.Spec.ConsumerRef, host.Namespace
 	if ref != nil && ref.Kind == "HostClaim" && ref.GroupVersionKind().Group == bmov1alpha1.GroupVersion.Group {
 		claim := &bmov1alpha1.HostClaim{} // since the Bare Metal Operator 0.14 it may stand between the two; few do, so that none is cached
 		claimKey := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 		if err := h.Live.Get(ctx, claimKey, claim); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-			return is, fmt.Errorf("read HostClaim %s: %w", claimKey, err)
+			return "", fmt.Errorf("read HostClaim %s: %w", claimKey, err)
 		}
 		ref, namespace = claim.Spec.ConsumerRef, claimKey.Namespace
 	}
 	if ref == nil {
-		return is, nil
+		return fmt.Sprintf("BareMetalHost %s has no spec.consumerRef, expected Metal3Machine %s", client.ObjectKeyFromObject(host), key), nil
 	}
 	namespace = cmp.Or(ref.Namespace, namespace)
 	if ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group && ref.Name == key.Name && namespace == key.Namespace {
-		return Problem{}, nil
+		return "", nil
 	}
-	is.Reason, is.Found = OtherConsumer, fmt.Sprintf("%s %s/%s", ref.Kind, namespace, ref.Name)
-	return is, nil
+	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s names %s %s/%s, expected Metal3Machine %s",
+		client.ObjectKeyFromObject(host), ref.Kind, namespace, ref.Name, key), nil
 }
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
@@ -242,11 +251,11 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	case err != nil || live.UID != found.Host.UID:
-		*found = gone(Problem{Reason: NoHost, Object: key.String()})
+		*found = missing(key)
 	case !live.DeletionTimestamp.IsZero():
-		*found = Found{Host: live, Is: powercycle.HostGone, Why: Problem{Reason: HostDeleting, Object: key.String()}}
+		*found = deleting(live)
 	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
-		*found = Found{Host: live, Is: powercycle.HostForeign, Why: Problem{Reason: ConsumerChanged, Object: key.String()}}
+		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
 	default:
 		found.Host = live
 	}

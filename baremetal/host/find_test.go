@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"testing"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,7 +44,7 @@ func TestOf(t *testing.T) {
 		objects []client.Object
 		is      powercycle.Host
 		host    string
-		why     Problem
+		why     string
 	}{
 		"the host that the Metal3Machine names, and that names it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
@@ -53,30 +54,30 @@ func TestOf(t *testing.T) {
 		},
 		"W23: a host of another Metal3Machine": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-2", "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
 		},
 		"a host of another kind of consumer": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Cluster ns/m3m-1", "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Cluster ns/m3m-1, expected Metal3Machine ns/m3m-1",
 		},
 		"a host of a consumer of another group": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-1", "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-1, expected Metal3Machine ns/m3m-1",
 		},
 		"a host without a consumer": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "BareMetalHost ns/host-1 has no spec.consumerRef, expected Metal3Machine ns/m3m-1",
 		},
 		"a host of a HostClaim of the Metal3Machine": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-1")}, is: powercycle.HostOurs, host: "host-1",
 		},
 		"a host of a HostClaim of another one": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-2")},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{OtherConsumer, "ns/host-1", "Metal3Machine ns/m3m-2", "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
 		},
 		"a host of a HostClaim that is gone": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed)},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{Reason: NoConsumer, Object: "ns/host-1", Wanted: "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "BareMetalHost ns/host-1 has no spec.consumerRef, expected Metal3Machine ns/m3m-1",
 		},
 		"a host that the provider ID names too": {
 			machine: aMachine(provided("metal3://ns/host-1/m3m-1")),
@@ -91,29 +92,32 @@ func TestOf(t *testing.T) {
 		},
 		"the annotation names one host, and the provider ID another": {
 			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-2/m3m-1", "ns/m3m-1"},
+			is: powercycle.HostForeign, host: "host-1",
+			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-2/m3m-1",
 		},
 		"the provider ID names another Metal3Machine": {
 			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1", why: Problem{OtherProviderID, "ns/host-1", "metal3://ns/host-1/m3m-2", "ns/m3m-1"},
+			is: powercycle.HostForeign, host: "host-1",
+			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-1/m3m-2",
 		},
 		"a host that two Metal3Machines name": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: Problem{TwoMetal3Machines, "ns/host-1", "ns/m3m-2", "ns/m3m-1"},
+			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
 		},
 		"a Metal3Machine of another host beside it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-2")), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},
 		"a host that does not exist": {
-			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: Problem{Reason: NoHost, Object: "ns/host-1"},
+			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: "BareMetalHost ns/host-1 does not exist",
 		},
 		"a Metal3Machine that names none": {
-			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: Problem{Reason: NoHostNamed, Object: "ns/m3m-1"},
+			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost",
 		},
-		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: Problem{Reason: NoMetal3Machine, Object: "ns/m3m-1"}},
+		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 does not exist"},
 		"a machine of another provider": {
 			machine: aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" }),
-			is:      powercycle.HostGone, why: Problem{Reason: OtherInfrastructure, Found: "DockerMachine.infrastructure.cluster.x-k8s.io", Wanted: "Metal3Machine.infrastructure.cluster.x-k8s.io"},
+			is:      powercycle.HostGone,
+			why:     "the machine's infrastructure is a DockerMachine.infrastructure.cluster.x-k8s.io, not a Metal3Machine.infrastructure.cluster.x-k8s.io",
 		},
 	}
 	for name, tc := range cases {
@@ -130,7 +134,7 @@ func TestOf(t *testing.T) {
 				is = found.Host.Name
 			}
 			if found.Is != tc.is || is != tc.host || found.Why != tc.why {
-				t.Errorf("found %d %q (%+v), want %d %q (%+v)", found.Is, is, found.Why, tc.is, tc.host, tc.why)
+				t.Errorf("found %d %q (%q), want %d %q (%q)", found.Is, is, found.Why, tc.is, tc.host, tc.why)
 			}
 		})
 	}
@@ -142,12 +146,21 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 	if found, err := hosts(t, interceptor.Funcs{}, between, aHost()).Of(t.Context(), aMachine()); err != nil || !found.Paused {
 		t.Errorf("the Metal3Machine is paused: %t, %v", found.Paused, err)
 	}
-	for reason, want := range map[Reason][2]bool{ // for a remediation that has seen a host before, and one that has not
-		NoHost: {false, false}, HostDeleting: {false, false}, HostReplaced: {false, false}, NoHostNamed: {false, true}, NoMetal3Machine: {true, true},
+	deletedHost := aHost(func(h *bmov1alpha1.BareMetalHost) {
+		h.DeletionTimestamp, h.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"x"}
+	})
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    [2]bool // for a remediation that has seen a host before, and one that has not
+	}{
+		"a host that does not exist":          {[]client.Object{aMetal3Machine("ns/host-1")}, [2]bool{false, false}},
+		"one that is being deleted":           {[]client.Object{aMetal3Machine("ns/host-1"), deletedHost}, [2]bool{false, false}},
+		"a Metal3Machine that names none":     {[]client.Object{aMetal3Machine("")}, [2]bool{false, true}},
+		"a Metal3Machine that does not exist": {nil, [2]bool{true, true}},
 	} {
-		found := gone(Problem{Reason: reason})
-		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != want {
-			t.Errorf("%s: no host could come back: %v, want %v", reason, got, want)
+		found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), aMachine())
+		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != tc.want || err != nil {
+			t.Errorf("%s: no host could come back: %v, %v, want %v", name, got, err, tc.want)
 		}
 	}
 }

@@ -19,8 +19,8 @@ type Power struct {
 	On bool
 	// NoPowerOff says that it can only be rebooted.
 	NoPowerOff bool
-	// Unmanaged says why BMO does not act on what we ask now; empty if it does.
-	Unmanaged Problem
+	// Unmanaged is why BMO does not act on what we ask now, as a clause for users; empty if it does.
+	Unmanaged string
 	// Serviced says that the firmware of the host is being written, or that this has failed.
 	Serviced bool
 	// External says that something else than BMO has provisioned it.
@@ -30,7 +30,7 @@ type Power struct {
 	// Provable says that BMO reports whether it can manage the power, as it does since 0.13; Doubt is what it reports against that, empty if it
 	// reports nothing.
 	Provable bool
-	Doubt    Problem
+	Doubt    string
 	// Said is when BMO has written the status last; zero if it never has.
 	Said time.Time
 	// Trouble is the error that BMO reports; empty if there is none.
@@ -40,7 +40,7 @@ type Power struct {
 // PowerOf returns what host says of its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	if host == nil {
-		return Power{Unmanaged: Problem{Reason: HostUnknown}}
+		return Power{Unmanaged: "there is no host"}
 	}
 	p := Power{
 		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Unmanaged: unmanaged(host),
@@ -58,12 +58,12 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	p.Provable = manageable != nil
 	switch {
 	case p.Provable && manageable.Status != metav1.ConditionTrue:
-		p.Doubt = Problem{Reason: NotManageable, Found: fmt.Sprintf("%s (%s)", manageable.Status, manageable.Reason)}
+		p.Doubt = fmt.Sprintf("its condition %s is %s (%s)", manageable.Type, manageable.Status, manageable.Reason)
 		p.Fails = p.Fails || manageable.Reason == bmov1alpha1.PowerFailureReason
 	case p.Trouble != "":
-		p.Doubt = Problem{Reason: HasError, Found: p.Trouble}
+		p.Doubt = p.Trouble
 	case host.Status.OperationalStatus != bmov1alpha1.OperationalStatusOK:
-		p.Doubt = Problem{Reason: NotOK, Found: string(host.Status.OperationalStatus)}
+		p.Doubt = fmt.Sprintf("its operational status is %q", host.Status.OperationalStatus)
 	}
 	return p
 }
@@ -71,32 +71,33 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 // Same reports whether two answers differ in nothing that a step is decided on.
 func (p Power) Same(q Power) bool {
 	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy &&
-		(p.Unmanaged == Problem{}) == (q.Unmanaged == Problem{}) && p.Serviced == q.Serviced && p.Provable == q.Provable &&
-		(p.Doubt == Problem{}) == (q.Doubt == Problem{})
+		(p.Unmanaged == "") == (q.Unmanaged == "") && p.Serviced == q.Serviced && p.Provable == q.Provable &&
+		(p.Doubt == "") == (q.Doubt == "")
 }
 
 // unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing
 // for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
 // was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
-func unmanaged(host *bmov1alpha1.BareMetalHost) Problem {
+func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
-		return Problem{Reason: Paused, Found: by}
+		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}
 	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
-		return Problem{Reason: Detached}
+		return "the host is detached"
 	}
 	switch host.Status.ErrorType {
 	case bmov1alpha1.RegistrationError, bmov1alpha1.ProvisionedRegistrationError, bmov1alpha1.DetachError:
-		return Problem{Reason: NotRegistered, Found: string(host.Status.ErrorType)}
+		return fmt.Sprintf("the host has a %s, and its power is not read before that is over", host.Status.ErrorType)
 	}
 	if host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDelayed {
-		return Problem{Reason: Delayed}
+		return "the host is delayed: its operator has too much to do"
 	}
 	switch state := host.Status.Provisioning.State; state {
 	case bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned:
-		return Problem{}
+		return ""
 	default:
-		return Problem{Reason: NotProvisioned, Found: string(state)}
+		return fmt.Sprintf("the host is %q, and its power is managed only when it is %q or %q",
+			state, bmov1alpha1.StateProvisioned, bmov1alpha1.StateExternallyProvisioned)
 	}
 }
 

@@ -1,6 +1,9 @@
 package powercycle
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Foresee returns the first moment after now at which time alone changes the step for f, and that step: nothing happens to the facts until
 // then, and of what is remembered only what a reconcile at now stores. The moment is zero if only an event changes anything, and also if
@@ -22,4 +25,26 @@ func Foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
 // same reports whether two steps are one, whenever they look again.
 func (s Step) same(as Step) bool {
 	return s.Do == as.Do && s.Next == as.Next && s.Reason == as.Reason && s.Detail == as.Detail
+}
+
+// Outcome says what comes of a step that is taken on f, as a clause.
+func (s Step) Outcome(f Facts, p Policy) string {
+	why := lowered(s.Message())
+	switch {
+	case s.Do == BeginAttempt && f.Attempt == 0:
+		return fmt.Sprintf("the first attempt begins (1 of %d)", p.Attempts())
+	case s.Do == BeginAttempt:
+		return fmt.Sprintf("the attempt has failed, and the next one begins (%d of %d)", f.Attempt+1, p.Attempts())
+	case s.Do == AskPerson:
+		return why + "; a warning asks you to act"
+	case s.Do == Advance && s.Next == RequestingOwner:
+		return why + ", and the owner of the machine is asked to replace it"
+	case s.Do == Advance && s.Next == Failed:
+		return why + ", and the remediation has failed"
+	case s.Do == Advance && s.Next.Final():
+		return why + ", and the remediation ends"
+	case s.Do == Advance:
+		return why + "; next comes " + string(s.Next)
+	}
+	return why
 }

@@ -165,9 +165,9 @@ func (m *Memory) clocks() []*time.Time {
 
 // restore makes the clocks of m be those of before.
 func (m *Memory) restore(before Memory) {
-	was := before.clocks()
+	clocks := before.clocks()
 	for i, at := range m.clocks() {
-		*at = *was[i]
+		*at = *clocks[i]
 	}
 	m.Paused = before.Paused
 }

@@ -350,7 +350,7 @@ type Policy struct {
 // Attempts is how many attempts there may be.
 func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }
 
-// Step is the answer: do this one thing, then be in that state. Package explain has the sentence.
+// Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {
 	Do   Action
 	Next State

@@ -2,6 +2,7 @@ package powercycle
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,8 @@ type Plane struct {
 	API     controlplane.API
 	Self    string // the name of the machine that the remediation is of
 	Members []Member
+	// Connected is when it will be known whether the API answers; zero if it is.
+	Connected time.Time
 }
 
 // Member is what is known of one of the machines of a control plane.
@@ -59,31 +62,24 @@ type Member struct {
 	Remediations []Queued
 }
 
-// QueueReason is why a remediation has to wait in its queue, besides the reasons of package controlplane.
-type QueueReason string
-
+// When to read the queue again, since no event tells that a remediation may go on.
 const (
-	// KeptOffForAnother means that another remediation keeps the host powered off.
-	KeptOffForAnother QueueReason = "KeptOffForAnother"
-	// AnotherOfMachine means that another remediation of the machine began before.
-	AnotherOfMachine QueueReason = "AnotherOfMachine"
-	// PlaneForbids means that the control plane cannot do without the host; Objection says why.
-	PlaneForbids QueueReason = "PlaneForbids"
-	// ClaimedByAnother means that another remediation was let begin a moment ago.
-	ClaimedByAnother QueueReason = "ClaimedByAnother"
-	// QueueUnknown means that the queue could not be read.
-	QueueUnknown QueueReason = "QueueUnknown"
-	// ManagerOnHost means that the manager runs on the host.
-	ManagerOnHost QueueReason = "ManagerOnHost"
+	// unreadRecheck is after the queue could not be read, claimRecheck while the caches do not show what another remediation has begun.
+	unreadRecheck, claimRecheck = 10 * time.Second, 5 * time.Second
+	// leaseRecheck is after leases of API servers decided, replicaRecheck while no other replica of the manager can take over.
+	leaseRecheck, replicaRecheck = 30 * time.Second, 30 * time.Second
 )
 
 // Ahead is one thing that a remediation waits for in its queue.
 type Ahead struct {
-	Reason QueueReason
-	// Name is the remediation that goes first, or why nothing is known.
-	Name string
-	// Objection is that of the control plane.
-	Objection controlplane.Objection
+	// Text is what it waits for, as a clause.
+	Text string
+	// Kind and Name are those of an object that it waits for; empty if it waits for none. A BareMetalHost is its own, and has no Name here.
+	Kind, Name string
+	// Until is when to look again; zero if an event tells.
+	Until time.Time
+	// Manager says that it waits for the manager to run elsewhere.
+	Manager bool
 }
 
 // Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first kind is
@@ -91,19 +87,20 @@ type Ahead struct {
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
-		return []Ahead{{Reason: QueueUnknown, Name: q.Unasked}}
+		return []Ahead{{Text: q.Unasked, Until: now.Add(unreadRecheck)}}
 	case q.KeptOffFor != "":
-		return []Ahead{{Reason: KeptOffForAnother, Name: q.KeptOffFor}}
+		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor, Kind: "BareMetalHost"}}
 	}
 	for _, other := range q.SameMachine {
 		if other.before(q.Self) {
-			return []Ahead{{Reason: AnotherOfMachine, Name: other.Name}}
+			kind, name, _ := strings.Cut(other.Name, " ")
+			return []Ahead{{Text: other.Name + " is under way", Kind: kind, Name: name}}
 		}
 	}
 	if q.Plane != nil {
 		var ahead []Ahead
 		for _, o := range q.plane().Against(q.Plane.Self, now) {
-			ahead = append(ahead, Ahead{Reason: PlaneForbids, Objection: o})
+			ahead = append(ahead, q.Plane.ahead(o, now))
 		}
 		if len(ahead) > 0 {
 			return ahead
@@ -111,11 +108,29 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	}
 	switch {
 	case q.ManagerHere:
-		return []Ahead{{Reason: ManagerOnHost}}
+		const text = "no other replica is ready elsewhere, or it is about to take over"
+		return []Ahead{{Text: text, Kind: "BareMetalHost", Until: now.Add(replicaRecheck), Manager: true}}
 	case q.Claimed != "":
-		return []Ahead{{Reason: ClaimedByAnother, Name: q.Claimed}}
+		return []Ahead{{Text: q.Claimed + " is ahead in the queue", Until: now.Add(claimRecheck)}}
 	}
 	return nil
+}
+
+// ahead says why a member of a control plane, "it", has to wait.
+func (p *Plane) ahead(o controlplane.Objection, now time.Time) Ahead {
+	ahead := Ahead{Kind: "Machine", Name: o.Member, Until: o.Until}
+	switch o.Reason {
+	case controlplane.BeingRemediated, controlplane.BeingReplaced:
+		ahead.Text = fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+	case controlplane.MajorityAtRisk:
+		ahead.Text = fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
+		ahead.Until = now.Add(leaseRecheck)
+	case controlplane.NotFirst:
+		ahead.Text = o.Member + " is ahead in the queue"
+	case controlplane.NotSeen:
+		ahead.Text, ahead.Until = "it is not known yet which members of the control plane are alive", p.Connected
+	}
+	return ahead
 }
 
 // LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.
@@ -131,35 +146,35 @@ func (q *Queue) plane() controlplane.Plane {
 	plane := controlplane.Plane{API: q.Plane.API}
 	for i := range q.Plane.Members {
 		m := &q.Plane.Members[i]
-		is := m.Member
+		member := m.Member
 		switch {
 		case m.Name == q.Plane.Self:
-			is.Due, is.Begun = q.Self.Created, q.Self.Attempt > 0
-			if q.Self.underWay() {
-				is.Remediation, is.Began = q.Self.Name, q.Self.Began
+			member.Due, member.Begun = q.Self.Created, q.Self.Attempt > 0
+			if q.Self.UnderWay() {
+				member.Remediation, member.Began = q.Self.Name, q.Self.Began
 			}
 		case m.KeptOff != "":
-			is.Remediation = m.KeptOff
+			member.Remediation = m.KeptOff
 		default:
 			for _, rem := range m.Remediations {
-				rem.disrupts(&is, m.Obeys)
+				rem.disrupts(&member, m.Obeys)
 			}
 		}
-		plane.Members = append(plane.Members, is)
+		plane.Members = append(plane.Members, member)
 	}
 	return plane
 }
 
 // disrupts notes in is what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
 // none waiting.
-func (r Queued) disrupts(is *controlplane.Member, obeys bool) {
+func (r Queued) disrupts(member *controlplane.Member, obeys bool) {
 	switch {
 	case r.Unreadable:
-		is.Remediation = r.Name // of what cannot be read the worst is assumed
-	case r.underWay():
-		is.Remediation, is.Began = r.Name, r.Began
+		member.Remediation = r.Name // of what cannot be read the worst is assumed
+	case r.UnderWay():
+		member.Remediation, member.Began = r.Name, r.Began
 	case (r.State == Pending || r.State == Preparing) && r.Paused.IsZero() && !r.Leaves && obeys:
-		is.Due, is.Begun = r.Created, r.Attempt > 0
+		member.Due, member.Begun = r.Created, r.Attempt > 0
 	}
 }
 
@@ -179,9 +194,6 @@ func (r Queued) before(self Queued) bool {
 func (r Queued) rests() bool {
 	return !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
 }
-
-// underWay reports whether a remediation may have done something to its host in this attempt, and is not over.
-func (r Queued) underWay() bool { return r.Memory.UnderWay() }
 
 // UnderWay reports whether a remediation that remembers m may have done something to its host in this attempt, and is not over.
 func (m Memory) UnderWay() bool {

@@ -67,7 +67,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		}
 	}
 	forbidden := func(by string) Ahead {
-		return Ahead{Reason: PlaneForbids, Objection: controlplane.Objection{Reason: controlplane.BeingRemediated, Member: "b", By: by}}
+		return Ahead{Text: "b is being remediated (" + by + ")", Kind: "Machine", Name: "b"}
 	}
 	keptOff := memberAs("b")
 	keptOff.KeptOff = "BareMetalHost b"
@@ -84,17 +84,19 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		return is
 	}
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
-	first := Ahead{Reason: PlaneForbids, Objection: controlplane.Objection{Reason: controlplane.NotFirst, Member: "b"}}
+	first := Ahead{Text: "b is ahead in the queue", Kind: "Machine", Name: "b"}
+	here := Ahead{Kind: "BareMetalHost", Until: noon.Add(replicaRecheck), Manager: true}
+	here.Text = "no other replica is ready elsewhere, or it is about to take over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
 		want []Ahead
 	}{
 		"a worker alone waits for nothing":                  {func(*Queue) {}, nil},
-		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Reason: QueueUnknown, Name: "why"}}},
-		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Reason: KeptOffForAnother, Name: "x"}}},
-		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Reason: AnotherOfMachine, Name: "HostRemediation x"}}},
-		"another one was let begin a moment ago":            {func(q *Queue) { q.Claimed = "x" }, []Ahead{{Reason: ClaimedByAnother, Name: "x"}}},
-		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere, q.Claimed = true, "x" }, []Ahead{{Reason: ManagerOnHost}}},
+		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why", Until: noon.Add(unreadRecheck)}}},
+		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Text: "the host is kept powered off for remediation x", Kind: "BareMetalHost"}}},
+		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Text: "HostRemediation x is under way", Kind: "HostRemediation", Name: "x"}}},
+		"another one was let begin a moment ago":            {func(q *Queue) { q.Claimed = "x" }, []Ahead{{Text: "x is ahead in the queue", Until: noon.Add(claimRecheck)}}},
+		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere, q.Claimed = true, "x" }, []Ahead{here}},
 		"members that are healthy keep none waiting":        {plane(memberAs("b"), memberAs("c")), nil},
 		"a member that is being power-cycled does":          {plane(memberAs("b", queuedAs("r", begunAt(PoweringOff, began)))), []Ahead{forbidden("HostRemediation r")}},
 		"one whose host is kept powered off does":           {plane(keptOff), []Ahead{forbidden("BareMetalHost b")}},
@@ -107,7 +109,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		},
 		"one that has waited for less does not": {plane(waiting(Memory{State: Preparing}, createdLater), memberAs("c")), nil},
 		"nor does the control plane hide that the manager runs on its host": {
-			func(q *Queue) { plane(memberAs("b"), memberAs("c"))(q); q.ManagerHere = true }, []Ahead{{Reason: ManagerOnHost}},
+			func(q *Queue) { plane(memberAs("b"), memberAs("c"))(q); q.ManagerHere = true }, []Ahead{here},
 		},
 		"not if it has not looked at the queue yet": {plane(waiting(Memory{}), memberAs("c")), nil},
 		"nor if it is paused":                       {plane(waiting(Memory{State: Pending, Paused: began}), memberAs("c")), nil},

@@ -80,32 +80,21 @@ const (
 // Detail tells steps of one reason apart that mean something else. Most have none.
 type Detail string
 
-// The details of steps.
+// The details of steps, which select the variants of the messages of rules.
 const (
-	// KeptOffAlready means that the controller that began the remediation keeps the host powered off already.
-	KeptOffAlready Detail = "KeptOffAlready"
-	// NoReceipts means that the operator of the host reports nothing by which a receipt could be believed.
-	NoReceipts Detail = "NoReceipts"
-	// ReceiptLate means that the operator has not given its receipt in time.
-	ReceiptLate Detail = "ReceiptLate"
-	// ReceiptContradicted means that the operator has given its receipt, and reports what speaks against it.
-	ReceiptContradicted Detail = "ReceiptContradicted"
-	// StatusOutdated means that the status of the host is older than the request to power off.
-	StatusOutdated Detail = "StatusOutdated"
-	// VolumesIdle means that attachments of volumes are left which nothing waits for.
-	VolumesIdle Detail = "VolumesIdle"
-	// ProofWrong means that the node went on to live after it was fenced.
-	ProofWrong Detail = "ProofWrong"
-	// NodeIsGone means that there is no node any more.
-	NodeIsGone Detail = "NodeIsGone"
-	// FencedBefore means that a remediation that is gone has fenced the node.
-	FencedBefore Detail = "FencedBefore"
-	// NodeBooted means that it is the node that shows it.
-	NodeBooted Detail = "NodeBooted"
-	// FenceUnseen means that the node, which may be fenced, cannot be seen.
-	FenceUnseen Detail = "FenceUnseen"
 	// AsksPerson means that a person has to do something before the remediation goes on.
-	AsksPerson Detail = "AsksPerson"
+	AsksPerson          Detail = "AsksPerson"
+	FenceUnseen         Detail = "FenceUnseen" // the node, which may be fenced, cannot be seen
+	FencedBefore        Detail = "FencedBefore"
+	KeptOffAlready      Detail = "KeptOffAlready"
+	NoReceipts          Detail = "NoReceipts"
+	NodeBooted          Detail = "NodeBooted"
+	NodeIsGone          Detail = "NodeIsGone"
+	ProofWrong          Detail = "ProofWrong"
+	ReceiptContradicted Detail = "ReceiptContradicted"
+	ReceiptLate         Detail = "ReceiptLate"
+	StatusOutdated      Detail = "StatusOutdated"
+	VolumesIdle         Detail = "VolumesIdle"
 )
 
 // Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
@@ -32,7 +31,7 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 	if !judged {
 		conditions.Set(next, metav1.Condition{
 			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-			Reason: mendv1.PowerCycleFailedReason, Message: explain.PowerCycleFailed,
+			Reason: mendv1.PowerCycleFailedReason, Message: "Power-cycling the host did not help, and no MachineHealthCheck judges the machine",
 		})
 		v1beta1conditions.Set(next, &clusterv1.Condition{
 			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
@@ -41,7 +40,8 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 	}
 	conditions.Set(next, metav1.Condition{
 		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
-		Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: explain.OwnerRequested,
+		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Message: "Waiting for remediation: power-cycling the host did not help",
 	})
 	v1beta1conditions.Set(next, &clusterv1.Condition{
 		Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,

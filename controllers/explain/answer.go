@@ -113,8 +113,8 @@ func (a Answer) Text(at Moment) string {
 	if a.Action != "" {
 		text += ", " + string(a.Action)
 	}
-	why := strings.Join(written([]string{a.Target, a.why(at)}), ": ")
-	if why = strings.Join(written([]string{why, a.Rest}), "; "); why != "" {
+	why := joined(": ", a.Target, a.why(at))
+	if why = joined("; ", why, a.Rest); why != "" {
 		text += ": " + why
 	}
 	return text
@@ -130,13 +130,14 @@ func (a Answer) Beside(all Answer) Answer {
 
 // why is the reason with its arguments.
 func (a Answer) why(at Moment) string {
-	parts := []string{a.By, a.Reason, a.Detail}
+	reason := a.Reason
 	if a.Implied {
-		parts[1] = ""
+		reason = ""
 	}
-	why := ""
-	if parts = written(parts); len(parts) > 0 {
-		why = inBrackets(parts[0], parts[1:])
+	parts := slices.DeleteFunc([]string{a.By, reason, a.Detail}, func(part string) bool { return part == "" })
+	why := strings.Join(parts, "; ")
+	if len(parts) > 1 {
+		why = parts[0] + " (" + strings.Join(parts[1:], "; ") + ")"
 	}
 	if !a.Since.IsZero() {
 		why += " since " + at(a.Since)

@@ -1,4 +1,4 @@
-// Package explain describes decisions: the verdict on a machine, a node or a host with its findings, the action, what blocks it, and the next step.
+// Package explain describes decisions: the verdict on a machine or a node with its findings, the action, what blocks it, and the next step.
 // It renders sentences from reasons and arguments, for conditions, events and the command line. What programs read is in package
 // api/cli/v1alpha1; the JSON of the types here is for golden files alone.
 package explain

@@ -86,6 +86,8 @@ func MachineFacts(m *clusterv1.Machine) []Fact {
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
 }
 
+var onOff = map[bool]string{true: "on", false: "off"}
+
 // HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
 func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
 	facts := []Fact{{"power", onOff[h.Status.PoweredOn]}, {"desired power", onOff[h.Spec.Online]}}

@@ -23,6 +23,11 @@ func Clause(sentence string) string {
 	return sentence
 }
 
+// joined are those of the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
+}
+
 // openings are the words, other than names, that sentences of holds begin with.
 var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}
 

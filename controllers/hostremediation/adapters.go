@@ -16,30 +16,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// Hosts are the bare-metal hosts; host.Hosts implements it.
+// Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
+// implements it.
 type Hosts interface {
-	HostReader
-	HostPower
-	HostMarker
-}
-
-// HostReader reads hosts.
-type HostReader interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 	Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error)
 	Refresh(ctx context.Context, found *host.Found) error
-}
 
-// HostPower asks for changes of the power of a host.
-type HostPower interface {
 	KeepOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
 	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
-}
 
-// HostMarker marks hosts as unhealthy, so that CAPM3 puts no machine on them, and as ones whose power cannot be believed.
-type HostMarker interface {
 	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
 	Disprove(ctx context.Context, h *bmov1alpha1.BareMetalHost, now time.Time) error
@@ -50,22 +38,13 @@ type NodeReader interface {
 	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 }
 
-// Nodes are the nodes of hosts; fence.Nodes implements it.
+// Nodes fences the nodes of hosts, and watches what leaves them; fence.Nodes implements it.
 type Nodes interface {
 	NodeReader
-	NodeFencer
-	NodeWatcher
-}
-
-// NodeFencer fences nodes.
-type NodeFencer interface {
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
-}
 
-// NodeWatcher watches what leaves a node.
-type NodeWatcher interface {
 	Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error
 	Unwatch(cluster client.ObjectKey, node string)
 	Forget(cluster client.ObjectKey)

@@ -40,8 +40,14 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 // take carries step out, stores all steps that were taken, and reports them.
 func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	r.recorded(ctx, w, step)
-	if w.showsFirst(step) {
-		return true, r.show(ctx, w)
+	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
+	// begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
+	if w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
+		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
+			return true, err
+		}
+		r.report(ctx, w, false)
+		return true, r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
 	}
 	carryOut := r.actAndStore
 	if step.Do.Intended() && step.Next == w.facts.State { // else the next reconcile would not find the state in which it was intended
@@ -58,21 +64,6 @@ func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step
 	return done, err
 }
 
-// showsFirst reports whether a remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once
-// more then, so that of two that begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
-func (w *observed) showsFirst(step powercycle.Step) bool {
-	return w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0
-}
-
-// show stores what was taken, and reports it.
-func (r *Reconciler) show(ctx context.Context, w *observed) error {
-	if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
-		return err
-	}
-	r.report(ctx, w, false)
-	return r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
-}
-
 // storeAndAct stores the step, and then carries it out. It returns whether it was done.
 func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	if step.Do == powercycle.Fence {
@@ -87,7 +78,7 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
 		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can.
 		r.unstored.Store(client.ObjectKeyFromObject(w.rem), unstored{
-			w.stored.annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
+			w.stored.Annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
 		})
 		done, err := r.act(ctx, w, step)
 		return done, errors.Join(storeErr, err)
@@ -101,15 +92,15 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 }
 
 // unstored is the record of a remediation that could not be stored, and what is stored in its place.
-type unstored struct{ was, is string }
+type unstored struct{ stored, record string }
 
 // recall gives w the record that could not be stored, unless another one was since.
 func (r *Reconciler) recall(w *observed) {
 	kept, found := r.unstored.Load(client.ObjectKeyFromObject(w.rem))
-	if u, _ := kept.(unstored); found && u.was == w.stored.annotations[mendv1.PowerCycleAnnotation] {
+	if u, _ := kept.(unstored); found && u.stored == w.stored.Annotations[mendv1.PowerCycleAnnotation] {
 		marks := map[string]string{}
 		maps.Copy(marks, w.rem.GetAnnotations())
-		marks[mendv1.PowerCycleAnnotation] = u.is
+		marks[mendv1.PowerCycleAnnotation] = u.record
 		w.rem.SetAnnotations(marks)
 	}
 }
@@ -152,33 +143,35 @@ func (r *Reconciler) took(w *observed, step powercycle.Step) error {
 func (w *observed) remember(step powercycle.Step) {
 	w.record.Memory = powercycle.After(w.facts, step, w.now)
 	if w.record.Cause != w.facts.Cause {
-		w.record.Cause.Said = w.about().CauseDetails(step)
+		w.record.Cause.Said = w.cycle().CauseDetails(step)
 	}
 }
 
 // errChanged says that the facts that a step was decided on have changed.
 var errChanged = errors.New("the host has changed meanwhile")
 
-// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew.
+// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew:
+// to power off a host that belongs to another machine by now cannot be undone.
 func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	var err error
+	bmh, by := w.found.Host, w.record.By(w.rem)
 	switch step.Do {
-	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot:
-		err = r.ask(ctx, w, step.Do)
+	case powercycle.KeepOff:
+		err = r.Hosts.KeepOff(ctx, bmh, by)
+	case powercycle.AskReceipt:
+		err = r.Hosts.AskReceipt(ctx, bmh, by, w.record.Asked)
+	case powercycle.Reboot:
+		err = r.Hosts.Reboot(ctx, bmh, by, w.record.Attempt)
 	case powercycle.Release:
-		err = r.Hosts.Release(ctx, w.found.Host, w.record.By(w.rem))
-	case powercycle.MarkHost:
-		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
-			err = r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
-		}
-	case powercycle.Disprove:
-		if err = r.Hosts.Refresh(ctx, &w.found); err == nil && w.found.Is == powercycle.HostOurs {
-			err = r.Hosts.Disprove(ctx, w.found.Host, w.now)
-		}
+		err = r.Hosts.Release(ctx, bmh, by)
+	case powercycle.MarkHost, powercycle.Disprove:
+		err = r.markHost(ctx, w, step.Do)
 	case powercycle.Fence:
 		err = r.fence(ctx, w)
 	case powercycle.Unfence:
-		err = r.unfence(ctx, w)
+		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
+		defer end()
+		err = r.Fencer.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
 	case powercycle.Withdraw:
@@ -190,18 +183,16 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	return err == nil, err
 }
 
-// ask asks for a change of the host's power, if the host is as the step was decided on: to power off a host that belongs to another machine by now cannot
-// be undone.
-func (r *Reconciler) ask(ctx context.Context, w *observed, what powercycle.Action) error {
-	by := w.record.By(w.rem)
-	switch what {
-	case powercycle.KeepOff:
-		return r.Hosts.KeepOff(ctx, w.found.Host, by)
-	case powercycle.AskReceipt:
-		return r.Hosts.AskReceipt(ctx, w.found.Host, by, w.record.Asked)
-	default:
-		return r.Hosts.Reboot(ctx, w.found.Host, by, w.record.Attempt)
+// markHost marks the host as it is now, if it is still the machine's.
+func (r *Reconciler) markHost(ctx context.Context, w *observed, do powercycle.Action) error {
+	err := r.Hosts.Refresh(ctx, &w.found)
+	switch {
+	case err != nil || w.found.Is != powercycle.HostOurs:
+		return err
+	case do == powercycle.Disprove:
+		return r.Hosts.Disprove(ctx, w.found.Host, w.now)
 	}
+	return r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
 }
 
 // fence fences the node. What came before took time: the host must be off, and kept powered off, now.
@@ -224,14 +215,6 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 		return errChanged
 	}
 	return nil
-}
-
-// unfence reverts what was done to the node.
-func (r *Reconciler) unfence(ctx context.Context, w *observed) error {
-	cluster := client.ObjectKeyFromObject(w.cluster)
-	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
-	defer done()
-	return r.Fencer.Unfence(ctx, cluster, w.seen.Node, w.signs())
 }
 
 // signs is the remediation as it signs a node.

@@ -38,18 +38,18 @@ type claim struct {
 func (c *Claims) Begin(queue string, rem remediation.OfKind, seen []remediation.OfKind) (ahead string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is := c.by[queue]
-	if is != nil && is.uid != rem.GetUID() && !is.shownBy(seen) {
-		return is.name
+	held := c.by[queue]
+	if held != nil && held.uid != rem.GetUID() && !held.shownBy(seen) {
+		return held.name
 	}
 	if c.by == nil {
 		c.by = map[string]*claim{}
 	}
-	if is == nil || is.uid != rem.GetUID() {
-		is = &claim{kind: rem.Kind.Kind, name: rem.GetName(), key: client.ObjectKeyFromObject(rem), uid: rem.GetUID()}
-		c.by[queue] = is
+	if held == nil || held.uid != rem.GetUID() {
+		held = &claim{kind: rem.Kind.Kind, name: rem.GetName(), key: client.ObjectKeyFromObject(rem), uid: rem.GetUID()}
+		c.by[queue] = held
 	}
-	is.open = true
+	held.open = true
 	return ""
 }
 
@@ -70,17 +70,17 @@ func (c *claim) shownBy(seen []remediation.OfKind) bool {
 func (c *Claims) Written(rem client.Object, version string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for queue, is := range c.by {
-		if is.uid != rem.GetUID() {
+	for queue, held := range c.by {
+		if held.uid != rem.GetUID() {
 			continue
 		}
-		is.open = false
+		held.open = false
 		switch {
 		case err == nil:
-			is.stored, is.lost = version, false
+			held.stored, held.lost = version, false
 		case !refused(err):
-			is.lost = true
-		case is.stored == "" && !is.lost:
+			held.lost = true
+		case held.stored == "" && !held.lost:
 			delete(c.by, queue) // for sure it has not begun
 		}
 	}
@@ -96,9 +96,9 @@ func refused(err error) bool {
 func (c *Claims) Lost(rem client.Object) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, is := range c.by {
-		if is.uid == rem.GetUID() {
-			return is.lost
+	for _, held := range c.by {
+		if held.uid == rem.GetUID() {
+			return held.lost
 		}
 	}
 	return false
@@ -108,8 +108,8 @@ func (c *Claims) Lost(rem client.Object) bool {
 func (c *Claims) End(kind string, key client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for queue, is := range c.by {
-		if is.kind == kind && is.key == key {
+	for queue, held := range c.by {
+		if held.kind == kind && held.key == key {
 			delete(c.by, queue)
 		}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -150,18 +149,18 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 	for name, tc := range map[string]struct {
 		annotations map[string]string
 		observed    observed
-		want        explain.Pause
+		want        string
 	}{
 		"nothing":                     {nil, observed{cluster: &clusterv1.Cluster{}, machine: &clusterv1.Machine{}}, ""},
-		"it is paused itself":         {paused, observed{}, explain.PausedByItself},
-		"its Cluster is":              {nil, observed{cluster: cluster}, explain.PausedWithCluster},
-		"its Machine is":              {nil, observed{machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: paused}}}, explain.PausedWithMachine},
-		"its Metal3Machine is":        {nil, observed{found: host.Found{Paused: true}}, explain.PausedWithMetal3Machine},
-		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, observed{}, explain.PausedByMove},
+		"it is paused itself":         {paused, observed{}, "by its annotation cluster.x-k8s.io/paused"},
+		"its Cluster is":              {nil, observed{cluster: cluster}, "with Cluster c"},
+		"its Machine is":              {nil, observed{machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: paused}}}, "with its Machine, by the annotation cluster.x-k8s.io/paused"},
+		"its Metal3Machine is":        {nil, observed{found: host.Found{Paused: true}}, "with its Metal3Machine, by the annotation cluster.x-k8s.io/paused"},
+		"what clusterctl has left it": {map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}, observed{}, "because clusterctl has moved it to another management cluster, and deletes it here"},
 	} {
 		tc.observed.rem = remediation.Own.New()
 		tc.observed.rem.SetAnnotations(tc.annotations)
-		if got := tc.observed.pause(); got != tc.want {
+		if got := tc.observed.pause().By; got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}

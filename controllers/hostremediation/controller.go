@@ -121,8 +121,13 @@ func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
 	}
-	if !does {
-		r.UnderWay.forgetAll(r.Kind.Kind)
+	if does || r.UnderWay == nil {
+		return
+	}
+	for key := range r.UnderWay.all.Range {
+		if key := key.(progressKey); key.kind == r.Kind.Kind {
+			r.UnderWay.forget(key.kind, key.ObjectKey)
+		}
 	}
 }
 
@@ -165,7 +170,7 @@ func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey) (*observed,
 			return w, powercycle.Step{}, err
 		}
 		if w.idle != "" { // its creator may add what is missing later
-			return w, w.about().Decide(), nil
+			return w, w.next(), nil
 		}
 		step, err := r.decide(ctx, w)
 		if err != nil {
@@ -183,7 +188,7 @@ const mostRemembered = 10
 // decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since what has to be
 // read depends on what is remembered.
 func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, error) {
-	step := powercycle.Next(w.facts, w.policy, w.now)
+	step := w.next()
 	for n := 0; step.Do.Remembered() && n < mostRemembered; n++ {
 		if err := r.took(w, step); err != nil {
 			return step, err
@@ -191,9 +196,17 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 		if err := r.stateFacts(ctx, w); err != nil {
 			return step, err
 		}
-		step = powercycle.Next(w.facts, w.policy, w.now)
+		step = w.next()
 	}
 	return step, nil
+}
+
+// next is the step that follows from what is observed.
+func (w *observed) next() powercycle.Step {
+	if w.idle != "" {
+		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: w.idle}
+	}
+	return powercycle.Next(w.facts, w.policy, w.now)
 }
 
 // next is when to reconcile again: when the step says so, at once after it was taken, and soon after it could not be, because the caches were stale.

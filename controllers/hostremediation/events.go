@@ -12,7 +12,6 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -44,7 +43,7 @@ func (r *Reconciler) report(ctx context.Context, w *observed, done bool) {
 
 // eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its sentence.
 func eventsOf(took []taken) []recorder.Event {
-	var all []recorder.Event
+	var events []recorder.Event
 	before := ""
 	for i := range took {
 		t := &took[i]
@@ -55,16 +54,16 @@ func eventsOf(took []taken) []recorder.Event {
 		switch {
 		case acts && t.step.Do == powercycle.BeginAttempt && t.step.Reason == powercycle.AttemptBeganReason:
 		case acts && leadsTo[t.step.Reason]:
-			before = explain.JoinedSteps(before, t.about().Sentence(t.step))
+			before = powercycle.JoinSentences(before, t.cycle().Sentence(t.step))
 		case t.step.Reason == powercycle.PoweredOnReason && next.Reason == powercycle.UnfencedReason:
-			all = append(all, t.events(before, explain.HostStep(next))...)
-			return append(all, eventsOf(took[i+2:])...)
+			events = append(events, t.events(before, next.Message())...)
+			return append(events, eventsOf(took[i+2:])...)
 		default:
-			all = append(all, t.events(before, "")...)
+			events = append(events, t.events(before, "")...)
 			before = ""
 		}
 	}
-	return all
+	return events
 }
 
 // leadsTo are the reasons of steps that the event of the action after them reports.
@@ -76,30 +75,12 @@ var quiet = map[powercycle.Action]bool{
 	powercycle.DropFinalizer: true,
 }
 
-// onHost and onMachine are the reasons with an event on the host and on the machine as well.
-var (
-	onHost = map[powercycle.Reason]bool{
-		powercycle.PowerOffRequestedReason: true, powercycle.RebootRequestedReason: true, powercycle.OwnerRequestedReason: true,
-		powercycle.CancelledReason: true, powercycle.PausedReason: true, powercycle.TimedOutByCheckReason: true, powercycle.SignOfLifeReason: true,
-		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
-		powercycle.PowerOffDisprovedReason: true,
-	}
-	onMachine = map[powercycle.Reason]bool{
-		powercycle.OwnerRequestedReason: true, powercycle.HostMismatchReason: true, powercycle.HostSwitchedOffReason: true,
-		powercycle.HostKeptOffReason: true, powercycle.UnfenceTimedOutReason: true, powercycle.SignOfLifeReason: true,
-		powercycle.FencingImpossibleReason: true, powercycle.OperatorSilentReason: true, powercycle.HostNotReadyReason: true,
-		powercycle.HostServicedReason: true, powercycle.QueueTimedOutReason: true, powercycle.HostGoneReason: true,
-		powercycle.HostExternalReason: true, powercycle.OwnerlessReason: true, powercycle.PowerOffDisprovedReason: true,
-	}
-)
-
 // inVain are the states of a remediation that has not helped.
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.RequestingOwner: true}
 
 // warns reports whether a step is a warning: a person may have to do something about it.
 func warns(w *observed, step powercycle.Step) bool {
-	switch step.Reason {
-	case powercycle.SignOfLifeReason, powercycle.FencingImpossibleReason, powercycle.UnfenceTimedOutReason:
+	if powercycle.RuleOf(step.Reason).Warns {
 		return true
 	}
 	switch step.Do {
@@ -118,25 +99,26 @@ func (t *taken) events(before, after string) []recorder.Event {
 	if quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // the state has an event once the host was asked to power off
 	}
-	kind, text := corev1.EventTypeNormal, explain.JoinedSteps(t.about().Message(before, step), after)
+	kind, text := corev1.EventTypeNormal, powercycle.JoinSentences(t.cycle().Message(before, step), after)
 	if warns(&t.observed, step) {
 		kind = corev1.EventTypeWarning
 	}
-	var all []recorder.Event
+	var events []recorder.Event
 	add := func(about client.Object) {
-		all = append(all, recorder.Event{
+		events = append(events, recorder.Event{
 			About: about, Related: t.rem.Unwrapped(), Kind: kind, Reason: string(step.Reason), Action: "Remediate", Text: text,
 		})
 	}
+	rule := powercycle.RuleOf(step.Reason)
 	add(t.rem.Unwrapped())
-	if t.found.Host != nil && onHost[step.Reason] {
+	if t.found.Host != nil && rule.OnHost {
 		add(host.Reference(t.found.Host))
 	}
-	if t.machine != nil && onMachine[step.Reason] {
+	if t.machine != nil && rule.OnMachine {
 		about := &clusterv1.Machine{} // objects from a cache have no kind, which an event refers to
 		about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 		about.Name, about.Namespace, about.UID = t.machine.Name, t.machine.Namespace, t.machine.UID
 		add(about)
 	}
-	return all
+	return events
 }

@@ -120,9 +120,9 @@ func (d draws) observed(t *testing.T) *fixture {
 	d.host(k.host)
 	switch rapid.IntRange(0, 5).Draw(d.T, "whose host") {
 	case 1:
-		k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: host.Problem{Reason: host.OtherConsumer}}
+		k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef names another"}
 	case 2:
-		k.found = &host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoHost, Object: "ns/h"}}
+		k.found = &host.Found{Is: powercycle.HostGone, Named: true, Why: "BareMetalHost ns/h does not exist"}
 	}
 	switch rapid.IntRange(0, 3).Draw(d.T, "what is seen of the node") {
 	case 0:
@@ -159,7 +159,7 @@ func (k *fixture) firstStep() (*taken, error) {
 		return nil, err
 	}
 	if w.idle != "" {
-		return nil, k.r.writeStatus(ctx, w, w.about().Decide(), nil)
+		return nil, k.r.writeStatus(ctx, w, w.next(), nil)
 	}
 	step, err := k.r.decide(ctx, w)
 	if err == nil {
@@ -199,7 +199,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		}
 		reason, text := stands(rem)[2], rem.Status.Message
 		if first != nil && is.Acts {
-			reason, text = string(first.step.Reason), first.about().Message("", first.step)
+			reason, text = string(first.step.Reason), first.cycle().Message("", first.step)
 		}
 		if text != is.Text || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, text, told(is))

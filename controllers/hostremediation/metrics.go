@@ -1,7 +1,6 @@
 package hostremediation
 
 import (
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -52,17 +51,17 @@ func Metrics() []prometheus.Collector {
 
 // measure exports what a step has changed, once it is remembered.
 func (r *Reconciler) measure(w *observed, step powercycle.Step) {
-	namespace, kind, was, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
+	namespace, kind, state, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
 	}
-	if was != "" && was != step.Next && !w.facts.Since.IsZero() {
-		stateDuration.WithLabelValues(string(was)).Observe(w.now.Sub(w.facts.Since).Seconds())
+	if state != "" && state != step.Next && !w.facts.Since.IsZero() {
+		stateDuration.WithLabelValues(string(state)).Observe(w.now.Sub(w.facts.Since).Seconds())
 	}
-	if step.Next.Final() && !was.Final() {
+	if step.Next.Final() && !state.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), string(step.Reason)).Inc()
 	}
-	fenced := w.facts.Fenced || step.Do == powercycle.Fence || was == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
+	fenced := w.facts.Fenced || step.Do == powercycle.Fence || state == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
 	if reason := unfencedFor(w, step, fenced); reason != "" {
 		unfenced.WithLabelValues(namespace, w.clusterName(), kind, reason).Inc()
 	}
@@ -74,11 +73,11 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	is := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
+	current := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
 	if kept {
-		is.keptOff, is.since = true, w.record.Asked
+		current.keptOff, current.since = true, w.record.Asked
 	}
-	r.UnderWay.note(kind, key, is)
+	r.UnderWay.note(kind, key, current)
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
@@ -96,12 +95,12 @@ func (w *observed) clusterName() string {
 // fence.
 func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	given := false
-	switch was := w.facts.State; {
-	case was == powercycle.Preparing:
+	switch state := w.facts.State; {
+	case state == powercycle.Preparing:
 		given = step.Next == powercycle.Rebooting
-	case was == powercycle.PoweringOff:
+	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
-	case was == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
+	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
 		given = !fenced && w.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {
@@ -130,8 +129,7 @@ const stuckAfter = time.Minute
 // UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing.
 type UnderWay struct {
 	clock clock.PassiveClock
-	mu    sync.Mutex
-	all   map[progressKey]progress
+	all   sync.Map // progress by progressKey
 }
 
 // NewUnderWay returns an empty one. The clock decides which remediations are stuck when the metrics are read.
@@ -154,16 +152,10 @@ type progress struct {
 	person string
 }
 
-func (u *UnderWay) note(kind string, key client.ObjectKey, s progress) {
-	if u == nil {
-		return
+func (u *UnderWay) note(kind string, key client.ObjectKey, now progress) {
+	if u != nil {
+		u.all.Store(progressKey{kind, key}, now)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.all == nil {
-		u.all = map[progressKey]progress{}
-	}
-	u.all[progressKey{kind, key}] = s
 }
 
 // of returns the progress of a remediation; zero if it is new to this process.
@@ -171,93 +163,69 @@ func (u *UnderWay) of(kind string, key client.ObjectKey) progress {
 	if u == nil {
 		return progress{}
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.all[progressKey{kind, key}]
+	noted, _ := u.all.Load(progressKey{kind, key})
+	known, _ := noted.(progress)
+	return known
 }
 
 func (u *UnderWay) forget(kind string, key client.ObjectKey) {
-	if u == nil {
-		return
+	if u != nil {
+		u.all.Delete(progressKey{kind, key})
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	delete(u.all, progressKey{kind, key})
 }
 
-// forgetAll forgets all of a kind: another controller acts on them now.
-func (u *UnderWay) forgetAll(kind string) {
-	if u == nil {
-		return
+// underWayGauges are the gauges of one collection.
+type underWayGauges struct{ states, keptOff, oldest, stuck, persons *prometheus.GaugeVec }
+
+func newGauges() underWayGauges {
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	maps.DeleteFunc(u.all, func(key progressKey, _ progress) bool { return key.kind == kind })
+	return underWayGauges{
+		states: gauge("kubemend_host_remediations",
+			"Remediations of hosts in flight, by state of the power cycle.", "namespace", "kind", "state"),
+		keptOff: gauge("kubemend_hosts_kept_powered_off",
+			"Hosts that remediations keep powered off.", "namespace", "kind"),
+		oldest: gauge("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
+			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.", "namespace", "kind"),
+		stuck: gauge("kubemend_host_remediations_stuck",
+			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
+		persons: gauge("kubemend_host_remediations_waiting_for_person",
+			"Remediations of hosts that wait for a person, by reason: FencingImpossible, HostNotReady, "+
+				"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", "namespace", "cluster", "kind", "reason"),
+	}
 }
 
-var (
-	underWayDesc = prometheus.NewDesc("kubemend_host_remediations",
-		"Remediations of hosts in flight, by state of the power cycle.", []string{"namespace", "kind", "state"}, nil)
-	keptOffDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off",
-		"Hosts that remediations keep powered off.", []string{"namespace", "kind"}, nil)
-	oldestDesc = prometheus.NewDesc("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
-		"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
-		[]string{"namespace", "kind"}, nil)
-	stuckDesc = prometheus.NewDesc("kubemend_host_remediations_stuck",
-		"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.",
-		[]string{"namespace", "kind"}, nil)
-	personDesc = prometheus.NewDesc("kubemend_host_remediations_waiting_for_person",
-		"Remediations of hosts that wait for a person, by reason: FencingImpossible, HostNotReady, "+
-			"HostServiced, OperatorSilent, QueueTimedOut, ClusterUnreachable.", []string{"namespace", "cluster", "kind", "reason"}, nil)
-)
+func (g underWayGauges) all() []*prometheus.GaugeVec {
+	return []*prometheus.GaugeVec{g.states, g.keptOff, g.oldest, g.stuck, g.persons}
+}
 
 // Describe implements prometheus.Collector.
 func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
-	descriptions <- underWayDesc
-	descriptions <- keptOffDesc
-	descriptions <- oldestDesc
-	descriptions <- stuckDesc
-	descriptions <- personDesc
+	for _, gauge := range newGauges().all() {
+		gauge.Describe(descriptions)
+	}
 }
 
 // Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
-	type place struct{ namespace, kind string }
-	type at struct {
-		place
-		state powercycle.State
-	}
-	type asks struct {
-		place
-		cluster, reason string
-	}
-	persons := map[asks]float64{}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	states, kept, stuck, oldest := map[at]float64{}, map[place]float64{}, map[place]float64{}, map[place]time.Time{}
-	for key, s := range u.all {
-		p := place{key.Namespace, key.kind}
-		states[at{p, s.state}]++
-		if s.person != "" {
-			persons[asks{p, s.cluster, s.person}]++
+	gauges, now, oldest := newGauges(), u.clock.Now(), map[[2]string]time.Time{}
+	for key, value := range u.all.Range {
+		namespace, kind, progress := key.(progressKey).Namespace, key.(progressKey).kind, value.(progress)
+		gauges.states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
+		if progress.person != "" {
+			gauges.persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
 		}
-		kept[p], stuck[p] = kept[p]+number(s.keptOff), stuck[p]+number(!s.due.IsZero() && !u.clock.Now().Before(s.due))
-		if was, known := oldest[p]; !s.since.IsZero() && (!known || s.since.Before(was)) {
-			oldest[p] = s.since
+		gauges.keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
+		gauges.stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !now.Before(progress.due)))
+		place := [2]string{namespace, kind}
+		if before, known := oldest[place]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
+			oldest[place] = progress.since
+			gauges.oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
 		}
 	}
-	for a, n := range states {
-		out <- prometheus.MustNewConstMetric(underWayDesc, prometheus.GaugeValue, n, a.namespace, a.kind, string(a.state))
-	}
-	for a, n := range persons {
-		out <- prometheus.MustNewConstMetric(personDesc, prometheus.GaugeValue, n, a.namespace, a.cluster, a.kind, a.reason)
-	}
-	for p := range kept {
-		out <- prometheus.MustNewConstMetric(keptOffDesc, prometheus.GaugeValue, kept[p], p.namespace, p.kind)
-		out <- prometheus.MustNewConstMetric(stuckDesc, prometheus.GaugeValue, stuck[p], p.namespace, p.kind)
-	}
-	for p, since := range oldest {
-		out <- prometheus.MustNewConstMetric(oldestDesc, prometheus.GaugeValue, float64(since.Unix()), p.namespace, p.kind)
+	for _, gauge := range gauges.all() {
+		gauge.Collect(out)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,7 +41,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	}
 	w.facts.Node = powercycle.NodeUnseen
 	if w.cluster == nil {
-		w.unseenBecause = explain.NoCluster
+		w.unseenBecause = "its Cluster does not exist"
 		return
 	}
 	ctx, done := w.answering(ctx)
@@ -197,7 +198,10 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), explain.Unreachable(link.Silent))
+		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), "the workload cluster cannot be reached")
+		if link.Changed == nil && link.Silent {
+			w.unseenBecause = explain.Plain(workload.ErrSilent)
+		}
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
 			w.recheckAfter(max(link.Recheck, retry))
 		}
@@ -214,14 +218,12 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
-	w.facts.Healthy = w.booted() && w.unhealthy == "" && (!remediation.MarkedUnhealthy(w.machine) || !r.stillJudged(ctx, w))
+	w.facts.Healthy = w.booted() && w.unhealthy == ""
+	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) {
+		judged, err := remediation.Judged(ctx, r.Client, w.machine)
+		w.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
+	}
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
-}
-
-// stillJudged reports whether a health check judges the machine, and will mark it healthy again. In doubt one does.
-func (r *Reconciler) stillJudged(ctx context.Context, w *observed) bool {
-	judged, err := remediation.Judged(ctx, r.Client, w.machine)
-	return err != nil || judged
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
@@ -271,7 +273,10 @@ func (w *observed) booted() bool {
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {
-	return cmp.Or(statusOf(node, corev1.NodeReady), corev1.ConditionUnknown)
+	if ready := conditionOf(node, corev1.NodeReady); ready != nil && ready.Status != "" {
+		return ready.Status
+	}
+	return corev1.ConditionUnknown
 }
 
 // unreadable notes why the node cannot be read.
@@ -304,21 +309,24 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 		if err := r.Client.Get(ctx, client.ObjectKey{Name: owner.Name}, check); err != nil || check.UID != owner.UID {
 			continue // Ready is all that the node is judged by
 		}
-		for _, c := range check.Spec.UnhealthyConditions {
-			if statusOf(w.node, c.Type) == c.Status {
-				return explain.UnhealthyNode(check.Name, string(c.Type), string(c.Status))
+		for _, rule := range check.Spec.UnhealthyConditions {
+			if cond := conditionOf(w.node, rule.Type); cond != nil && cond.Status == rule.Status {
+				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, rule.Type, rule.Status)
 			}
 		}
 	}
 	return ""
 }
 
-// statusOf is the status of a condition of node; empty if the node does not have it.
-func statusOf(node *corev1.Node, of corev1.NodeConditionType) corev1.ConditionStatus {
+// conditionOf is a condition of node; nil if the node is nil or does not have it.
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	if node == nil {
+		return nil
+	}
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == of {
-			return node.Status.Conditions[i].Status
+		if cond := &node.Status.Conditions[i]; cond.Type == kind {
+			return cond
 		}
 	}
-	return ""
+	return nil
 }

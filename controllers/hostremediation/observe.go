@@ -25,7 +25,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
@@ -44,7 +43,7 @@ type observed struct {
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
-	stored metadata
+	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
@@ -130,7 +129,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
-	w.stored = metadataOf(w.rem)
+	w.stored = metadataOf(w.rem, r.Kind)
 	r.recall(w)
 	return err == nil, nil
 }
@@ -215,27 +214,25 @@ func (r *Reconciler) untouched(w *observed) bool {
 	return w.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
-// pause is what pauses the remediation; empty if nothing does.
-func (w *observed) pause() explain.Pause {
-	switch {
-	case w.moved():
-		return explain.PausedByMove
-	case annotations.HasPaused(w.rem):
-		return explain.PausedByItself
-	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
-		return explain.PausedWithCluster
-	case w.machine != nil && annotations.HasPaused(w.machine):
-		return explain.PausedWithMachine
-	case w.found.Paused:
-		return explain.PausedWithMetal3Machine
+// pause is what pauses the remediation; zero if nothing does.
+func (w *observed) pause() powercycle.Pause {
+	const removeFrom = "when it may go on, remove the annotation " + clusterv1.PausedAnnotation + " from the "
+	const with, annotated = "with its ", ", by the annotation " + clusterv1.PausedAnnotation
+	if _, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl deletes it, and has removed its other annotations
+		return powercycle.Pause{By: "because clusterctl has moved it to another management cluster, and deletes it here"}
 	}
-	return ""
-}
-
-// moved reports whether clusterctl has moved the remediation to another cluster, and is about to delete this one.
-func (w *observed) moved() bool {
-	_, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
-	return moved
+	switch {
+	case annotations.HasPaused(w.rem):
+		return powercycle.Pause{By: "by its annotation " + clusterv1.PausedAnnotation, Fix: removeFrom + "remediation"}
+	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
+		name := w.cluster.Name
+		return powercycle.Pause{By: "with Cluster " + name, Fix: "when it may go on, set spec.paused of Cluster " + name + " to false", Cluster: name}
+	case w.machine != nil && annotations.HasPaused(w.machine):
+		return powercycle.Pause{By: with + "Machine" + annotated, Fix: removeFrom + "Machine"}
+	case w.found.Paused:
+		return powercycle.Pause{By: with + "Metal3Machine" + annotated, Fix: removeFrom + "Metal3Machine"}
+	}
+	return powercycle.Pause{}
 }
 
 // asked reports whether the remediation asks for a power cycle.
@@ -294,13 +291,13 @@ func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
 
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
-	w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.NoMachine}}
+	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
 	if w.machine != nil {
 		var err error
 		w.found, err = r.Hosts.Of(ctx, w.machine)
 		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
 			// A kind that is gone must not keep the remediation.
-			w.found = host.Found{Is: powercycle.HostGone, Why: host.Problem{Reason: host.KindNotServed, Found: err.Error()}}
+			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()}
 		} else if err != nil {
 			return err
 		}
@@ -330,7 +327,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	case marks.Any:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
-			Why: host.Problem{Reason: host.HostReplaced, Object: former.Name, Found: w.found.Host.Name},
+			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, w.found.Host.Name),
 		}
 	}
 	return nil
@@ -350,13 +347,13 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pause() != "" && !r.Teardown, // nothing goes on later
+		Paused:    w.pause().By != "" && !r.Teardown, // nothing goes on later
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == host.Problem{},
-		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == host.Problem{},
+		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
+		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,

@@ -2,7 +2,6 @@ package hostremediation
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -107,11 +106,9 @@ func (k *fixture) everything() map[string]any {
 	for queue, by := range k.r.Claims.by {
 		claimed[queue] = by.uid
 	}
-	k.r.UnderWay.mu.Lock()
-	defer k.r.UnderWay.mu.Unlock()
 	counted := map[string]string{}
-	for key, is := range maps.All(k.r.UnderWay.all) {
-		counted[key.kind+" "+key.String()] = string(is.state)
+	for key, is := range k.r.UnderWay.all.Range {
+		counted[key.(progressKey).kind+" "+key.(progressKey).String()] = string(is.(progress).state)
 	}
 	return map[string]any{
 		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "claimed": claimed, "counted": counted,

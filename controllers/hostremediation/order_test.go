@@ -23,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
@@ -147,7 +146,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 			k := fixtureOf(t)
 			spec, owners := k.remediation().Spec, k.remediation().OwnerReferences
 			k.edit(change)
-			says := explain.HostStep(powercycle.Step{Do: powercycle.Wait, Reason: powercycle.Reason(reason)})
+			says := powercycle.RuleOf(powercycle.Reason(reason)).Message
 			if status := k.pass(); status.Message != says || says == "" || len(k.remediation().Annotations) != 0 {
 				t.Errorf("it says %q", status.Message)
 			}
@@ -165,7 +164,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
-	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: host.Problem{Reason: host.NoConsumer}}
+	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)

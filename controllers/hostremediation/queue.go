@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -24,16 +25,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-const (
-	// queueRecheck is how soon to read the queue again, should an event have been lost.
-	queueRecheck = 5 * time.Minute
-	// leaseRecheck is how soon to read the leases of API servers again, which are not watched.
-	leaseRecheck = 30 * time.Second
-	// replicaRecheck is how soon to check again whether another replica could take over.
-	replicaRecheck = 30 * time.Second
-	// claimRecheck is how soon to check again whether the caches show what another remediation has begun.
-	claimRecheck = 5 * time.Second
-)
+// queueRecheck is how soon to read the queue again, should an event have been lost.
+const queueRecheck = 5 * time.Minute
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it; nothing is
 // claimed here.
@@ -43,7 +36,7 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 		return
 	}
 	if w.queue == nil {
-		w.queue = r.readQueue(ctx, w)
+		r.readQueue(ctx, w)
 	}
 	w.queue.Self = w.queued()
 	w.queue.ManagerHere = r.Self.on(w)
@@ -51,60 +44,34 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 	if len(ahead) == 0 {
 		return
 	}
-	w.facts.First, w.facts.ManagerHere = false, ahead[0].Reason == powercycle.ManagerOnHost
+	w.facts.First, w.facts.ManagerHere = false, ahead[0].Manager
 	w.ahead = ahead
 	if w.queueErr != nil {
 		w.unasked = append(w.unasked, w.queueErr)
 	}
 	w.recheckAfter(queueRecheck)
-	for _, a := range ahead {
-		w.recheckFor(a)
+	for _, other := range ahead {
+		if !other.Until.IsZero() {
+			w.recheckAfter(other.Until.Sub(w.now))
+		}
 	}
-}
-
-// recheckFor enqueues the remediation for when what is ahead of it may have gone without an event.
-func (w *observed) recheckFor(a powercycle.Ahead) {
-	switch {
-	case a.Reason == powercycle.QueueUnknown:
-		w.recheckAfter(unreachableRecheck)
-	case a.Reason == powercycle.ManagerOnHost:
-		w.recheckAfter(replicaRecheck)
-	case a.Reason == powercycle.ClaimedByAnother:
-		w.recheckAfter(claimRecheck)
-	case a.Objection.Reason == controlplane.NotSeen && !w.connected.IsZero():
-		w.recheckAfter(w.connected.Sub(w.now))
-	case !a.Objection.Until.IsZero():
-		w.recheckAfter(a.Objection.Until.Sub(w.now))
-	case a.Objection.Reason == controlplane.MajorityAtRisk:
-		w.recheckAfter(leaseRecheck)
-	}
-}
-
-// queueName is the name of the queue in which the remediation of w waits: that of the control plane, or that of its machine.
-func (w *observed) queueName() string {
-	if w.facts.ControlPlane {
-		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
-	}
-	return "machine " + string(w.machine.UID)
 }
 
 // readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
-func (r *Reconciler) readQueue(ctx context.Context, w *observed) *powercycle.Queue {
-	q := &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
+func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
+	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
 	var err error
 	if w.existing, err = r.Installed.In(ctx, r.Client, w.rem.GetNamespace()); err == nil {
-		q.SameMachine = queuedOf(w.existing, w.machine, w.rem)
+		w.queue.SameMachine = queuedOf(w.existing, w.machine, w.rem)
 		if w.facts.ControlPlane {
-			q.Plane, err = r.readPlane(ctx, w)
+			w.queue.Plane, err = r.readPlane(ctx, w)
 		}
 	}
 	if err != nil {
-		q.Unasked, w.queueErr = explain.Plain(err), err
-		return q
+		w.queue.Unasked, w.queueErr = explain.Plain(err), err
+		return
 	}
-	w.queue = q
 	r.readLeases(ctx, w)
-	return q
 }
 
 // queued is the remediation of w itself in its queue, with what it remembers so far.
@@ -115,19 +82,19 @@ func (w *observed) queued() powercycle.Queued {
 }
 
 // queuedOf are the remediations that m owns, but for self, as others in the queue know them.
-func queuedOf(all remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
-	var of []powercycle.Queued
-	for _, rem := range all.Of(m) {
+func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.Object) []powercycle.Queued {
+	var queue []powercycle.Queued
+	for _, rem := range existing.Of(m) {
 		if rem.GetUID() == self.GetUID() {
 			continue
 		}
 		rec, err := remediation.RecordOf(rem)
-		of = append(of, powercycle.Queued{
+		queue = append(queue, powercycle.Queued{
 			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
 			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem),
 		})
 	}
-	return of
+	return queue
 }
 
 // readPlane reads the control plane of w's machine, but for the leases of its API servers.
@@ -139,17 +106,20 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	if w.members, err = r.controlPlaneMachines(ctx, w); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{API: api, Self: w.machine.Name}
+	plane := &powercycle.Plane{API: api, Self: w.machine.Name, Connected: w.connected}
 	for _, m := range w.members {
-		is, err := r.memberOf(ctx, w, m)
+		member, err := r.memberOf(ctx, w, m)
 		if err != nil {
 			return nil, err
 		}
-		if api == controlplane.Answers && !is.Joining {
+		if api == controlplane.Answers && !member.Joining {
 			node, _ := view.NodeOf(m)
-			is.Node, is.Etcd, is.Away = nodeSign(node), controlplane.EtcdOf(node), controlplane.InMaintenance(node)
+			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(node), controlplane.InMaintenance(node)
+			if node != nil && readyOf(node) == corev1.ConditionTrue {
+				member.Node = controlplane.Alive
+			}
 		}
-		plane.Members = append(plane.Members, is)
+		plane.Members = append(plane.Members, member)
 	}
 	return plane, nil
 }
@@ -180,13 +150,13 @@ func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*
 		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
 	}
-	all := []*clusterv1.Machine{w.machine}
+	machines := []*clusterv1.Machine{w.machine}
 	for i := range list.Items {
 		if m := &list.Items[i]; m.UID != w.machine.UID {
-			all = append(all, m)
+			machines = append(machines, m)
 		}
 	}
-	return all, nil
+	return machines, nil
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
@@ -198,21 +168,21 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 			return powercycle.Member{}, err
 		}
 	}
-	is := powercycle.Member{Member: controlplane.Member{
+	member := powercycle.Member{Member: controlplane.Member{
 		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).On,
 	}}
 	if since, replaced := replacedSince(m); replaced {
-		is.ReplacedBy, is.ReplacedSince = "Machine "+m.Name, since
+		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
 	}
 	if own {
-		return is, nil
+		return member, nil
 	}
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		is.KeptOff = explain.KeptOff(found.Host.Name)
+		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
-	is.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
-	is.Remediations = queuedOf(w.existing, m, w.rem)
-	return is, nil
+	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
+	member.Remediations = queuedOf(w.existing, m, w.rem)
+	return member, nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
@@ -224,7 +194,7 @@ func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
 }
 
 // obeys reports whether a host would power off if it was asked to.
-func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == host.Problem{} }
+func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
 // replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
 func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
@@ -235,14 +205,6 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 		return time.Time{}, false
 	}
 	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
-}
-
-// nodeSign is what a node shows of its member; nil is a node that does not exist any more.
-func nodeSign(node *corev1.Node) controlplane.Sign {
-	if node != nil && readyOf(node) == corev1.ConditionTrue {
-		return controlplane.Alive
-	}
-	return controlplane.Silent
 }
 
 // readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes
@@ -277,20 +239,16 @@ func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
 	if !w.begins(step) {
 		return ""
 	}
-	return r.Claims.Begin(w.queueName(), remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
+	queue := "machine " + string(w.machine.UID)
+	if w.facts.ControlPlane {
+		queue = "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+	}
+	return r.Claims.Begin(queue, remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
 func (w *observed) begins(step powercycle.Step) bool {
-	if w.queue == nil {
-		return false
-	}
-	for i := range w.taken {
-		if w.taken[i].step.Begins() {
-			return true
-		}
-	}
-	return step.Begins()
+	return w.queue != nil && (step.Begins() || slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Begins() }))
 }
 
 // unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the remediation is read past

@@ -313,7 +313,7 @@ func TestWhichHostsWouldGoOff(t *testing.T) {
 		"one that is wanted on":        {host.Power{Wanted: true}, true},
 		"not one that is switched off": {host.Power{}, false},
 		"nor one that others hold":     {host.Power{Wanted: true, KeptOffBy: "somebody"}, false},
-		"nor one that is paused":       {host.Power{Wanted: true, Unmanaged: host.Problem{Reason: host.Paused}}, false},
+		"nor one that is paused":       {host.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
 	} {
 		if got := obeys(tc.power); got != tc.want {
 			t.Errorf("%s: %t", name, got)

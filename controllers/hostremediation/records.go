@@ -44,15 +44,10 @@ func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.
 // startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the
 // machine.
 func (w *observed) startsWith(step powercycle.Step) bool {
-	begins := func(s powercycle.Step) bool {
-		switch s.Do {
-		case powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner:
-			return true
-		default:
-			return false
-		}
+	first := []powercycle.Action{
+		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
 	}
-	return begins(step) || slices.ContainsFunc(w.taken, func(t taken) bool { return begins(t.step) })
+	return slices.Contains(first, step.Do) || slices.ContainsFunc(w.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
 }
 
 // recordOf is the record of the remediation of w: what is known of the machine, its host and its node, and what asked for it.
@@ -94,7 +89,7 @@ func (w *observed) lastNode() *corev1.Node {
 
 // describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its numbers.
 func describeHealth(spec *mendv1.RemediationRecordSpec, w *observed) {
-	if ready := notReady(w.node); ready != nil {
+	if ready := conditionOf(w.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
 		spec.UnhealthySince = known(ready.LastTransitionTime)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
@@ -115,19 +110,6 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, w *observed) {
 	if spec.Due != nil && spec.UnhealthySince != nil && spec.Due.Before(spec.UnhealthySince) {
 		spec.UnhealthySince = nil // it has turned since
 	}
-}
-
-// notReady is the condition Ready of a node that is not; nil if it is, or if that is not known.
-func notReady(node *corev1.Node) *corev1.NodeCondition {
-	if node == nil {
-		return nil
-	}
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue {
-			return c
-		}
-	}
-	return nil
 }
 
 // known is at; nil if it is zero.

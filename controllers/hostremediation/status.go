@@ -23,7 +23,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *observed, step powercyc
 	if step.Do == powercycle.DropFinalizer && w.facts.Deleting && failure == nil {
 		return nil // the remediation is gone
 	}
-	message := w.about().Message("", step)
+	message := w.cycle().Message("", step)
 	if failure != nil {
 		message = fmt.Sprintf("%s: %.4096s", message, explain.Plain(failure))
 	}
@@ -98,7 +98,7 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 	switch {
 	case noPowerOff && (kind == infrav1.PoweredOffCondition || kind == infrav1.WorkloadMovedCondition):
 		c.Status, c.Reason = metav1.ConditionFalse, notProvenReason
-		c.Message = explain.PowerOffDisabled
+		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
 	case kind == infrav1.PoweredOffCondition && (m.Moved == powercycle.FencingImpossibleReason || m.Moved == powercycle.HostServicedReason):
 		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
 	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != powercycle.WorkloadMovedReason && m.Moved != powercycle.NodeGoneReason:

@@ -2,15 +2,14 @@ package hostremediation
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -116,29 +115,14 @@ func keepsOff(w *observed, step powercycle.Step) bool {
 // store writes the annotations and finalizers of the remediation if they differ, and if it has not changed since it was read. If it is gone, the API server's
 // error is returned.
 func (r *Reconciler) store(ctx context.Context, w *observed) error {
-	changes := map[string]any{}
-	if annotations := changed(w.stored.annotations, w.rem.GetAnnotations()); len(annotations) > 0 {
-		changes["annotations"] = annotations
-	}
-	if !slices.Equal(w.stored.finalizers, w.rem.GetFinalizers()) {
-		changes["finalizers"] = w.rem.GetFinalizers()
-	}
-	if len(changes) == 0 {
+	key, next := client.ObjectKeyFromObject(w.rem), metadataOf(w.rem, r.Kind)
+	if maps.Equal(w.stored.Annotations, next.Annotations) && slices.Equal(w.stored.Finalizers, next.Finalizers) {
 		w.saved = true
 		r.Claims.Written(w.rem, w.rem.GetResourceVersion(), nil)
 		return nil
 	}
-	key := client.ObjectKeyFromObject(w.rem)
-	changes["resourceVersion"], changes["uid"] = w.rem.GetResourceVersion(), w.rem.GetUID()
-	patch, err := json.Marshal(map[string]any{"metadata": changes})
-	if err != nil {
-		return fmt.Errorf("encode the metadata of %s %s: %w", r.Kind.Kind, key, err)
-	}
-	saved := &metav1.PartialObjectMetadata{}
-	saved.SetGroupVersionKind(r.Kind.GroupVersionKind)
-	saved.Name, saved.Namespace = key.Name, key.Namespace
-	err = r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch))
-	r.Claims.Written(w.rem, saved.ResourceVersion, err)
+	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))
+	r.Claims.Written(w.rem, next.ResourceVersion, err)
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(key)
 	}
@@ -147,36 +131,20 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
 	r.unstored.Delete(key)
-	w.rem.SetResourceVersion(saved.ResourceVersion) // the status is written on top of this
-	w.stored = metadataOf(w.rem)
+	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
+	w.stored = metadataOf(w.rem, r.Kind)
 	r.written.Note(w.rem)
 	return nil
 }
 
-// metadata is what the API server has of the metadata of a remediation.
-type metadata struct {
-	annotations map[string]string
-	finalizers  []string
-}
-
-func metadataOf(rem client.Object) metadata {
-	return metadata{rem.GetAnnotations(), slices.Clone(rem.GetFinalizers())}
-}
-
-// changed returns what a merge patch has to say to turn was into is.
-func changed(was, is map[string]string) map[string]any {
-	changes := map[string]any{}
-	for key, value := range is {
-		if old, had := was[key]; !had || old != value {
-			changes[key] = value
-		}
-	}
-	for key := range was {
-		if _, has := is[key]; !has {
-			changes[key] = nil
-		}
-	}
-	return changes
+// metadataOf is the metadata of a remediation that store writes.
+func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectMetadata {
+	obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: rem.GetName(), Namespace: rem.GetNamespace(), UID: rem.GetUID(), ResourceVersion: rem.GetResourceVersion(),
+		Annotations: maps.Clone(rem.GetAnnotations()), Finalizers: slices.Clone(rem.GetFinalizers()),
+	}}
+	obj.SetGroupVersionKind(kind.GroupVersionKind)
+	return obj
 }
 
 // yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on moves, which would keep
@@ -193,10 +161,9 @@ func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Resu
 	}
 	marks := maps.Clone(w.rem.GetAnnotations())
 	blockMove(marks, false)
-	if len(marks) < len(w.rem.GetAnnotations()) {
-		if err := r.annotate(ctx, w.rem, map[string]any{clusterctlv1.BlockMoveAnnotation: nil}); err != nil {
-			return ctrl.Result{}, err
-		}
+	w.rem.SetAnnotations(marks)
+	if err := r.store(ctx, w); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	return ctrl.Result{}, r.disown(ctx, w)
 }
@@ -228,22 +195,6 @@ func (r *Reconciler) disown(ctx context.Context, w *observed) error {
 	if err != nil {
 		return err
 	}
-	return r.annotate(ctx, w.rem, map[string]any{mendv1.PowerCycleAnnotation: content})
-}
-
-// annotate changes these annotations of a remediation, if it has not changed since it was read.
-func (r *Reconciler) annotate(ctx context.Context, rem remediation.Object, changes map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": rem.GetUID(), "resourceVersion": rem.GetResourceVersion(), "annotations": changes,
-	}})
-	if err != nil {
-		return fmt.Errorf("encode annotations: %w", err)
-	}
-	target := rem.Unwrapped().DeepCopyObject().(client.Object)
-	err = r.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("yield %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(rem), err)
-	}
-	rem.SetResourceVersion(target.GetResourceVersion())
-	return nil
+	annotations.AddAnnotations(w.rem, map[string]string{mendv1.PowerCycleAnnotation: content})
+	return client.IgnoreNotFound(r.store(ctx, w))
 }

@@ -176,7 +176,7 @@ func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile
 
 // Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and nothing may be
 // cached. They are shared: read only.
-func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
+func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, namespace string) (objects []client.Object, has bool, err error) {
 	if r.controller.Load() == nil {
 		return nil, false, nil
 	}
@@ -184,15 +184,15 @@ func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, n
 	if err != nil {
 		return nil, false, err
 	}
-	of := slices.IndexFunc(kinds, func(k remediation.Kind) bool { return k.GroupVersionKind == kind })
-	if of < 0 {
+	index := slices.IndexFunc(kinds, func(k remediation.Kind) bool { return k.GroupVersionKind == kind })
+	if index < 0 {
 		return nil, false, nil
 	}
-	existing, err := remediation.List(ctx, r.Client, kinds[of:of+1], namespace)
-	for _, is := range existing.All {
-		all = append(all, is)
+	existing, err := remediation.List(ctx, r.Client, kinds[index:index+1], namespace)
+	for _, rem := range existing.All {
+		objects = append(objects, rem)
 	}
-	return all, err == nil, err
+	return objects, err == nil, err
 }
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
@@ -248,8 +248,8 @@ func metadataChanged() predicate.Predicate {
 	}}
 }
 
-func withoutMemory(all map[string]string) map[string]string {
-	others := maps.Clone(all)
+func withoutMemory(marks map[string]string) map[string]string {
+	others := maps.Clone(marks)
 	delete(others, mendv1.PowerCycleAnnotation)
 	delete(others, mendv1.RecordAnnotation)
 	return others
@@ -258,11 +258,13 @@ func withoutMemory(all map[string]string) map[string]string {
 // machineChanges lets changes through that a step can depend on.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		decisive := []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition}
-		return was.UID != is.UID || annotations.HasPaused(was) != annotations.HasPaused(is) ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			slices.ContainsFunc(decisive, func(c string) bool { return remediation.ConditionOf(was, c) != remediation.ConditionOf(is, c) })
+		return before.UID != after.UID || annotations.HasPaused(before) != annotations.HasPaused(after) ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+			slices.ContainsFunc(decisive, func(cond string) bool {
+				return remediation.ConditionOf(before, cond) != remediation.ConditionOf(after, cond)
+			})
 	}}
 }
 
@@ -275,24 +277,25 @@ func hostChanges() predicate.Predicate {
 // nodeChanges lets changes through that show that a node has booted, is ready, or is fenced.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-		was, is := e.ObjectOld, e.ObjectNew
-		return was.UID != is.UID || was.Spec.ProviderID != is.Spec.ProviderID || was.Status.NodeInfo.BootID != is.Status.NodeInfo.BootID ||
-			!maps.Equal(statuses(was), statuses(is)) || !maps.Equal(taints(was), taints(is))
+		before, after := e.ObjectOld, e.ObjectNew
+		return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
+			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+			!maps.Equal(statuses(before), statuses(after)) || !maps.Equal(taints(before), taints(after))
 	}}
 }
 
 func statuses(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
-	all := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
+	statuses := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
 	for i := range n.Status.Conditions {
-		all[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
+		statuses[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
 	}
-	return all
+	return statuses
 }
 
 func taints(n *corev1.Node) map[string]string {
-	all := map[string]string{}
+	taints := map[string]string{}
 	for _, t := range n.Spec.Taints {
-		all[t.Key+":"+string(t.Effect)] = t.Value
+		taints[t.Key+":"+string(t.Effect)] = t.Value
 	}
-	return all
+	return taints
 }

@@ -96,7 +96,7 @@ func (o *environment) dueHosts(ctx context.Context) {
 func (o *environment) operate(ctx context.Context, b *bareMetal, h *bmov1alpha1.BareMetalHost) {
 	now := o.clock.Now()
 	b.model.Advance(now)
-	if is := host.PowerOf(h); is.Unmanaged.Reason == "" && !is.Fails && b.looks.Due(h, now) {
+	if is := host.PowerOf(h); is.Unmanaged == "" && !is.Fails && b.looks.Due(h, now) {
 		next := h.DeepCopy()
 		done := b.model.Reconcile(next, now)
 		if !done.Object {

@@ -106,7 +106,7 @@ const (
 	NotFirst Reason = "NotFirstInQueue"
 )
 
-// Objection is one reason why a member has to wait, with its arguments. Package explain has a sentence for each.
+// Objection is one reason why a member has to wait, with its arguments.
 type Objection struct {
 	Reason Reason
 	// Member is the other one, By what remediates or replaces it.

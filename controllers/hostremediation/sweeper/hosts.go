@@ -29,7 +29,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -125,7 +124,7 @@ func (s *Hosts) release(ctx context.Context, h *bmov1alpha1.BareMetalHost) (time
 		return 0, err
 	}
 	for key, uid := range orphaned {
-		s.report(h, mendv1.EventOrphanSwept, explain.OrphanedAnnotation(key, uid))
+		s.report(h, mendv1.EventOrphanSwept, fmt.Sprintf("Removed annotation %s: remediation %s does not exist any more", key, uid))
 	}
 	s.orphans.forget(h.UID)
 	return 0, nil
@@ -171,7 +170,7 @@ func (s *Hosts) withdraw(ctx context.Context, h *bmov1alpha1.BareMetalHost) (aga
 	if err := s.Hosts.MarkHealthy(ctx, h, m.UID); err != nil {
 		return true, err
 	}
-	s.report(h, mendv1.EventMarkRemoved, explain.UnhealthyMarkRemoved(m.Name))
+	s.report(h, mendv1.EventMarkRemoved, "Machine "+m.Name+" is healthy after all: the host is no longer marked as unhealthy")
 	return false, nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -106,7 +105,8 @@ func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	about.Namespace, about.Name = cluster.Namespace, cluster.Name
 	recorder.Send(s.Recorder, recorder.Event{
-		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence", Text: explain.OrphanedFence(node.Name, mark.by),
+		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence",
+		Text: fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, mark.by),
 	})
 	return time.Time{}, nil
 }

@@ -1,0 +1,181 @@
+package powercycle
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Cycle is what the messages of a power cycle are made of: what a step is decided on, and the texts that they quote. A text is empty where
+// nothing is known.
+type Cycle struct {
+	Facts  Facts
+	Policy Policy
+	// After is what the remediation remembers after the step.
+	After Memory
+
+	Pause Pause
+	// Ahead is what is ahead in the queue.
+	Ahead []Ahead
+	// Mismatch is why the host is not the machine's, Unmanaged why its power is not managed now, Doubt what its operator reports against a
+	// receipt, Trouble the error that it has, and KeptOffBy the annotation by which a client that is no remediation keeps it powered off.
+	Mismatch, Unmanaged, Doubt, Trouble, KeptOffBy string
+	// Unseen is why the node cannot be seen, IdleVolumes what is attached to it that nothing waits for.
+	Unseen, IdleVolumes string
+	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
+	Left      []string
+	LeftCount int
+}
+
+// Pause is what pauses a remediation, as a clause, and what a person has to do to end that. The zero value says that nothing does.
+type Pause struct {
+	By, Fix string
+	// Cluster is the Cluster that pauses it; empty if another object does.
+	Cluster string
+}
+
+// endReasons are the reasons whose messages say how a remediation has ended, by its state.
+var endReasons = map[State]Reason{
+	Succeeded: MachineHealthyReason, OwnerRequested: OwnerRequestedReason, Failed: FailedReason, Ended: EndedReason,
+	Stopped: TimedOutByCheckReason,
+}
+
+// Message is what the step does, or waits for. Of a remediation that has ended it says how, and then what is still done.
+func (s Step) Message() string {
+	if !s.From.Final() || s.Reason == UnfenceTimedOutReason || s.Reason == PausedReason {
+		return s.ownMessage()
+	}
+	ended := Step{Reason: endReasons[s.From], From: s.From}.ownMessage()
+	switch {
+	case s.Do == Withdraw && s.From == Succeeded:
+		return "The machine is healthy after all; its host is no longer marked as unhealthy"
+	case s.Do == Withdraw:
+		return "The machine is healthy after all; its owner is no longer asked to replace it"
+	case s.Do == Release:
+		return ended + "; the host is released"
+	case s.Do == Unfence:
+		return ended + "; the fence is removed from the node"
+	case s.Detail == FenceUnseen:
+		return ended + "; waiting for the node, to remove the fence"
+	}
+	return ended
+}
+
+func (s Step) ownMessage() string {
+	rule := RuleOf(s.Reason)
+	if i := slices.IndexFunc(rule.variants, func(v variant) bool { return v.fits(s) }); i >= 0 {
+		return rule.variants[i].message
+	}
+	return rule.Message
+}
+
+// maxMessage is how long a message may be; the field holds more, and an error may be added.
+const maxMessage = 4096
+
+// Message is what a condition or event says of a step, after what led to it: the attempt, then the sentence.
+func (c *Cycle) Message(before string, step Step) string {
+	return cut(c.attempt(c.After.State) + JoinSentences(before, c.Sentence(step)))
+}
+
+// cut is text as far as a message may be long.
+func cut(text string) string {
+	if len(text) <= maxMessage {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxMessage], "") + "..."
+}
+
+func (c *Cycle) attempt(state State) string {
+	if c.After.Attempt == 0 || state.Final() {
+		return ""
+	}
+	return fmt.Sprintf("Attempt %d of %d: ", c.After.Attempt, c.Policy.Attempts())
+}
+
+// JoinSentences is one sentence of two, of which either may be empty.
+func JoinSentences(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + "; " + lowered(second)
+}
+
+// lowered is a sentence as part of another one.
+func lowered(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
+
+// Sentence is the message of a step with what is known of its cause, whichever attempt it is part of.
+func (c *Cycle) Sentence(step Step) string {
+	text, detail, cause, trouble := step.Message(), c.detail(step.Reason), "", c.Trouble
+	if c.After.State.Final() {
+		cause = c.cause(text)
+	}
+	if step.Reason == FencingImpossibleReason { // its detail has the error if that is what speaks against a receipt
+		trouble = ""
+	}
+	return inBrackets(text, joined(detail, cause, trouble))
+}
+
+// CauseDetails is what is known of a cause besides the message of its step, to be remembered with it.
+func (c *Cycle) CauseDetails(step Step) string { return cut(joined(c.detail(step.Reason), c.Trouble)) }
+
+func (c *Cycle) detail(reason Reason) string {
+	if rule := RuleOf(reason); rule.detail != nil {
+		return rule.detail(c)
+	}
+	return ""
+}
+
+// cause is the sentence of what led to the end; empty if the message says that already.
+func (c *Cycle) cause(message string) string {
+	cause := c.After.Cause
+	if cause.Reason == "" {
+		return cause.Said
+	}
+	text := cause.Step().Message()
+	if strings.HasPrefix(message, text) {
+		return ""
+	}
+	return c.attempt(cause.Next) + inBrackets(text, cause.Said)
+}
+
+func inBrackets(text, detail string) string {
+	if detail == "" {
+		return text
+	}
+	return text + " (" + detail + ")"
+}
+
+// joined are those of the texts that are not empty.
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), "; ")
+}
+
+// unproven says what is missing to prove that the host is off.
+func (c *Cycle) unproven() string {
+	switch {
+	case !c.Facts.Provable:
+		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
+			"before that, only that it switches the host off is proof"
+	case c.Doubt != "":
+		return c.Doubt
+	}
+	return "its annotation reboot.metal3.io is still there"
+}
+
+// LeftOnNode says what is left on the node.
+func (c *Cycle) LeftOnNode() string {
+	text := strings.Join(c.Left, ", ")
+	if more := c.LeftCount - len(c.Left); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// queue says what the remediation waits for in its queue.
+func (c *Cycle) queue() string {
+	texts := make([]string, 0, len(c.Ahead))
+	for _, ahead := range c.Ahead {
+		texts = append(texts, ahead.Text)
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,157 @@
+package powercycle
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
+	for length, want := range map[int]int{maxMessage - 1: maxMessage - 1, maxMessage: maxMessage, maxMessage + 1: maxMessage + len("...")} {
+		text := (&Cycle{}).Message("", Step{Reason: Reason(strings.Repeat("x", length))})
+		if len(text) != want {
+			t.Errorf("a sentence of %d characters becomes one of %d, want %d", length, len(text), want)
+		}
+	}
+}
+
+func TestTheMessageNamesTheCause(t *testing.T) {
+	cycle := &Cycle{
+		Policy: Policy{Retries: 1}, After: Memory{State: PoweringOff, Attempt: 1},
+		Mismatch: "BareMetalHost ns/h does not exist", Unmanaged: "the host is detached", Trouble: "power management error: timeout",
+		Unseen: "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
+		Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
+	}
+	for reason, want := range map[Reason]string{
+		PoweringOffReason:        "(power management error: timeout)",
+		WaitingInQueueReason:     "(HostRemediation b is under way; power management error: timeout)",
+		HostMismatchReason:       "(BareMetalHost ns/h does not exist; power management error: timeout)",
+		HostNotReadyReason:       "(the host is detached; power management error: timeout)",
+		ClusterUnreachableReason: "(no route; power management error: timeout)",
+		WorkloadStuckReason:      "(Pod a/b and 2 more; power management error: timeout)",
+	} {
+		step := Step{Do: Wait, Reason: reason}
+		if got := cycle.Message("", step); got != "Attempt 1 of 2: "+step.Message()+" "+want {
+			t.Errorf("%s: %q, want %q", reason, got, want)
+		}
+	}
+}
+
+func TestTheEndNamesWhatLedToIt(t *testing.T) {
+	cycle := &Cycle{Policy: Policy{Retries: 1}, After: Memory{State: OwnerRequested, Attempt: 2, Cause: Cause{
+		Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner, Said: "no route to host",
+	}}}
+	step := Step{Do: Wait, From: OwnerRequested, Next: OwnerRequested, Reason: OwnerRequestedReason}
+	const want = "The owner of the machine was asked to replace it (Attempt 2 of 2: The host was not seen off in time (no route to host))"
+	if got := cycle.Message("", step); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	cycle.After.Cause = Cause{Said: "what an older version stored"}
+	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (what an older version stored)" {
+		t.Errorf("of a cause that was stored as a sentence it says %q", got)
+	}
+	cycle.After.State, cycle.After.Cause = Ended, Cause{Reason: EndedReason, From: Ended}
+	if got := cycle.Message("", Step{From: Ended, Reason: EndedReason}); strings.Contains(got, "(") {
+		t.Errorf("the end is named twice: %q", got)
+	}
+}
+
+func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
+	later, soon, known := noon.Add(time.Hour), noon.Add(leaseRecheck), noon.Add(time.Minute)
+	for objection, want := range map[controlplane.Objection]Ahead{
+		{Reason: controlplane.BeingReplaced, Member: "b", By: "r", Until: later}: {Text: "b is being remediated (r)", Name: "b", Until: later},
+		{Reason: controlplane.MajorityAtRisk, Votes: 1, Total: 3, Needed: 2}: {
+			Text: "without it 1 of 3 control-plane nodes are healthy, and 2 are needed", Until: soon},
+		{Reason: controlplane.NotSeen}: {Text: "it is not known yet which members of the control plane are alive", Until: known},
+	} {
+		want.Kind = "Machine"
+		if got := (&Plane{Connected: known}).ahead(objection, noon); got != want {
+			t.Errorf("%+v: %+v, want %+v", objection, got, want)
+		}
+	}
+}
+
+// Every reason has one rule, and every step a message of its own words.
+func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
+	seen := map[Reason]bool{}
+	for _, rule := range rules {
+		if seen[rule.Reason] {
+			t.Errorf("%s has two rules", rule.Reason)
+		}
+		seen[rule.Reason] = true
+	}
+	for _, step := range Steps() {
+		if text := step.Message(); text == "" || text == string(step.Reason) {
+			t.Errorf("%+v has no message", step)
+		}
+	}
+}
+
+func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
+	for do, want := range map[Action]string{
+		Release: "The remediation is paused; the host is released (with Cluster c)",
+		Unfence: "The remediation is paused; the fence is removed from the node (with Cluster c)",
+		Wait:    "The remediation is paused (with Cluster c)",
+	} {
+		cycle := &Cycle{After: Memory{State: OwnerRequested, Attempt: 1}, Pause: Pause{By: "with Cluster c"}}
+		step := Step{Do: do, From: OwnerRequested, Next: OwnerRequested, Reason: PausedReason}
+		if got := cycle.Message("", step); got != want {
+			t.Errorf("%s: %q, want %q", do, got, want)
+		}
+	}
+}
+
+// What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
+func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
+	got := (&Cycle{Trouble: strings.Repeat("ü", maxMessage)}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
+	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
+	}
+}
+
+var (
+	advice = regexp.MustCompile("^- ((?:`[A-Za-z]+`(?:, )?)+): (.*)$")
+	quoted = regexp.MustCompile("`([A-Za-z]+)`")
+)
+
+// documented is what docs/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go on
+// in the next lines.
+func documented(t *testing.T) map[Reason]string {
+	t.Helper()
+	content, err := os.ReadFile("../../docs/conditions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(content), "### What to do about a reason\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	fixes := map[Reason]string{}
+	for line := range strings.Lines(strings.ReplaceAll(section, "\n  ", " ")) {
+		item := advice.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if item == nil {
+			continue
+		}
+		for _, reason := range quoted.FindAllStringSubmatch(item[1], -1) {
+			fixes[Reason(reason[1])] = strings.ReplaceAll(item[2], "`", "")
+		}
+	}
+	return fixes
+}
+
+func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
+	fixes := map[Reason]string{}
+	for _, rule := range rules {
+		if rule.Fix != "" {
+			fixes[rule.Reason] = rule.Fix
+		}
+	}
+	if diff := cmp.Diff(documented(t), fixes); diff != "" {
+		t.Errorf("docs/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
+	}
+}

@@ -1,0 +1,381 @@
+package powercycle
+
+import (
+	"slices"
+	"time"
+)
+
+// Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
+type Rule struct {
+	Reason Reason
+	// Message is what a step with the reason does, or waits for. The first of variants that fits the step is said in its place.
+	Message  string
+	variants []variant
+	// detail is what else is known about the cause, in brackets behind the message; nil if there is nothing.
+	detail func(*Cycle) string
+	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
+	Fix string
+	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node. Without is what the facts
+	// would be if that wait was over; nil if it cannot be known what comes then.
+	Blocks  bool
+	Without func(*Facts)
+	// Object is what blocks.
+	Object Object
+	// Late says that something was not done by its deadline.
+	Late bool
+	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
+	OnHost, OnMachine, Warns bool
+}
+
+// Object is the kind of object that blocks a power cycle.
+type Object string
+
+// What may block a power cycle.
+const (
+	TheHost    Object = "Host"
+	TheQueue   Object = "Queue"
+	TheCluster Object = "Cluster"
+)
+
+// variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.
+type variant struct {
+	detail  Detail
+	do      Action
+	from    []State
+	message string
+}
+
+func (v variant) fits(step Step) bool {
+	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
+		(v.from == nil || slices.Contains(v.from, step.From))
+}
+
+// RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
+func RuleOf(reason Reason) Rule {
+	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })
+	if i < 0 {
+		return Rule{Reason: reason, Message: string(reason)}
+	}
+	return rules[i]
+}
+
+const (
+	seeToTheBMC   = "see to the BMC: its address, credentials, network"
+	repairTheHost = "repair the host, then remove both unhealthy annotations"
+	seeToTheQueue = "see to the members of the control plane that it waits for; to power-cycle the host all the same, do it by hand, " +
+		"or delete what is ahead of it"
+	noFault         = ", without a sign of a fault of the host; waiting for the Bare Metal Operator"
+	firmwareWritten = "The firmware of the host is being written, which powers it on; waiting for the end of that"
+)
+
+// rules are those of all reasons, in the order of a power cycle.
+var rules = []Rule{
+	{
+		Reason: NoOwnerReason, Message: "Nothing is done: metadata.ownerReferences names no Machine of cluster.x-k8s.io",
+		Fix: "add the owner reference",
+	},
+	{
+		Reason: NoStrategyReason, Message: "Nothing is done: spec.strategy.type is not Reboot",
+		Fix: "set spec.strategy.type, also of the template",
+	},
+	{Reason: StateUnknownReason, Message: "The stored state is not known; beginning anew"},
+	{
+		Reason: PausedReason, Message: "The remediation is paused",
+		variants: []variant{
+			{do: Release, message: "The remediation is paused; the host is released"},
+			{do: Unfence, message: "The remediation is paused; the fence is removed from the node"},
+		},
+		detail: func(c *Cycle) string { return c.Pause.By }, Fix: "end the pause when it may go on",
+		Blocks: true, Without: func(f *Facts) { f.Paused = false }, Object: TheCluster, OnHost: true,
+	},
+
+	{
+		Reason: WaitingInQueueReason, Message: "Waiting in its queue", detail: (*Cycle).queue,
+		Blocks: true, Without: func(f *Facts) { f.First = true }, Object: TheQueue,
+	},
+	{
+		Reason: QueueTimedOutReason, Message: "It has waited in its queue for too long, and goes on waiting",
+		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
+		Blocks: true, Without: func(f *Facts) { f.First = true }, Object: TheQueue, Late: true, OnMachine: true,
+	},
+	{
+		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,
+		Fix:    "run two replicas, on two nodes, with --leader-elect",
+		Blocks: true, Without: func(f *Facts) { f.First, f.ManagerHere = true, false },
+	},
+	{
+		Reason: AttemptBeganReason, Message: "An attempt has begun",
+		variants: []variant{{do: Release, message: "An attempt has begun; the host is released from the last one first"}},
+	},
+
+	{
+		Reason: HostGoneReason, Message: "The host does not exist any more",
+		variants: []variant{
+			{detail: AsksPerson, message: "The host of the machine has been gone for more than an hour; waiting for it to come back"},
+			{do: Wait, message: "The host of the machine cannot be found; waiting for it to come back"},
+			{from: []State{Pending, Preparing}, message: "The machine has no host that could be power-cycled"},
+		},
+		detail: func(c *Cycle) string { return c.Mismatch }, Fix: "register the host again, or delete the Machine",
+		Blocks: true, Without: func(f *Facts) { f.Host = HostOurs }, Late: true, OnMachine: true,
+	},
+	{
+		Reason: HostMismatchReason, Message: "The host does not belong to the machine any more",
+		variants: []variant{{from: []State{Pending, Preparing}, message: "The host does not belong to the machine"}},
+		detail:   func(c *Cycle) string { return c.Mismatch },
+		Fix:      "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
+		Blocks:   true, Without: func(f *Facts) { f.Host = HostOurs }, Object: TheHost, OnMachine: true,
+	},
+	{
+		Reason: HostSwitchedOffReason, Message: "The host is switched off by its owner",
+		Fix:       "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy",
+		OnMachine: true,
+	},
+	{
+		Reason: HostKeptOffReason, Message: "Another client keeps the host powered off",
+		variants: []variant{
+			{do: Advance, from: []State{PoweringOn, Booting}, message: "Another client has kept the host powered off for too long"},
+		},
+		detail: func(c *Cycle) string { return "annotation " + c.KeptOffBy },
+		Fix: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
+			"the check makes another if the machine is still unhealthy",
+		Blocks: true, Without: func(f *Facts) { f.KeptOffByOthers = false }, Object: TheHost, OnMachine: true,
+	},
+	{
+		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
+		variants: []variant{{detail: AsksPerson, message: "The power of the host has not been managed for too long"}},
+		detail:   func(c *Cycle) string { return c.Unmanaged }, Fix: "unpause, attach or provision the host",
+		Blocks: true, Without: func(f *Facts) { f.Acts = true }, Object: TheHost, OnHost: true, OnMachine: true,
+	},
+	{
+		Reason: HostServicedReason, Message: firmwareWritten,
+		variants: []variant{
+			{detail: AsksPerson, message: "The firmware of the host has been written for too long"},
+			{do: Release, message: firmwareWritten + "; the host is released, since it boots after that"},
+		},
+		Fix:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
+		Blocks: true, Without: func(f *Facts) { f.Serviced = false }, Object: TheHost, OnMachine: true,
+	},
+	{
+		Reason: OperatorSilentReason, Message: "The host was not seen on in time" + noFault,
+		variants: []variant{
+			{from: []State{PoweringOff}, message: "The host was not seen off in time" + noFault},
+			{from: []State{Rebooting}, message: "The host was not rebooted in time" + noFault},
+		},
+		Fix:    "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
+		Blocks: true, Late: true, OnHost: true, OnMachine: true,
+	},
+	{Reason: RecoveredReason, Message: "The machine became healthy; its host is not touched"},
+
+	{
+		Reason: PowerOffRequestedReason, Message: "The host is asked to power off",
+		variants: []variant{
+			{detail: KeptOffAlready, message: "The host is kept powered off already for this remediation; the attempt goes on from there"},
+			{
+				from:    []State{MovingWorkload},
+				message: "Another client removed the annotation that keeps the host powered off; kubemend asks once more",
+			},
+		},
+		OnHost: true,
+	},
+	{
+		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
+		Blocks: true, Without: func(f *Facts) { f.PowerFails = false }, Object: TheHost,
+	},
+	{
+		Reason: PowerOffTimedOutReason, Message: "The host was not seen off in time", Fix: seeToTheBMC, Late: true,
+		variants: []variant{{do: BeginAttempt, message: "The host was not seen off in time; one more attempt has begun"}},
+	},
+	{
+		Reason: PoweringOffReason, Message: "Waiting for the host to be off",
+		variants: []variant{{detail: StatusOutdated, message: "The status of the host is older than the request to power off, " +
+			"as after a restore from a backup; waiting for its operator to read the hardware"}},
+	},
+	{
+		Reason: PowerSettlingReason, Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
+		Blocks: true, Without: func(f *Facts) { f.WasOff = false },
+	},
+	{Reason: ReceiptRequestedReason, Message: "The host was off before it was asked; its operator is asked to read the hardware"},
+	{
+		Reason: AwaitingReceiptReason, Message: "The host was off before it was asked; waiting for its operator to read the hardware",
+		Blocks: true, Without: func(f *Facts) { f.ReceiptGiven = true },
+	},
+	{
+		Reason: ReceiptGivenReason, Message: "The operator of the host has read the hardware", Blocks: true,
+		variants: []variant{{do: Wait, message: "The operator of the host has read the hardware; waiting for what may speak against it"}},
+	},
+	{
+		Reason: FencingImpossibleReason, Message: "The host could not be proven off in time; it is powered on, and its node is not fenced",
+		variants: []variant{
+			{
+				detail:  NoReceipts,
+				message: "The host was off before it was asked, and its operator does not report what would prove that it still is",
+			},
+			{detail: ReceiptLate, message: "The host was off before it was asked, and its operator has not read the hardware since"},
+			{detail: ReceiptContradicted, message: "The operator of the host has read the hardware, and reports what speaks against that"},
+		},
+		detail: (*Cycle).unproven,
+		Fix: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
+			"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
+		Blocks: true, Late: true, OnHost: true, OnMachine: true, Warns: true,
+	},
+	{Reason: PoweredOffReason, Message: "The host is off"},
+	{Reason: PoweredOnAgainReason, Message: "The host came on before the workload had moved", Fix: "find out who powers it on"},
+	{
+		Reason: HoldRemovedReason, Message: "The host is not kept powered off any more after it was proven off; it is powered on, and not " +
+			"off again in this attempt",
+		Fix: "find out who removed the annotation that kept it powered off",
+	},
+	{
+		Reason: SignOfLifeReason, Message: "The node shows life although its host showed off: the host is not proven off",
+		variants: []variant{{detail: ProofWrong, message: "The node went on to live after it was fenced, although its host showed off: " +
+			"the reported power of the host is wrong, and it is not power-cycled again"}},
+		detail: func(c *Cycle) string {
+			if c.Facts.NewBoot {
+				return "it has booted"
+			}
+			return "its kubelet reports"
+		},
+		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
+			"look whether data of what ran on the node is damaged; then delete the remediation, and run kubectl mend reset host/NAME",
+		OnHost: true, OnMachine: true, Warns: true,
+	},
+	{
+		Reason: PowerOffDisprovedReason, Message: "After an earlier power-off of the host its node went on to live: what reads the power of the host " +
+			"cannot be believed, and the host is not power-cycled until a person resets it",
+		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
+			"then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
+		Blocks: true, Without: func(f *Facts) { f.Disproved = false }, Object: TheHost, OnHost: true, OnMachine: true,
+	},
+
+	{
+		Reason: FencedReason, Message: "The node is fenced, so that its workload can start elsewhere",
+		variants: []variant{{detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over"}},
+	},
+	{
+		Reason: WatchingForLifeReason, Message: "The node was heard of after its host was proven off; watching whether it is again",
+		Blocks: true, Without: func(f *Facts) { f.Sign = time.Time{} },
+	},
+	{
+		Reason: NodeMismatchReason, Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
+		Fix: "see which machine the node belongs to: its spec.providerID, and those of the Machines",
+	},
+	{
+		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",
+		variants: []variant{
+			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
+				"it is powered on, and its node was not fenced"},
+			{from: []State{Booting}, message: "The workload cluster cannot be asked whether the machine is healthy"},
+		},
+		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,
+	},
+	{
+		Reason: WorkloadMovingReason, Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
+		variants: []variant{{detail: NodeIsGone, message: "The node is gone; waiting for its workload to go as well"}},
+		Blocks:   true, Without: func(f *Facts) { f.Drained = true },
+	},
+	{
+		Reason: WorkloadStuckReason, Message: "The workload did not move in time; the host is powered on all the same", detail: (*Cycle).LeftOnNode,
+		variants: []variant{
+			{do: Unfence, message: "The workload did not move in time; the fence is removed from the node before its host is powered on"},
+		},
+		Fix: "check the finalizers of what is left, and the CSI driver's detach", Late: true,
+	},
+	{Reason: NodeGoneReason, Message: "There is no node any more, and nothing is left of its workload"},
+	{
+		Reason: WorkloadMovedReason, Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
+		variants: []variant{{detail: VolumesIdle, message: "The workload has moved; volumes are still attached that no pod has or waits for"}},
+	},
+	{
+		Reason: UnfencedReason, Message: "The fence is removed from the node",
+		variants: []variant{
+			{from: []State{Preparing}, message: "The fence of the last attempt is removed from the node"},
+			{from: []State{PoweringOff}, message: "The host is on while its node is fenced; the fence is removed until it is off again"},
+			{from: []State{RequestingOwner}, message: "The fence is removed from the node before the owner of the machine is asked to replace it"},
+		},
+	},
+
+	{Reason: PowerOnRequestedReason, Message: "The host is asked to power on"},
+	{
+		Reason: PowerOnFailedReason, Message: "The host could not be powered on so far", Fix: seeToTheBMC,
+		Blocks: true, Without: func(f *Facts) { f.PowerFails = false }, Object: TheHost,
+	},
+	{
+		Reason: PowerOnTimedOutReason, Message: "The host was not seen on in time", Fix: seeToTheBMC, Late: true,
+		variants: []variant{{do: BeginAttempt, message: "The host was not seen on in time; one more attempt has begun"}},
+	},
+	{Reason: PoweringOnReason, Message: "Waiting for the host to be on"},
+	{
+		Reason: PoweredOnReason, Message: "The host is on",
+		variants: []variant{{detail: NodeBooted, message: "The node has booted: the host is on"}},
+	},
+	{
+		Reason: PowerOffDisabledReason, Message: "The host cannot be kept powered off; it is rebooted, and its node is not fenced",
+		variants: []variant{
+			{do: Release, message: "The host cannot be kept powered off any more; it is released, to be rebooted"},
+			{from: []State{Rebooting}, message: "Waiting to see under which boot the node is, so that it will be known when it has booted"},
+		},
+	},
+	{Reason: RebootRequestedReason, Message: "The host is asked to reboot", OnHost: true},
+	{Reason: RebootingReason, Message: "Waiting for the reboot to be carried out"},
+	{
+		Reason:  RebootAcceptedReason,
+		Message: "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted",
+	},
+	{
+		Reason: RebootTimedOutReason, Message: "The host did not reboot in time", Fix: seeToTheBMC, Late: true,
+		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
+	},
+	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
+	{Reason: BootingReason, Message: "Waiting for the machine to be healthy"},
+	{
+		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",
+		variants: []variant{{do: BeginAttempt, message: "The machine did not become healthy in time; one more attempt has begun"}},
+		Fix:      "look at the host's console", Late: true,
+	},
+
+	{
+		Reason: RequestingOwnerReason, Message: "The host is marked, so that no machine is put on it", Fix: repairTheHost,
+		variants: []variant{{do: Release, message: "The host is released before the owner of the machine is asked to replace it"}},
+	},
+	{
+		Reason: OwnerRequestedReason, Message: "The owner of the machine was asked to replace it", Fix: repairTheHost,
+		variants: []variant{{do: RequestOwner, message: "The owner of the machine is asked to replace it"}},
+		OnHost:   true, OnMachine: true,
+	},
+	{
+		Reason: HostExternalReason, Message: "The attempts have not helped, and the host is externally provisioned: " +
+			"no owner is asked to replace a machine that cannot be provisioned anew",
+		Fix: "repair the host; to replace it, delete the Machine, and provision the new one as this one was", OnMachine: true,
+	},
+	{
+		Reason: OwnerlessReason, Message: "The attempts have not helped, and the machine has no owner that could replace it",
+		Fix: "repair the host, or delete the Machine: it has no owner that could replace it", OnMachine: true,
+	},
+
+	{
+		Reason: MachineHealthyReason, Message: "The machine is healthy",
+		variants: []variant{
+			{from: []State{RequestingOwner}, message: "The machine is healthy after all, and its owner is not asked to replace it"},
+		},
+	},
+	{Reason: NoLongerNeededReason, Message: "The remediation is being deleted after its host was power-cycled"},
+	{Reason: CancelledReason, Message: "The remediation is being deleted", OnHost: true},
+	{Reason: MachineGoneReason, Message: "The machine does not exist any more"},
+	{Reason: MachineDeletingReason, Message: "The machine is being deleted"},
+	{
+		Reason: TimedOutByCheckReason, Message: "The health check that asked for the remediation has timed it out", OnHost: true,
+		Fix: "if it should have had longer, give that step of the check a longer timeout: " +
+			"all attempts together may take 3 x timeoutSeconds x (retryLimit + 1)",
+	},
+	{Reason: TeardownReason, Message: "kubemend is being removed, or power cycles are switched off"},
+	{Reason: FailedReason, Message: "The remediation has failed"},
+	{Reason: ReleasingReason, Message: "The remediation has ended"},
+	{Reason: EndedReason, Message: "The remediation has ended"},
+	{
+		Reason: UnfenceTimedOutReason, Message: "The fence could not be removed from the node in time; " +
+			"nothing waits for that any longer, and it may have to be done by hand",
+		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; " +
+			"see why it was refused",
+		Late: true, OnMachine: true, Warns: true,
+	},
+}
