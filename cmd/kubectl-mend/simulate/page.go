@@ -1,0 +1,143 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+)
+
+// page is an answer being laid out.
+type page struct {
+	width int
+	paint text.Painter
+	lines []string
+}
+
+// Print writes an answer for a person, in lines of that many columns: first what it comes to.
+func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painter) error {
+	p := &page{width: width, paint: paint}
+	p.line("", p.paint.Strong(headline(answer)))
+	rows := make([][]string, 0, len(answer.Starts))
+	for _, start := range answer.Starts {
+		rows = append(rows, []string{moment(start.Time, answer.Time), short(start.Target), short(start.Check), start.Action})
+	}
+	p.rows("Would start", rows)
+	p.rows("Would not start", notStarted(answer.NotStarted))
+	rows = nil
+	for _, limit := range answer.Limits {
+		rows = append(rows, []string{
+			moment(limit.Time, answer.Time), short(limit.Check), cmp.Or(limit.Reason, "-"), limit.Message,
+		})
+	}
+	p.rows("Limits", rows)
+	rows = nil
+	for _, sentence := range append(answer.Manifest, answer.Assumptions...) {
+		rows = append(rows, []string{"-", sentence + "."})
+	}
+	p.rows("Assumed", rows)
+	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
+	return err
+}
+
+// notStarted has one row for all targets that wait for the same.
+func notStarted(targets []cliv1.SimulatedTarget) [][]string {
+	var rows [][]string
+	names := map[string][]string{}
+	for _, target := range targets {
+		check := "-"
+		if target.Check != nil {
+			check = short(*target.Check)
+		}
+		row := []string{check, target.Reason, target.Message}
+		key := strings.Join(row, "\n")
+		if names[key] == nil {
+			rows = append(rows, row)
+		}
+		names[key] = append(names[key], short(target.Reference))
+	}
+	for i, row := range rows {
+		all := names[strings.Join(row, "\n")]
+		rows[i] = []string{row[0], row[1], firstOf(all) + ": " + row[2]}
+	}
+	return rows
+}
+
+// headline is what a simulation comes to.
+func headline(answer *cliv1.Simulation) string {
+	kinds := map[string]bool{}
+	for _, limit := range answer.Limits {
+		kinds[limit.Check.Kind] = true
+	}
+	target := "machines"
+	switch {
+	case len(kinds) > 1:
+		target = "machines and nodes"
+	case kinds["NodeHealthCheck"]:
+		target = "nodes"
+	}
+	if len(answer.Starts) == 0 {
+		return fmt.Sprintf("None of %d %s would be remediated until %s", answer.Targets, target,
+			moment(metav1.NewTime(answer.Time.Add(answer.Horizon.Duration)), answer.Time))
+	}
+	return fmt.Sprintf("%d of %d %s would be remediated, the first at %s", answer.Remediated, answer.Targets, target,
+		moment(answer.Starts[0].Time, answer.Time))
+}
+
+// moment is a time of the day, with the date if that is not the one on which the simulation begins.
+func moment(at, begin metav1.Time) string {
+	if at.Format(time.DateOnly) != begin.Format(time.DateOnly) {
+		return at.Format(time.DateTime)
+	}
+	return at.Format(time.TimeOnly)
+}
+
+// line writes s behind lead, and goes on below the beginning of s.
+func (p *page) line(lead, s string) {
+	p.lines = append(p.lines, strings.Split(text.Hang(lead, s, text.Columns(lead), p.width), "\n")...)
+}
+
+// rows writes a heading, and rows of which the last cell is a text: behind the others where there is room, else below them.
+func (p *page) rows(heading string, rows [][]string) {
+	if len(rows) == 0 {
+		return
+	}
+	p.lines = append(p.lines, "", p.paint.Strong(heading))
+	leads := make([][]string, 0, len(rows))
+	for _, row := range rows {
+		leads = append(leads, append(row[:len(row)-1:len(row)-1], ""))
+	}
+	table := text.Table(leads)
+	widest := 0
+	for _, lead := range table {
+		widest = max(widest, text.Columns(lead))
+	}
+	for i, lead := range table {
+		if sentence := rows[i][len(rows[i])-1]; widest <= p.width/2 {
+			p.line("  "+text.Pad(lead, widest+2), sentence)
+		} else {
+			p.lines = append(p.lines, "  "+lead)
+			p.line("      ", sentence)
+		}
+	}
+}
+
+// shorts are the short names of kinds.
+var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc"}
+
+// short is an object as it is called on the command line, with its namespace in front; empty for none.
+func short(object cliv1.Reference) string {
+	switch {
+	case object.Name == "":
+		return ""
+	case object.Namespace == "":
+		return shorts[object.Kind] + "/" + object.Name
+	}
+	return object.Namespace + "/" + shorts[object.Kind] + "/" + object.Name
+}
