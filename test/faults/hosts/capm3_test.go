@@ -12,7 +12,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/partners/bmo"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // What has to be as with CAPM3. C9, the conversion, is in test/api, where the webhook runs.
