@@ -65,7 +65,7 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if s.For > 0 {
 		lasts = " for " + explain.Brief(s.For)
 	}
-	s.assume(fmt.Sprintf("At once %s turn %s%s (--fail, --fail-condition, --for)", firstOf(names), s.Condition, lasts))
+	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, firstOf(names)))
 	return nil
 }
 

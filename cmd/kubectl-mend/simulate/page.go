@@ -37,11 +37,10 @@ func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painte
 		})
 	}
 	p.rows("Limits", rows)
-	rows = nil
+	p.heading("Assumed")
 	for _, sentence := range append(answer.Manifest, answer.Assumptions...) {
-		rows = append(rows, []string{"-", sentence + "."})
+		p.line("  - ", sentence+".")
 	}
-	p.rows("Assumed", rows)
 	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
 	return err
 }
@@ -103,12 +102,15 @@ func (p *page) line(lead, s string) {
 	p.lines = append(p.lines, strings.Split(text.Hang(lead, s, text.Columns(lead), p.width), "\n")...)
 }
 
+// heading begins a part of the page.
+func (p *page) heading(s string) { p.lines = append(p.lines, "", p.paint.Strong(s)) }
+
 // rows writes a heading, and rows of which the last cell is a text: behind the others where there is room, else below them.
 func (p *page) rows(heading string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.lines = append(p.lines, "", p.paint.Strong(heading))
+	p.heading(heading)
 	leads := make([][]string, 0, len(rows))
 	for _, row := range rows {
 		leads = append(leads, append(row[:len(row)-1:len(row)-1], ""))
@@ -119,8 +121,8 @@ func (p *page) rows(heading string, rows [][]string) {
 		widest = max(widest, text.Columns(lead))
 	}
 	for i, lead := range table {
-		if sentence := rows[i][len(rows[i])-1]; widest <= p.width/2 {
-			p.line("  "+text.Pad(lead, widest+2), sentence)
+		if sentence := rows[i][len(rows[i])-1]; widest <= p.width/3 {
+			p.line("  "+text.Pad(lead, widest+3), sentence)
 		} else {
 			p.lines = append(p.lines, "  "+lead)
 			p.line("      ", sentence)
