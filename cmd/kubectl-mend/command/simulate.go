@@ -34,12 +34,13 @@ func (o *Options) simulate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "simulate [-f FILE] [--fail WHAT] [--set LIMIT=VALUE]",
 		Short: "Show which remediations a check would start, before it is applied, and when machines fail",
-		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail. With -f, the
-checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed. Without -f, the checks
-of the cluster are. With --set, they have another limit.
+		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail.
+With -f, the checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed.
+Without -f, the checks of the cluster are. With --set, they have another limit.
 
-The cluster is read once. The controllers decide on a copy of it in memory, with a clock that jumps from one event to the next; nothing is written to
-the cluster. What others do about a remediation is not simulated: it is over, and its machine healthy again, --takes after it has started.
+The cluster is read once. The controllers decide on a copy of it in memory, with a clock that jumps from one event to the next; nothing is
+written to the cluster. What others do about a remediation is not simulated: it is over, and its machine healthy again, --takes after it
+has started.
 
 The exit code is 0 if no remediation would start, 3 if one would, and 4 if they would be more than --at-most.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail 3 --for 20m\n"+
@@ -70,11 +71,14 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.StringVarP(&s.file, "filename", "f", "",
 		"File with MachineHealthChecks, NodeHealthChecks and the remediation templates that they name. If -, the standard input.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
-	f.StringVar(&s.Cluster, "cluster", "", "Name of the Cluster whose checks are simulated, with those of the file. If empty, those of all Clusters.")
-	f.StringArrayVar(&s.Set, "set", nil, "Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
-	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and over Nodes that "+
-		"NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME and node/NAME, separated by commas.")
-	f.StringVar(&s.Condition, "fail-condition", simulate.Silent, "Condition that the nodes turn, as TYPE=STATUS: one that a rule of the check matches.")
+	f.StringVar(&s.Cluster, "cluster", "",
+		"Name of the Cluster whose checks are simulated, with those of the file. If empty, those of all Clusters.")
+	f.StringArrayVar(&s.Set, "set", nil,
+		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
+	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and "+
+		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME and node/NAME, separated by commas.")
+	f.StringVar(&s.Condition, "fail-condition", simulate.Silent,
+		"Condition that the nodes turn, as TYPE=STATUS: one that a rule of the check matches.")
 	f.DurationVar(&s.For, "for", 0, "For how long they fail, if no remediation ends it before. If 0, they do not recover by themselves.")
 	f.DurationVar(&s.Takes, "takes", 10*time.Minute, "After how long a remediation is over, and its machine healthy again.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
@@ -180,7 +184,8 @@ func (o *Options) manifest(name string) (*simulate.Manifest, error) {
 		return nil, err
 	}
 	if elsewhere := m.Elsewhere(namespace); elsewhere != "" && !o.allNamespaces && o.from == "" {
-		return nil, Exit{Misused, fmt.Errorf("%s has checks in namespace %s, and namespace %s is read: say -n %s, or -A", name, elsewhere, namespace, elsewhere)}
+		return nil, Exit{Misused, fmt.Errorf("%s has checks in namespace %s, and namespace %s is read: say -n %s, or -A",
+			name, elsewhere, namespace, elsewhere)}
 	}
 	return m, nil
 }

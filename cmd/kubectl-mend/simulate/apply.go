@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// apply puts what the manifest has into the snapshot, and returns what there is to say of it. Whether an API server would let it in is not asked: that
-// is what kubectl apply --dry-run=server answers.
+// apply puts what the manifest has into the snapshot, and returns notes about it. Whether an API server would let it in is not asked:
+// kubectl apply --dry-run=server answers that.
 func (m *Manifest) apply(w *snapshot.Snapshot, now time.Time) (notes []string, err error) {
 	for i := range m.documents {
 		d := &m.documents[i]
@@ -58,8 +58,9 @@ func (d *document) apply(w *snapshot.Snapshot, now time.Time) (notes []string) {
 	return nil
 }
 
-// replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps the labels and
-// annotations that the manifest does not mention. (kubectl apply takes away only what it has put there itself, of which a snapshot knows nothing.)
+// replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps
+// the labels and annotations that the manifest does not mention. (kubectl apply removes only what it has put there itself, which a
+// snapshot does not know.)
 func replace(before, meta *metav1.ObjectMeta, now time.Time) (notes []string) {
 	if before.UID == "" {
 		*meta = metav1.ObjectMeta{

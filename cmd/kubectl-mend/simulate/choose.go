@@ -26,7 +26,7 @@ type candidate struct {
 	healthy bool
 }
 
-// candidates are those of the checks that the answer is about, by name. unknown is why the nodes of others are not known; empty if they are.
+// candidates are those of the checks that the answer is about, by name. unknown is why nodes of others are not known; empty if they are.
 func (s *simulation) candidates(checks []explain.Check) (candidates []candidate, unknown string) {
 	for i := range checks {
 		check := &checks[i]

@@ -30,7 +30,8 @@ func ParseCondition(text string) (corev1.NodeCondition, error) {
 	cond := corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status), Reason: "Simulated"}
 	known := cond.Status == corev1.ConditionTrue || cond.Status == corev1.ConditionFalse || cond.Status == corev1.ConditionUnknown
 	if name == "" || !known || text == "Ready=True" {
-		return cond, fmt.Errorf("--fail-condition %s: expected the condition by which a node fails, such as %s or KernelDeadlock=True", text, Silent)
+		return cond, fmt.Errorf("--fail-condition %q: expected the condition by which a node fails, such as %s or KernelDeadlock=True",
+			text, Silent)
 	}
 	if text == Silent {
 		cond.Reason, cond.Message = "NodeStatusUnknown", "Kubelet stopped posting node status."
@@ -133,8 +134,8 @@ func (s *simulation) node(key nodeKey) *corev1.Node {
 	return snapshot.One[corev1.Node](s.snapshot, client.ObjectKey{Name: key.name})
 }
 
-// nodeOf is the node of a target: one of the management cluster where it is known, in the workload cluster that it belongs to if there is one. A
-// machine without a node gets one of its own name when its remediation is over.
+// nodeOf is the node of a target. A machine without a node gets one of its own name when its remediation is over. A node of the
+// management cluster is that of the workload cluster that it belongs to, if there is one.
 func (s *simulation) nodeOf(check *explain.Check, target *explain.Target) nodeKey {
 	if target.Kind == "Machine" {
 		return nodeKey{client.ObjectKey{Namespace: check.Namespace, Name: check.Cluster}, cmp.Or(target.Node, target.Name)}

@@ -9,8 +9,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// assumeManagers has the managers decide that run and stay, each by its settings. If there is none, or if it does not announce its settings, default
-// ones are assumed.
+// assumeManagers has the managers decide that run and stay, each by its settings. If there is none, or if it does not announce its
+// settings, default ones are assumed.
 func (s *simulation) assumeManagers(ctx context.Context) {
 	managers := &s.asker.Managers
 	managers.All = slices.DeleteFunc(managers.All, func(m managerlease.Manager) bool {
@@ -33,8 +33,7 @@ func (s *simulation) assumeManagers(ctx context.Context) {
 	s.assume("No manager of kubemend runs that stays: one with default settings is assumed")
 }
 
-// defaults are the settings of a manager without flags: it leaves NodeHealthChecks to the operator that has brought them along. (Whether a kind is
-// installed the snapshot knows, also if the user may not read definitions.)
+// defaults are the settings of a manager without flags: it leaves NodeHealthChecks to the operator that has brought them along.
 func (s *simulation) defaults(ctx context.Context) *managerlease.Announcement {
 	settings := &managerlease.Announcement{}
 	service := crdgate.NodeHealthChecks(crdgate.Auto)

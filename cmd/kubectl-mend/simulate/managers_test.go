@@ -66,10 +66,12 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0,
 		},
 		"one that acts on what is not claimed": {
-			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`}, "", "machine/w1", "", 1,
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`},
+			"", "machine/w1", "", 1,
 		},
 		"one that does not": {
-			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{}`}, "", "machine/w1", "kubemend does not act on it", 0,
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{}`},
+			"", "machine/w1", "kubemend does not act on it", 0,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

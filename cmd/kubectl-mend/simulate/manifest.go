@@ -40,8 +40,8 @@ type document struct {
 	notes []string
 }
 
-// Read reads documents of YAML or JSON. What has no namespace goes into the given one. name is that of the file, for errors, which say which
-// document and field it is.
+// Read reads documents of YAML or JSON. What has no namespace goes into the given one. Errors say which document of the file called name,
+// and which field, is wrong.
 func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 	m := &Manifest{}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(from))
@@ -75,13 +75,18 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 
 var manifestScheme = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clusterv1.AddToScheme(scheme), clusterv1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-		infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme))
+	err := errors.Join(clusterv1.AddToScheme(scheme), clusterv1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme))
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
 	return scheme
 }()
+
+// checkKinds are those of checks. What else may be in a manifest are templates.
+var checkKinds = []schema.GroupKind{
+	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: nhcv1.GroupVersion.Group, Kind: "NodeHealthCheck"},
+}
 
 // decode reads one document, and takes no field that its kind does not have.
 func decode(data []byte) (document, error) {
@@ -94,8 +99,7 @@ func decode(data []byte) (document, error) {
 		return document{}, errors.New("it has no apiVersion or no kind")
 	}
 	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
-	check := kind.Group == clusterv1.GroupVersion.Group && kind.Kind == "MachineHealthCheck" ||
-		kind.Group == nhcv1.GroupVersion.Group && kind.Kind == "NodeHealthCheck"
+	check := slices.Contains(checkKinds, kind.GroupKind())
 	if !check && !(template && name != "" && kind.Group != "") {
 		return document{}, fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
 			kind.Kind, kind.GroupVersion())
@@ -142,7 +146,8 @@ func decodeStrictly(data []byte, kind schema.GroupVersionKind, check bool) (clie
 		}
 		return u, nil
 	}
-	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, json.SerializerOptions{Yaml: true, Strict: true})
+	strictly := json.SerializerOptions{Yaml: true, Strict: true}
+	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly)
 	decoded, _, err := serializer.Decode(data, nil, nil)
 	if strict, is := runtime.AsStrictDecodingError(err); is {
 		err = errors.Join(strict.Errors()...)
@@ -180,7 +185,7 @@ func (m *Manifest) has(ref explain.Ref) bool {
 // hasChecks reports whether there is more in it than templates; in nil there is nothing.
 func (m *Manifest) hasChecks() bool {
 	return m != nil && slices.ContainsFunc(m.documents, func(d document) bool {
-		return !strings.HasSuffix(d.ref().Kind, remediationrequest.TemplateSuffix)
+		return slices.Contains(checkKinds, d.obj.GetObjectKind().GroupVersionKind().GroupKind())
 	})
 }
 

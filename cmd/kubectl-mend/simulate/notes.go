@@ -74,7 +74,8 @@ func (s *simulation) noteLimit(check *explain.Check) {
 		changed, parts = changed+string(check.Mode), append([]string{"kubemend does not act on it: " + check.ModeText}, parts...)
 	}
 	for _, name := range []string{mendv1.TargetsExclusive, mendv1.RemediationTemplateAvailable} {
-		if cond := meta.FindStatusCondition(check.Conditions, name); cond != nil && cond.Status == metav1.ConditionFalse && cond.Message != check.Text {
+		cond := meta.FindStatusCondition(check.Conditions, name)
+		if cond != nil && cond.Status == metav1.ConditionFalse && cond.Message != check.Text {
 			changed, parts = changed+cond.Reason, append(parts, cond.Message)
 		}
 	}
@@ -89,7 +90,8 @@ func (s *simulation) noteLimit(check *explain.Check) {
 	}
 	s.limits[check.Ref] = changed
 	s.answer.Limits = append(s.answer.Limits, cliv1.SimulatedLimit{
-		After: s.after(), Time: clidoc.Time(s.clock.Now()), Check: clidoc.Reference(check.Ref), Reason: check.Blocked(), Message: strings.Join(parts, ". "),
+		After: s.after(), Time: clidoc.Time(s.clock.Now()), Check: clidoc.Reference(check.Ref), Reason: check.Blocked(),
+		Message: strings.Join(parts, ". "),
 	})
 }
 

@@ -1,7 +1,7 @@
 // Package simulate shows which remediations checks would start while nodes fail.
 //
-// The controllers observe, decide and act on a copy of the cluster in memory, and the clock jumps to the next moment at which anything is due. What
-// others do about a remediation is not played: it is over after a while, and its machine healthy again.
+// The controllers observe, decide and act on a copy of the cluster in memory, and the clock jumps to the next moment at which anything is
+// due. What others do about a remediation is not played: it is over after a while, and its machine healthy again.
 package simulate
 
 import (
@@ -35,13 +35,12 @@ type Question struct {
 	Manifest *Manifest
 	// Set are limits that the checks of the question get, as NAME=VALUE.
 	Set []string
-	// Namespace is that of the machines that fail, and of the MachineHealthChecks that are simulated besides those of the manifest; all if it is empty.
+	// Namespace and Cluster are those of the MachineHealthChecks that are simulated besides those of the manifest; all if they are empty.
+	// NodeHealthChecks are of none.
 	Namespace string
-	// Cluster is that of the MachineHealthChecks that are simulated besides those of the manifest; all if it is empty. NodeHealthChecks are
-	// of none.
-	Cluster string
-	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. Condition is what they turn, and For
-	// how long they do, if no remediation ends it before. If For is zero they do not recover by themselves.
+	Cluster   string
+	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. Condition is what they turn,
+	// and For how long they do, if no remediation ends it before. If For is zero they do not recover by themselves.
 	Fail      string
 	Condition string
 	For       time.Duration
@@ -106,9 +105,10 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 	q.From = q.From.UTC().Truncate(time.Second)
 	ctx = log.IntoContext(ctx, logr.Discard())
 	s := &simulation{
-		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From), due: map[explain.Ref]time.Time{}, targets: map[explain.Ref]bool{},
-		failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{}, starting: map[explain.Ref]cliv1.SimulatedStart{}, underway: map[explain.Ref]remediation{},
-		waiting: map[explain.Ref]cliv1.SimulatedTarget{}, limits: map[explain.Ref]string{},
+		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From), due: map[explain.Ref]time.Time{},
+		targets: map[explain.Ref]bool{}, failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{}, limits: map[explain.Ref]string{},
+		starting: map[explain.Ref]cliv1.SimulatedStart{}, underway: map[explain.Ref]remediation{},
+		waiting: map[explain.Ref]cliv1.SimulatedTarget{},
 	}
 	s.answer = &cliv1.Simulation{
 		TypeMeta: cliv1.TypeOf("Simulation"), Time: clidoc.Time(q.From), Horizon: metav1.Duration{Duration: q.Horizon},
@@ -147,7 +147,7 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 const (
 	// mostRounds is how often the checks may change anything at one moment.
 	mostRounds = 100
-	// mostMoments is how many moments a simulation may have. A reconcile that fails is repeated once a minute, and no other wait is as short for long.
+	// mostMoments is how many moments a simulation may have. A reconcile that fails is repeated once a minute; few waits are shorter.
 	mostMoments = 50_000
 )
 
@@ -174,7 +174,8 @@ func (s *simulation) play(ctx context.Context) error {
 		}
 		s.happen()
 	}
-	return fmt.Errorf("after %d moments, at %s, the end is not reached: choose a shorter --horizon", mostMoments, s.clock.Now().Format(time.DateTime))
+	return fmt.Errorf("after %d moments, at %s, the end is not reached: choose a shorter --horizon",
+		mostMoments, s.clock.Now().Format(time.DateTime))
 }
 
 // next is the next moment at which anything is due; zero if nothing is.
@@ -281,7 +282,8 @@ func (s *simulation) conclude() {
 	}
 	for node := range s.unnoticed {
 		s.answer.NotStarted = append(s.answer.NotStarted, cliv1.SimulatedTarget{
-			Reference: cliv1.Reference{Kind: "Node", Name: node.name}, Reason: "NotUnhealthy", Message: "No check counts it as unhealthy in this time",
+			Reference: cliv1.Reference{Kind: "Node", Name: node.name},
+			Reason:    "NotUnhealthy", Message: "No check counts it as unhealthy in this time",
 		})
 	}
 	slices.SortFunc(s.answer.NotStarted, func(a, b cliv1.SimulatedTarget) int {
