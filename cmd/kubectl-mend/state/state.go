@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync/atomic"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -20,13 +21,14 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// Client reads a snapshot and writes to it. New objects are dated by the clock.
+// Client reads a snapshot and writes to it. New objects are dated by the clock. It is safe for concurrent use, but by one writer for each
+// object.
 type Client struct {
 	client.Client
 
 	snapshot *snapshot.Snapshot
 	clock    clock.PassiveClock
-	changes  int
+	changes  atomic.Int64
 }
 
 // New returns the client of w.
@@ -35,7 +37,7 @@ func New(w *snapshot.Snapshot, c clock.PassiveClock) *Client {
 }
 
 // Changes is how often a write has changed anything.
-func (c *Client) Changes() int { return c.changes }
+func (c *Client) Changes() int64 { return c.changes.Load() }
 
 // stored is the object of the kind and name of obj, as the snapshot has it.
 func (c *Client) stored(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
@@ -59,7 +61,7 @@ func (c *Client) Create(ctx context.Context, obj client.Object, _ ...client.Crea
 	created.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
 	created.SetGeneration(1)
 	created.GetObjectKind().SetGroupVersionKind(kind)
-	c.changes++
+	c.changes.Add(1)
 	if err := c.snapshot.Add(created); err != nil {
 		return err
 	}
@@ -75,7 +77,7 @@ func (c *Client) Update(_ context.Context, obj client.Object, _ ...client.Update
 	case equality.Semantic.DeepEqual(stored, obj):
 		return nil
 	}
-	c.changes++
+	c.changes.Add(1)
 	if !obj.GetDeletionTimestamp().IsZero() && len(obj.GetFinalizers()) == 0 {
 		c.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
 		return nil
@@ -123,7 +125,7 @@ func (c *Client) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	c.changes++
+	c.changes.Add(1)
 	c.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
 	return nil
 }
