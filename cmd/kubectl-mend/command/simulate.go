@@ -96,12 +96,9 @@ func (s *simulation) args(c *cobra.Command, args []string) error {
 
 // check refuses what cannot be meant.
 func (s *simulation) check() error {
-	for _, d := range []struct {
-		flag string
-		is   time.Duration
-	}{{"for", s.For}, {"takes", s.Takes}, {"horizon", s.Horizon}} {
-		if d.is < 0 {
-			return Exit{Misused, fmt.Errorf("--%s %s: expected a duration that is not negative", d.flag, d.is)}
+	for flag, duration := range map[string]time.Duration{"for": s.For, "horizon": s.Horizon} {
+		if duration < 0 {
+			return Exit{Misused, fmt.Errorf("--%s %s: expected a duration that is not negative", flag, duration)}
 		}
 	}
 	for _, limit := range s.Set {
@@ -113,6 +110,8 @@ func (s *simulation) check() error {
 	switch {
 	case err != nil:
 		return Exit{Misused, err}
+	case s.Takes < time.Second:
+		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
 	case s.Fail == "" && (s.For > 0 || s.Condition != simulate.Silent):
 		return Exit{Misused, errors.New("--for and --fail-condition say how something fails: say what, with --fail")}
 	case s.most < unlimited:

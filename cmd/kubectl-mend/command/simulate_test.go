@@ -40,6 +40,7 @@ func TestSimulate(t *testing.T) {
 		"a condition of no status":     {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock=true"}, Misused, "expected the condition"},
 		"a condition that is good":     {[]string{"--fail", "machine/m", "--fail-condition", "Ready=True"}, Misused, "expected the condition"},
 		"a time that is negative":      {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
+		"no time":                      {[]string{"--takes", "0s"}, Misused, "--takes 0s: expected a second at least"},
 		"a limit that is none":         {[]string{"--at-most", "-2"}, Misused, "--at-most"},
 		"a limit of no name":           {[]string{"--set", "few=2"}, Misused, "--set few=2: expected NAME=VALUE, where NAME is one of maxUnhealthy"},
 		"a limit of no value":          {[]string{"--set", "maxUnhealthy=few"}, Misused, "--set maxUnhealthy=few: "},

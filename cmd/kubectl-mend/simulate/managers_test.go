@@ -44,7 +44,7 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 		},
 		"one with its settings": {machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "", 1},
 		"one that says nothing": {
-			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "The manager in namespace a does not announce its settings", 1,
+			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "", 1,
 		},
 		"one that leaves": {
 			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "one with default settings is assumed", 1,
