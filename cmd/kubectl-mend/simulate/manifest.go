@@ -112,7 +112,7 @@ func decode(data []byte) (document, error) {
 		return document{}, errors.New("metadata.name is missing")
 	}
 	d, err := converted(obj)
-	if check, is := d.obj.(*clusterv1.MachineHealthCheck); is && err == nil {
+	if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && err == nil {
 		err = selectsNothing(&check.Spec)
 	}
 	return d, err
@@ -149,7 +149,7 @@ func decodeStrictly(data []byte, kind schema.GroupVersionKind, check bool) (clie
 	strictly := json.SerializerOptions{Yaml: true, Strict: true}
 	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly)
 	decoded, _, err := serializer.Decode(data, nil, nil)
-	if strict, is := runtime.AsStrictDecodingError(err); is {
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		err = errors.Join(strict.Errors()...)
 	}
 	if err != nil {
@@ -160,8 +160,8 @@ func decodeStrictly(data []byte, kind schema.GroupVersionKind, check bool) (clie
 
 // converted makes an object one of the version that the controllers know.
 func converted(obj client.Object) (document, error) {
-	old, is := obj.(*clusterv1beta1.MachineHealthCheck)
-	if !is {
+	old, ok := obj.(*clusterv1beta1.MachineHealthCheck)
+	if !ok {
 		return document{obj: obj}, nil
 	}
 	check := &clusterv1.MachineHealthCheck{}
@@ -210,7 +210,7 @@ func (m *Manifest) Widen(scope *snapshot.Scope) {
 // Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.
 func (m *Manifest) Elsewhere(namespace string) string {
 	for _, d := range m.documents {
-		if check, is := d.obj.(*clusterv1.MachineHealthCheck); is && check.Namespace != namespace {
+		if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && check.Namespace != namespace {
 			return check.Namespace
 		}
 	}

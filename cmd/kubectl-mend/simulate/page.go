@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -20,25 +18,23 @@ type page struct {
 	lines []string
 }
 
-// Print writes an answer for a person, in lines of that many columns: first what it comes to.
+// Print writes an answer for a person, in lines of that many columns and in the zone of its Time: first what it comes to.
 func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painter) error {
-	p := &page{width: width, paint: paint}
+	p, begin := &page{width: width, paint: paint}, answer.Time.Time
 	p.line("", p.paint.Strong(headline(answer)))
 	rows := make([][]string, 0, len(answer.Starts))
 	for _, start := range answer.Starts {
-		rows = append(rows, []string{moment(start.Time, answer.Time), short(start.Target), short(start.Check), start.Action})
+		rows = append(rows, []string{text.Clock(start.Time.Time, begin), short(start.Target), short(start.Check), start.Action})
 	}
 	p.rows("Would start", rows)
 	p.rows("Would not start", notStarted(answer.NotStarted))
 	rows = nil
 	for _, limit := range answer.Limits {
-		rows = append(rows, []string{
-			moment(limit.Time, answer.Time), short(limit.Check), cmp.Or(limit.Reason, "-"), limit.Message,
-		})
+		rows = append(rows, []string{text.Clock(limit.Time.Time, begin), short(limit.Check), cmp.Or(limit.Reason, "-"), limit.Message})
 	}
 	p.rows("Limits", rows)
 	p.heading("Assumed")
-	for _, sentence := range append(answer.Manifest, answer.Assumptions...) {
+	for _, sentence := range slices.Concat(answer.Manifest, answer.Assumptions) {
 		p.line("  - ", sentence+".")
 	}
 	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
@@ -47,23 +43,21 @@ func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painte
 
 // notStarted has one row for all targets that wait for the same.
 func notStarted(targets []cliv1.SimulatedTarget) [][]string {
-	var rows [][]string
-	names := map[string][]string{}
+	var reasons [][3]string
+	names := map[[3]string][]string{}
 	for _, target := range targets {
-		check := "-"
+		reason := [3]string{"-", target.Reason, target.Message}
 		if target.Check != nil {
-			check = short(*target.Check)
+			reason[0] = short(*target.Check)
 		}
-		row := []string{check, target.Reason, target.Message}
-		key := strings.Join(row, "\n")
-		if names[key] == nil {
-			rows = append(rows, row)
+		if names[reason] == nil {
+			reasons = append(reasons, reason)
 		}
-		names[key] = append(names[key], short(target.Reference))
+		names[reason] = append(names[reason], short(target.Reference))
 	}
-	for i, row := range rows {
-		all := names[strings.Join(row, "\n")]
-		rows[i] = []string{row[0], row[1], firstOf(all) + ": " + row[2]}
+	rows := make([][]string, 0, len(reasons))
+	for _, reason := range reasons {
+		rows = append(rows, []string{reason[0], reason[1], firstOf(names[reason]) + ": " + reason[2]})
 	}
 	return rows
 }
@@ -82,19 +76,11 @@ func headline(answer *cliv1.Simulation) string {
 		target = "nodes"
 	}
 	if len(answer.Starts) == 0 {
-		return fmt.Sprintf("None of %d %s would be remediated until %s", answer.Targets, target,
-			moment(metav1.NewTime(answer.Time.Add(answer.Horizon.Duration)), answer.Time))
+		end := text.Clock(answer.Time.Add(answer.Horizon.Duration), answer.Time.Time)
+		return fmt.Sprintf("None of %d %s would be remediated until %s", answer.Targets, target, end)
 	}
-	return fmt.Sprintf("%d of %d %s would be remediated, the first at %s", answer.Remediated, answer.Targets, target,
-		moment(answer.Starts[0].Time, answer.Time))
-}
-
-// moment is a time of the day, with the date if that is not the one on which the simulation begins.
-func moment(at, begin metav1.Time) string {
-	if at.Format(time.DateOnly) != begin.Format(time.DateOnly) {
-		return at.Format(time.DateTime)
-	}
-	return at.Format(time.TimeOnly)
+	first := text.Clock(answer.Starts[0].Time.Time, answer.Time.Time)
+	return fmt.Sprintf("%d of %d %s would be remediated, the first at %s", answer.Remediated, answer.Targets, target, first)
 }
 
 // line writes s behind lead, and goes on below the beginning of s.

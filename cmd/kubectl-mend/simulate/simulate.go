@@ -21,7 +21,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	clidoc "github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
@@ -102,7 +101,8 @@ type remediation struct {
 
 // Run answers q. It changes w, which is not to be used for anything else afterwards.
 func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulation, error) {
-	q.From = q.From.UTC().Truncate(time.Second)
+	begin := q.From.Truncate(time.Second)
+	q.From = begin.UTC()
 	ctx = log.IntoContext(ctx, logr.Discard())
 	s := &simulation{
 		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From), due: map[explain.Ref]time.Time{},
@@ -111,7 +111,7 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 		waiting: map[explain.Ref]cliv1.SimulatedTarget{},
 	}
 	s.answer = &cliv1.Simulation{
-		TypeMeta: cliv1.TypeOf("Simulation"), Time: clidoc.Time(q.From), Horizon: metav1.Duration{Duration: q.Horizon},
+		TypeMeta: cliv1.TypeOf("Simulation"), Time: metav1.NewTime(begin), Horizon: metav1.Duration{Duration: q.Horizon},
 		Starts: []cliv1.SimulatedStart{}, Limits: []cliv1.SimulatedLimit{}, Assumptions: []string{},
 	}
 	if err := s.setUp(ctx); err != nil {
