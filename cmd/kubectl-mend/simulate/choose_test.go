@@ -51,7 +51,8 @@ func TestWhyANodeIsNotKnownIsSaid(t *testing.T) {
 	w := newFixture(t).workers(2).existing(workersCheck).snapshot()
 	w.SetUnseen(inC1, "its kubeconfig is missing", noon)
 	_, err := Run(t.Context(), w, question(fails("machine/w3")))
-	if err == nil || !strings.Contains(err.Error(), `--fail "machine/w3": there is no "machine/w3" that a check selects and whose node is known; `) {
+	const want = `--fail "machine/w3": there is no "machine/w3" that a check selects and whose node is known; `
+	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v", err)
 	}
 }
