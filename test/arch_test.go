@@ -55,14 +55,9 @@ var layers = []layer{
 		may: []string{"pure", "api", "adapter"},
 	},
 	{
-		name:    "partner",
-		folders: []string{"partners"},
-		may:     []string{"api", "partner"},
-	},
-	{
 		name:    "cmd",
 		folders: []string{"cmd"},
-		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd"},
+		may:     []string{"pure", "api", "adapter", "controller", "cmd"},
 	},
 	{
 		name:    "setup",
@@ -77,7 +72,7 @@ var layers = []layer{
 	{
 		name:    "test",
 		folders: []string{"test"},
-		may:     []string{"pure", "api", "adapter", "controller", "partner", "cmd", "setup", "main", "test"},
+		may:     []string{"pure", "api", "adapter", "controller", "cmd", "setup", "main", "test"},
 	},
 }
 

@@ -5,13 +5,12 @@ import (
 	"testing"
 )
 
-// A folder that the image or Tilt leaves out is missed only by builds there. Tests, the command line and the models of kubemend's partners are no part of
-// the manager.
+// A folder that the image or Tilt leaves out is missed only by builds there. Tests and the command line are no part of the manager.
 func TestTheBuildKnowsEveryFolder(t *testing.T) {
 	sources := map[string]bool{"go.mod": true, "go.sum": true}
 	for _, p := range listPackages(t) {
 		switch top, _, _ := strings.Cut(p.folder(), "/"); top {
-		case "", "test", "cmd", "partners":
+		case "", "test", "cmd":
 		case ".":
 			for _, file := range p.GoFiles {
 				sources[file] = true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Are is the verb for n things.
@@ -45,4 +46,15 @@ func CalmByStatus(n int) string {
 		return "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)"
 	}
 	return fmt.Sprintf("%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", n)
+}
+
+// Brief is a duration as people write it: 10m, not 10m0s.
+func Brief(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubemend/kubemend/partners/bmo"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // Power is what the power of a host was changed to.

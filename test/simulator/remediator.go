@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/partners/remediator"
+	"github.com/kubemend/kubemend/test/partners/remediator"
 )
 
 // RemediatorOptions describe one remediator.

@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Simulation is what checks would do, now and later on a virtual clock.
+// Simulation is which remediations checks would start while nodes fail, on a virtual clock.
 //
 // +kubebuilder:object:root=true
 type Simulation struct {
@@ -11,65 +11,51 @@ type Simulation struct {
 	// Time is when the simulation begins, Horizon how long it is.
 	Time    metav1.Time     `json:"time"`
 	Horizon metav1.Duration `json:"horizon"`
-	// Assumptions are those about all but the controllers, for people.
+	// Targets counts the machines and nodes that the simulated checks select, Remediated those of which a remediation would start.
+	Targets    int `json:"targets"`
+	Remediated int `json:"remediated"`
+	// Starts are the remediations that would start, in their order.
+	Starts []SimulatedStart `json:"starts"`
+	// NotStarted are the machines and nodes that fail, or are unhealthy, and are not remediated.
+	NotStarted []SimulatedTarget `json:"notStarted,omitempty"`
+	// Limits are what the limits of each check answer, at Time and whenever the answer changes.
+	Limits []SimulatedLimit `json:"limits"`
+	// Assumptions are what is assumed of all but the checks, for people.
 	Assumptions []string `json:"assumptions"`
-	// Manifest are notes about the manifest, Refused why the API server would refuse it, for people.
+	// Manifest are notes about the manifest, for people.
 	Manifest []string `json:"manifest,omitempty"`
-	Refused  []string `json:"refused,omitempty"`
-	// Checks are those of the manifest once it is applied, or all if there is none, at Time.
-	Checks []Check `json:"checks"`
-	// Timeline is what happens, in its order.
-	Timeline     []SimulatedEvent       `json:"timeline"`
-	Remediations []SimulatedRemediation `json:"remediations"`
-	Summary      SimulationSummary      `json:"summary"`
 }
 
-// SimulatedEvent is something that happens in a simulation.
-type SimulatedEvent struct {
+// SimulatedStart is a remediation that starts in a simulation.
+type SimulatedStart struct {
 	// After is how long after the beginning.
 	After metav1.Duration `json:"after"`
 	Time  metav1.Time     `json:"time"`
-	Type  EventType       `json:"type"`
-	// Reason is that of the event.
-	Reason string    `json:"reason"`
-	Object Reference `json:"object"`
-	// Assumed reports that it is assumed of others, and not done by kubemend.
-	Assumed bool   `json:"assumed"`
+	// Target is the machine or node, Check the check that remediates it.
+	Target Reference `json:"target"`
+	Check  Reference `json:"check"`
+	// Action is what the check does, for people.
+	Action string `json:"action"`
+}
+
+// SimulatedTarget is a machine or node that is not remediated in a simulation.
+type SimulatedTarget struct {
+	Reference `json:",inline"`
+	// Check is the check that does not remediate it; absent if none counts it as unhealthy.
+	Check *Reference `json:"check,omitempty"`
+	// Reason is that of the first blocker, Message what blocks the remediation, for people.
+	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
 
-// SimulatedRemediation is a remediation that begins in a simulation.
-type SimulatedRemediation struct {
+// SimulatedLimit is what the limits of a check answer in a simulation, from a moment on.
+type SimulatedLimit struct {
+	// After is how long after the beginning.
 	After metav1.Duration `json:"after"`
 	Time  metav1.Time     `json:"time"`
-	// Target is the machine or node.
-	Target Reference `json:"target"`
-	// Request is what was made for it; absent if its owner was asked.
-	Request *Reference `json:"request,omitempty"`
-}
-
-// SimulationSummary is the sum of a simulation.
-type SimulationSummary struct {
-	// Begun counts the remediations, AtOnce how many were in progress at most at the same time.
-	Begun  int `json:"begun"`
-	AtOnce int `json:"atOnce"`
-	// Blocked are the times in which checks allowed no remediation.
-	Blocked []SimulatedBlock `json:"blocked,omitempty"`
-	// NotHealthy are those that are not healthy at the end.
-	NotHealthy []SimulatedTarget `json:"notHealthy,omitempty"`
-}
-
-// SimulatedBlock is a time in which a check allowed no remediation.
-type SimulatedBlock struct {
-	Check  Reference `json:"check"`
-	Reason string    `json:"reason"`
-	// From is how long after the beginning, Until as well; absent if it lasts to the end.
-	From  metav1.Duration  `json:"from"`
-	Until *metav1.Duration `json:"until,omitempty"`
-}
-
-// SimulatedTarget is a machine or node at the end of a simulation.
-type SimulatedTarget struct {
-	Reference `json:",inline"`
-	State     State `json:"state"`
+	Check Reference       `json:"check"`
+	// Reason is why the check starts no remediation, or not all of them; absent if nothing limits it.
+	Reason string `json:"reason,omitempty"`
+	// Message is the answer, for people.
+	Message string `json:"message"`
 }

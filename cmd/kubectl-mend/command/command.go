@@ -29,9 +29,9 @@ const (
 	// Misused says that the command was asked for what it does not have, such as a command, a flag or a kind of objects, or for what cannot be meant,
 	// such as flags that exclude each other.
 	Misused = 2
-	// TooMany says that more would be remediated than `simulate --max-remediations` allows.
-	TooMany = 3
-	// Refused says that the command would have done harm, or that its user did not confirm.
+	// WouldStart says that `simulate` has found remediations that would start.
+	WouldStart = 3
+	// Refused says that the command would have done harm, that its user did not confirm, or that `simulate` has found more than --at-most.
 	Refused = 4
 	// Pending says that a rule matches and its timeout has not expired. Only `explain --exit-code` has this code and those below.
 	Pending = 10

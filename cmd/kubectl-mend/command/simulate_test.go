@@ -26,20 +26,31 @@ func TestSimulate(t *testing.T) {
 		code  int
 		wants string // on either stream
 	}{
-		"a manifest from the standard input": {[]string{"-f", "-", "-n", "ns"}, Done, "It selects 0"},
-		"and for all namespaces":             {[]string{"-f", "-", "-A", "-o", "json"}, Done, `"timeline"`},
+		"a manifest from the standard input": {[]string{"-f", "-", "-n", "ns"}, Done, "None of 0 machines would be remediated"},
+		"and for all namespaces":             {[]string{"-f", "-", "-A", "-o", "json"}, Done, `"starts"`},
 		"one of another namespace":           {[]string{"-f", "-", "-n", "other"}, Misused, "say -n ns, or -A"},
 		"no such file":                       {[]string{"-f", "nowhere.yaml", "-n", "ns"}, Failed, "nowhere.yaml"},
 		"a failure of nothing":               {[]string{"--for", "20m"}, Misused, "--fail"},
-		"a condition of nothing":             {[]string{"--fail-condition", "KernelDeadlock=True"}, Misused, "with --fail"},
-		"a condition without a status":       {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock"}, Misused, "KernelDeadlock=True"},
-		"a condition of no status":           {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock=true"}, Misused, "expected the condition"},
-		"a condition that is good":           {[]string{"--fail", "machine/m", "--fail-condition", "Ready=True"}, Misused, "expected the condition"},
-		"a time that is negative":            {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
-		"a limit that is none":               {[]string{"--max-remediations", "-2"}, Misused, "--max-remediations"},
-		"the checks of one cluster":          {[]string{"--cluster", "c1", "-n", "ns"}, Done, ""},
-		"a cluster that is not there":        {[]string{"--cluster", "c9", "-n", "ns"}, Failed, "there is no Cluster c9 in namespace ns"},
-		"an argument":                        {[]string{"check.yaml"}, Misused, "check.yaml"},
+		"a failure of none":                  {[]string{"-f", "-", "-n", "ns", "--fail", "1"}, Failed, `--fail "1": the checks select 0 healthy nodes`},
+		"a selector as of kubectl": {
+			[]string{"-f", "-", "-n", "ns", "--fail", "-l", "zone=b"}, Failed, `--fail "zone=b": it selects no machine or node`,
+		},
+		"a condition of nothing":       {[]string{"--fail-condition", "KernelDeadlock=True"}, Misused, "with --fail"},
+		"a condition without a status": {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock"}, Misused, "KernelDeadlock=True"},
+		"a condition of no status":     {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock=true"}, Misused, "expected the condition"},
+		"a condition that is good":     {[]string{"--fail", "machine/m", "--fail-condition", "Ready=True"}, Misused, "expected the condition"},
+		"a time that is negative":      {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
+		"no time":                      {[]string{"--takes", "0s"}, Misused, "--takes 0s: expected a second at least"},
+		"a limit that is none":         {[]string{"--at-most", "-2"}, Misused, "--at-most"},
+		"a limit of no name":           {[]string{"--set", "few=2"}, Misused, "--set few=2: expected NAME=VALUE, where NAME is one of maxUnhealthy"},
+		"a limit of no value":          {[]string{"--set", "maxUnhealthy=few"}, Misused, "--set maxUnhealthy=few: "},
+		"a range that is none":         {[]string{"--set", "unhealthyInRange=3-5"}, Misused, "--set unhealthyInRange=3-5: "},
+		"a limit of other checks": {
+			[]string{"-f", "-", "-n", "ns", "--set", "minHealthy=2"}, Failed, "none of the checks that are simulated can have that limit",
+		},
+		"the checks of one cluster":   {[]string{"--cluster", "c1", "-n", "ns"}, Done, ""},
+		"a cluster that is not there": {[]string{"--cluster", "c9", "-n", "ns"}, Failed, "there is no Cluster c9 in namespace ns"},
+		"an argument":                 {[]string{"check.yaml"}, Misused, "check.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, out, errOut := recorder(t, &snapshot.Scope{})
@@ -79,7 +90,7 @@ const silentC1 = `{"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "ta
  {"group": "coordination.k8s.io", "kind": "Lease", "plural": "leases", "versions": ["v1"], "namespaced": true, "read": [""]}],
  "workloadClusters": [{"namespace": "ns", "name": "c1"}]}`
 
-func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
+func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")
 	if err := os.WriteFile(file, []byte(silentC1), 0o600); err != nil {
 		t.Fatal(err)
@@ -91,9 +102,9 @@ func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
 		code     int
 		wants    string
 	}{
-		"as many as may":                       {check, "1", Done, ""},
-		"more than may":                        {check, "0", TooMany, "--max-remediations allows 0"},
-		"any number":                           {check, "-1", Done, ""},
+		"as many as may":                       {check, "1", WouldStart, ""},
+		"more than may":                        {check, "0", Refused, "--at-most allows 0"},
+		"any number":                           {check, "-1", WouldStart, ""},
 		"a manifest that would not be let in":  {strings.Replace(check, "clusterName: c1", "clusterName: \"\"", 1), "0", Failed, "spec.clusterName is missing"},
 		"a field that the kind does not have":  {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
 		"a check whose cluster does not exist": {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
@@ -104,7 +115,7 @@ func TestSimulateEndsWithACodeWhenTooMuchWouldHappen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o, _, errOut := recorder(t, &snapshot.Scope{})
 			o.In = strings.NewReader(tc.manifest)
-			if code := run(t, o, "simulate", "-f", "-", "--from", file, "--max-remediations", tc.most); code != tc.code {
+			if code := run(t, o, "simulate", "-f", "-", "--from", file, "--at-most", tc.most); code != tc.code {
 				t.Errorf("it ends with %d, want %d: %s", code, tc.code, errOut)
 			}
 			if !strings.Contains(errOut.String(), tc.wants) {

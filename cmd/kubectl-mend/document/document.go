@@ -71,16 +71,6 @@ var states = map[health.State]cliv1.State{
 	health.Unhealthy: cliv1.StateUnhealthy,
 }
 
-// State is the verdict that s spells.
-func State(s string) cliv1.State {
-	for state, is := range states {
-		if state.String() == s {
-			return is
-		}
-	}
-	return cliv1.StateUnknown
-}
-
 func stateOf(t *explain.Target) cliv1.State {
 	if t.Skipped != "" {
 		return cliv1.StateSkipped

@@ -54,7 +54,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
-	c := state.New(w, p.clock).Client()
+	c := state.New(w, p.clock)
 	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)
 	p.asker.machines.Hosts = hosts
 	p.reconciler = &machinehealthcheck.Reconciler{

@@ -35,7 +35,7 @@ func (s *nodeScene) play(t reporter) *nodePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &nodePlay{play: played(t, w, managerlease.Announcement{Version: "v0.1.0", NodeLeaseNamespace: nhcv1.DefaultLeaseNamespace})}
-	c := state.New(w, p.clock).Client()
+	c := state.New(w, p.clock)
 	p.reconciler = &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
 		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -50,17 +51,29 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 	reader := client.Client(assuming{w.ReadOnly()})
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
 	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
-	requests := &remediationrequest.Requests{Client: reader, Live: reader}
-	a.machines = &machinehealthcheck.Reconciler{
-		Client: reader, Clusters: a.clusters, Requests: requests,
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w), Clock: clock.RealClock{},
+	a.machines, a.nodes = a.controllers(reader, clock.RealClock{})
+	return a, nil
+}
+
+// Acting are the controllers that a explains, as they act through c.
+func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
+	machines, nodes := a.controllers(assuming{c}, now)
+	machines.Unclaimed = machinehealthcheck.Act
+	machines.Recorder, nodes.Recorder = &events.FakeRecorder{}, &events.FakeRecorder{}
+	return machines, nodes
+}
+
+func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
+	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
+	machines := &machinehealthcheck.Reconciler{
+		Client: c, Clusters: a.clusters, Requests: requests, Clock: now,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w),
 	}
-	a.nodes = &nodehealthcheck.Reconciler{
-		Client: reader, Management: reader, Live: reader, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed,
-		Kinds: snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...), Clock: clock.RealClock{},
+	return machines, &nodehealthcheck.Reconciler{
+		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
+		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
 		LeaseNamespace: a.Managers.leaseNamespace(),
 	}
-	return a, nil
 }
 
 // Reader reads the snapshot.

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,10 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,129 +23,82 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// apply puts what the manifest has into the snapshot, as an API server would if it let everything in: templates first, since the checks are judged
-// by them. It returns what there is to say of it, and why the API server would refuse it.
-func (m *Manifest) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes, refused []string, err error) {
-	for _, templates := range []bool{true, false} {
-		for i := range m.documents {
-			d := &m.documents[i]
-			if isCheck(d.obj) == templates {
-				continue
-			}
-			said, against, err := d.apply(ctx, w, now)
-			if err != nil {
-				return nil, nil, fmt.Errorf("apply %s: %w", d.ref(), err)
-			}
-			for _, note := range append(said, d.notes...) {
-				notes = append(notes, d.ref().String()+": "+note)
-			}
-			for _, why := range against {
-				refused = append(refused, d.ref().String()+": "+why.Error())
-			}
+// apply puts what the manifest has into the snapshot, and returns notes about it. Whether an API server would let it in is not asked:
+// kubectl apply --dry-run=server answers that.
+func (m *Manifest) apply(w *snapshot.Snapshot, now time.Time) (notes []string, err error) {
+	for i := range m.documents {
+		d := &m.documents[i]
+		for _, note := range append(d.apply(w, now), d.notes...) {
+			notes = append(notes, d.ref().String()+": "+note)
 		}
-	}
-	return notes, refused, nil
-}
-
-func isCheck(obj client.Object) bool {
-	switch obj.(type) {
-	case *clusterv1.MachineHealthCheck, *nhcv1.NodeHealthCheck:
-		return true
-	}
-	return false
-}
-
-// apply puts one object into the snapshot.
-func (d *document) apply(ctx context.Context, w *snapshot.Snapshot, now time.Time) (notes []string, refused []error, err error) {
-	switch is := d.obj.(type) {
-	case *clusterv1.MachineHealthCheck:
-		was := &clusterv1.MachineHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now,
-			"It is new, and so the youngest: of two that select the same machine the older one acts on it"); err != nil {
-			return nil, nil, err
+		if err := w.Add(d.obj); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", d.ref(), err)
 		}
-		is.Status, notes = was.Status, append(notes, claim(is)...)
-		refused = machineCheckRefusals(is, was)
-	case *nhcv1.NodeHealthCheck:
-		was := &nhcv1.NodeHealthCheck{}
-		if notes, err = replaces(ctx, w, is, was, now, "It is new"); err != nil {
-			return nil, nil, err
-		}
-		is.Status = was.Status
-		setDefaults(&is.Spec)
-		var warnings []string
-		refused, warnings = nodeCheckRefusals(ctx, w, is, was)
-		if notes = append(notes, warnings...); len(is.Spec.PauseRequests) > 0 {
-			notes = append(notes, "It has pauseRequests: no remediation would begin")
-		}
-	default:
-		install(w, d.obj.GetObjectKind().GroupVersionKind())
-	}
-	return notes, refused, w.Add(d.obj)
-}
-
-// replaces makes a check the one of its name that there is, which is read into was: it is as old as that, remembers the same, and keeps the labels and
-// annotations that the manifest does not mention. Else it is made now. The notes say which of both.
-func replaces(ctx context.Context, w *snapshot.Snapshot, is, was client.Object, now time.Time, isNew string) (notes []string, err error) {
-	is.SetResourceVersion("")
-	switch err := w.ReadOnly().Get(ctx, client.ObjectKeyFromObject(is), was); {
-	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		is.SetCreationTimestamp(metav1.NewTime(now))
-		is.SetDeletionTimestamp(nil)
-		is.SetGeneration(1)
-		is.SetUID("")
-		return []string{isNew}, nil
-	case err != nil:
-		return nil, fmt.Errorf("find out whether it is there: %w", err)
-	}
-	is.SetUID(was.GetUID())
-	is.SetCreationTimestamp(was.GetCreationTimestamp())
-	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
-	is.SetFinalizers(was.GetFinalizers())
-	is.SetOwnerReferences(was.GetOwnerReferences())
-	is.SetGeneration(was.GetGeneration() + 1)
-	labels, _ := onTopOf(was.GetLabels(), is.GetLabels()) // these say nothing of what would be done
-	annotations, kept := onTopOf(was.GetAnnotations(), is.GetAnnotations())
-	is.SetLabels(labels)
-	is.SetAnnotations(annotations)
-	notes = []string{"It replaces the one of its name"}
-	if len(kept) > 0 {
-		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
 	return notes, nil
 }
 
-// onTopOf are the labels or annotations that there are once those of a manifest were applied on top of them, and the names of those that are there
-// still and stand in no manifest. (kubectl apply takes away only what it has put there itself, of which a snapshot knows nothing.)
-func onTopOf(was, is map[string]string) (all map[string]string, kept []string) {
-	all = maps.Clone(was)
-	if all == nil {
-		return is, nil
+// apply makes one object what it would be in the cluster, and makes its kind known.
+func (d *document) apply(w *snapshot.Snapshot, now time.Time) (notes []string) {
+	key := client.ObjectKeyFromObject(d.obj)
+	switch check := d.obj.(type) {
+	case *clusterv1.MachineHealthCheck:
+		before := ptr.Deref(snapshot.One[clusterv1.MachineHealthCheck](w, key), clusterv1.MachineHealthCheck{})
+		notes = replace(&before.ObjectMeta, &check.ObjectMeta, now)
+		check.Status = before.Status
+		return append(notes, claim(check)...)
+	case *nhcv1.NodeHealthCheck:
+		before := ptr.Deref(snapshot.One[nhcv1.NodeHealthCheck](w, key), nhcv1.NodeHealthCheck{})
+		notes = replace(&before.ObjectMeta, &check.ObjectMeta, now)
+		check.Status = before.Status
+		setDefaults(&check.Spec)
+		return notes
 	}
-	maps.Copy(all, is)
-	for name, value := range was {
-		if _, mentioned := is[name]; !mentioned {
+	install(w, d.obj.GetObjectKind().GroupVersionKind())
+	return nil
+}
+
+// replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps
+// the labels and annotations that the manifest does not mention. (kubectl apply removes only what it has put there itself, which a
+// snapshot does not know.)
+func replace(before, meta *metav1.ObjectMeta, now time.Time) (notes []string) {
+	if before.UID == "" {
+		*meta = metav1.ObjectMeta{
+			Namespace: meta.Namespace, Name: meta.Name, Labels: meta.Labels, Annotations: meta.Annotations,
+			CreationTimestamp: metav1.NewTime(now), Generation: 1,
+		}
+		return []string{"It is new"}
+	}
+	var kept []string
+	for name, value := range before.Annotations {
+		if _, mentioned := meta.Annotations[name]; !mentioned {
 			kept = append(kept, name+": "+value)
 		}
 	}
-	slices.Sort(kept)
-	return all, kept
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, before.Labels)
+	maps.Copy(labels, meta.Labels)
+	maps.Copy(annotations, before.Annotations)
+	maps.Copy(annotations, meta.Annotations)
+	*meta = *before.DeepCopy()
+	meta.Labels, meta.Annotations, meta.ResourceVersion = labels, annotations, ""
+	meta.Generation++
+	notes = []string{"It replaces the one of its name"}
+	if len(kept) > 0 {
+		slices.Sort(kept)
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
+	}
+	return notes
 }
 
 // claim has kubemend act on a check that does not say who is to.
 func claim(check *clusterv1.MachineHealthCheck) []string {
-	switch by, annotated := check.Annotations[clusterv1.PausedAnnotation]; {
-	case !annotated:
-		if check.Annotations == nil {
-			check.Annotations = map[string]string{}
-		}
-		check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
-		return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
-			clusterv1.PausedAnnotation+": "+mendv1.Claim)}
-	case by != mendv1.Claim:
-		return []string{fmt.Sprintf("It is paused by its annotation %s: nothing would happen", clusterv1.PausedAnnotation)}
+	if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; annotated {
+		return nil
 	}
-	return nil
+	metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
+	return []string{fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
+		clusterv1.PausedAnnotation+": "+mendv1.Claim)}
 }
 
 // setDefaults gives a check what its CustomResourceDefinition gives to one that does not say it.

@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -156,32 +157,31 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	return w
 }
 
-// asked is the question of a story, with the defaults of the flags.
+// question is that of a story, with the defaults of the flags.
 func question(edit func(*Question)) Question {
-	q := Question{Namespace: "default", From: noon, Horizon: time.Hour}
-	q.Environment = Environment{FailCondition: NodeSilent, DeletionTakes: 2 * time.Minute, ReplacementTakes: 10 * time.Minute, BootTakes: 5 * time.Minute}
+	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Condition: Silent, Takes: 10 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}
 	return q
 }
 
-// run plays a manifest in the fixture.
-func (s *fixture) run(manifest string, q Question) *Answer {
+// run answers a question about a manifest in the fixture.
+func (s *fixture) run(manifest string, q Question) *cliv1.Simulation {
 	s.t.Helper()
 	return runIn(s.t, s.snapshot(), manifest, q)
 }
 
-func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *Answer {
+func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *cliv1.Simulation {
 	t.Helper()
 	if manifest != "" {
 		q.Manifest = read(t, manifest)
 	}
-	a, err := Run(t.Context(), w, q)
+	answer, err := Run(t.Context(), w, q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return a
+	return answer
 }
 
 func read(t testing.TB, manifest string) *Manifest {
@@ -194,12 +194,12 @@ func read(t testing.TB, manifest string) *Manifest {
 }
 
 // printed is an answer on terminals of two widths.
-func printed(t *testing.T, a *Answer) string {
+func printed(t *testing.T, answer *cliv1.Simulation) string {
 	t.Helper()
 	var out strings.Builder
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := a.Print(&out, width, text.Painter{}); err != nil {
+		if err := Print(&out, answer, width, text.Painter{}); err != nil {
 			t.Fatal(err)
 		}
 	}

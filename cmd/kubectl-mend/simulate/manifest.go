@@ -40,8 +40,8 @@ type document struct {
 	notes []string
 }
 
-// Read reads documents of YAML or JSON. What has no namespace goes into the given one. name is that of the file, for errors, which say which
-// document and field it is.
+// Read reads documents of YAML or JSON. What has no namespace goes into the given one. Errors say which document of the file called name,
+// and which field, is wrong.
 func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 	m := &Manifest{}
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(from))
@@ -75,76 +75,93 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 
 var manifestScheme = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
-	err := errors.Join(clusterv1.AddToScheme(scheme), clusterv1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-		infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme))
+	err := errors.Join(clusterv1.AddToScheme(scheme), clusterv1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme))
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
 	return scheme
 }()
 
-// errKind is the error of a document of another kind.
-func errKind(kind schema.GroupVersionKind) error {
-	return fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template", kind.Kind, kind.GroupVersion())
+// checkKinds are those of checks. What else may be in a manifest are templates.
+var checkKinds = []schema.GroupKind{
+	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: nhcv1.GroupVersion.Group, Kind: "NodeHealthCheck"},
 }
 
 // decode reads one document, and takes no field that its kind does not have.
 func decode(data []byte) (document, error) {
-	is := metav1.TypeMeta{}
-	if err := yaml.Unmarshal(data, &is); err != nil {
+	typeMeta := metav1.TypeMeta{}
+	if err := yaml.Unmarshal(data, &typeMeta); err != nil {
 		return document{}, fmt.Errorf("it is no YAML: %w", err)
 	}
-	kind := is.GroupVersionKind()
+	kind := typeMeta.GroupVersionKind()
 	if kind.Kind == "" || kind.Version == "" {
 		return document{}, errors.New("it has no apiVersion or no kind")
 	}
-	template := strings.HasSuffix(kind.Kind, remediationrequest.TemplateSuffix) && kind.Kind != remediationrequest.TemplateSuffix && kind.Group != ""
-	check := kind.Kind == "MachineHealthCheck" && kind.Group == clusterv1.GroupVersion.Group || kind.GroupKind() == nodeCheckKind.GroupKind()
-	if !check && !template {
-		return document{}, errKind(kind)
+	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
+	check := slices.Contains(checkKinds, kind.GroupKind())
+	if !check && !(template && name != "" && kind.Group != "") {
+		return document{}, fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
+			kind.Kind, kind.GroupVersion())
 	}
-	obj, err := decodeStrictly(data, kind)
+	obj, err := decodeStrictly(data, kind, check)
 	if err != nil {
 		return document{}, err
 	}
 	if obj.GetName() == "" {
 		return document{}, errors.New("metadata.name is missing")
 	}
-	return converted(obj)
+	d, err := converted(obj)
+	if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && err == nil {
+		err = selectsNothing(&check.Spec)
+	}
+	return d, err
 }
 
-var nodeCheckKind = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
+// selectsNothing is why a check would select nothing, for which the API server refuses it.
+func selectsNothing(spec *clusterv1.MachineHealthCheckSpec) error {
+	selector, err := metav1.LabelSelectorAsSelector(&spec.Selector)
+	switch cluster, selects := spec.Selector.MatchLabels[clusterv1.ClusterNameLabel]; {
+	case spec.ClusterName == "":
+		return errors.New("spec.clusterName is missing")
+	case err != nil:
+		return fmt.Errorf("spec.selector: %w", err)
+	case selector.Empty():
+		return errors.New("spec.selector must not be empty")
+	case selects && cluster != spec.ClusterName:
+		return fmt.Errorf("spec.selector selects another cluster, %s, than spec.clusterName", cluster)
+	}
+	return nil
+}
 
-func decodeStrictly(data []byte, kind schema.GroupVersionKind) (client.Object, error) {
-	if !manifestScheme.Recognizes(kind) {
-		if kind.Group == clusterv1.GroupVersion.Group || kind.Group == nhcv1.GroupVersion.Group {
-			return nil, fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
-		}
+// decodeStrictly decodes an object of a kind. A check has to be of a version that is known, while a template may be of any kind.
+func decodeStrictly(data []byte, kind schema.GroupVersionKind, check bool) (client.Object, error) {
+	switch known := manifestScheme.Recognizes(kind); {
+	case !known && check:
+		return nil, fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
+	case !known:
 		u := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(data, &u.Object); err != nil {
 			return nil, fmt.Errorf("it is no YAML: %w", err)
 		}
 		return u, nil
 	}
-	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, json.SerializerOptions{Yaml: true, Strict: true})
+	strictly := json.SerializerOptions{Yaml: true, Strict: true}
+	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly)
 	decoded, _, err := serializer.Decode(data, nil, nil)
-	if strict, is := runtime.AsStrictDecodingError(err); is {
-		return nil, fmt.Errorf("%s: %w", kind.Kind, errors.Join(strict.Errors()...))
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		err = errors.Join(strict.Errors()...)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind.Kind, err)
 	}
-	obj, ok := decoded.(client.Object)
-	if !ok {
-		return nil, errKind(kind)
-	}
-	return obj, nil
+	return decoded.(client.Object), nil // as all kinds of the scheme are
 }
 
 // converted makes an object one of the version that the controllers know.
 func converted(obj client.Object) (document, error) {
-	old, is := obj.(*clusterv1beta1.MachineHealthCheck)
-	if !is {
+	old, ok := obj.(*clusterv1beta1.MachineHealthCheck)
+	if !ok {
 		return document{obj: obj}, nil
 	}
 	check := &clusterv1.MachineHealthCheck{}
@@ -152,64 +169,50 @@ func converted(obj client.Object) (document, error) {
 		return document{}, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
 	}
 	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	return document{obj: check, notes: []string{fmt.Sprintf("It is of %s, and was converted to %s", clusterv1beta1.GroupVersion.String(),
-		clusterv1.GroupVersion.String())}}, nil
+	note := fmt.Sprintf("It is of %s, and was converted to %s", clusterv1beta1.GroupVersion.String(), clusterv1.GroupVersion.String())
+	return document{obj: check, notes: []string{note}}, nil
 }
 
 func (d document) ref() explain.Ref {
 	return refOf(d.obj.GetObjectKind().GroupVersionKind().Kind, d.obj)
 }
 
-// has reports whether the manifest has an object.
+// has reports whether the manifest has an object; nil has none.
 func (m *Manifest) has(ref explain.Ref) bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool { return d.ref() == ref })
+	return m != nil && slices.ContainsFunc(m.documents, func(d document) bool { return d.ref() == ref })
 }
 
-// hasChecks reports whether there is more in it than templates.
+// hasChecks reports whether there is more in it than templates; in nil there is nothing.
 func (m *Manifest) hasChecks() bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool { return !strings.HasSuffix(d.ref().Kind, remediationrequest.TemplateSuffix) })
-}
-
-// NodeChecks reports whether there is a NodeHealthCheck in it.
-func (m *Manifest) NodeChecks() bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool { return d.ref().Kind == nodeCheckKind.Kind })
-}
-
-// Spares reports whether a MachineHealthCheck in it waits for spare hosts.
-func (m *Manifest) Spares() bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool {
-		check, is := d.obj.(*clusterv1.MachineHealthCheck)
-		if !is {
-			return false
-		}
-		wait, _ := machinehealthcheck.SpareWaitOf(check)
-		return wait != nil
+	return m != nil && slices.ContainsFunc(m.documents, func(d document) bool {
+		return slices.Contains(checkKinds, d.obj.GetObjectKind().GroupVersionKind().GroupKind())
 	})
 }
 
-// Templates are those that its checks name.
-func (m *Manifest) Templates() []corev1.ObjectReference {
-	var refs []corev1.ObjectReference
+// Widen adds to scope what the checks of the manifest are decided by.
+func (m *Manifest) Widen(scope *snapshot.Scope) {
 	for _, d := range m.documents {
 		switch check := d.obj.(type) {
 		case *clusterv1.MachineHealthCheck:
 			if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-				refs = append(refs, corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
+				scope.Templates = append(scope.Templates,
+					corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
 			}
+			wait, _ := machinehealthcheck.SpareWaitOf(check)
+			scope.Spares = scope.Spares || wait != nil
 		case *nhcv1.NodeHealthCheck:
-			refs = append(refs, snapshot.TemplatesOf(&check.Spec)...)
+			scope.NodeChecks = true
+			scope.Templates = append(scope.Templates, snapshot.TemplatesOf(&check.Spec)...)
 		}
 	}
-	return refs
 }
 
-// Namespaces are those of its MachineHealthChecks, each once.
-func (m *Manifest) Namespaces() []string {
-	var all []string
+// Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.
+func (m *Manifest) Elsewhere(namespace string) string {
 	for _, d := range m.documents {
-		if _, is := d.obj.(*clusterv1.MachineHealthCheck); is && !slices.Contains(all, d.obj.GetNamespace()) {
-			all = append(all, d.obj.GetNamespace())
+		if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && check.Namespace != namespace {
+			return check.Namespace
 		}
 	}
-	return all
+	return ""
 }

@@ -11,7 +11,7 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	"github.com/kubemend/kubemend/partners/bmo"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // What has to be as with CAPM3. C9, the conversion, is in test/api, where the webhook runs.

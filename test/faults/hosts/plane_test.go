@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // plane are the three hosts of a control plane, which share clusters, clock and controllers. On each runs a member of etcd with an API server: the

@@ -15,8 +15,8 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // happening is something that a partner, a tenant, a person or bad luck does to a power cycle.

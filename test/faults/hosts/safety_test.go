@@ -17,8 +17,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // safety is what has to be remembered to see whether something was unsafe.

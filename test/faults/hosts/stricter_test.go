@@ -13,8 +13,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // What has to be stricter than with CAPM3. N2, N3, N11 and what of N10 is a move are what happens at every standstill.

@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubemend/kubemend/partners/bmo"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // theTaint moves the workload away from a node.

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/partners/owners"
+	"github.com/kubemend/kubemend/test/partners/owners"
 )
 
 // finalizer is that of a provider, which keeps a request until what it has begun is over.

@@ -8,7 +8,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubemend/kubemend/partners/bmo"
+	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
 // The annotations that hosts are asked with.
