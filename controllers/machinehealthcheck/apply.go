@@ -97,9 +97,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 			o := r.carryOut(ctx, w, s)
 			if o.saved != nil {
 				o.saved = essential(o.saved)
-				if w.last.target(s.target.name) != s.target { // what the reconcile before has read stands if this one panics
-					s.target.machine = essential(s.target.machine)
-				}
+				s.target.machine = essential(s.target.machine)
 			}
 			outcomes[i] = o
 			return nil
@@ -309,8 +307,7 @@ func stepsOf(w *observed, p plan) []step {
 		}
 	}
 	for _, d := range p.Releases {
-		place, _ := placeOf(w.skipped, d.Target.Name)
-		steps = append(steps, step{Decision: d, facts: &p.facts, target: w.skipped[place]})
+		steps = append(steps, step{Decision: d, facts: &p.facts, target: find(d.Target.Name, w.skipped)})
 	}
 	return steps
 }

@@ -66,18 +66,6 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) (
 	return all, nil
 }
 
-// machineOf returns the machine of a cluster that has that name; nil if there is none. It is shared: read only.
-func (r *Reconciler) machineOf(cluster client.ObjectKey, name string) (*clusterv1.Machine, error) {
-	obj, exists, err := r.machines.GetByKey(client.ObjectKey{Namespace: cluster.Namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil, err
-	}
-	if m := obj.(*clusterv1.Machine); m.Spec.ClusterName == cluster.Name {
-		return m, nil
-	}
-	return nil, nil
-}
-
 // lastApplied is what `kubectl apply` leaves on an object: the object once more.
 const lastApplied = corev1.LastAppliedConfigAnnotation
 

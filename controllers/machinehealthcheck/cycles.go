@@ -57,8 +57,8 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 				continue
 			}
 			for _, o := range req.OwnerReferences {
-				if place, found := placeOf(w.targets, o.Name); found && isCycleOf(w.targets[place], o, req) {
-					w.alter(place, func(t *target) { t.cycle = req })
+				if target := find(o.Name, w.targets); target != nil && isCycleOf(target, o, req) {
+					target.cycle = req
 				}
 			}
 		}

@@ -41,7 +41,7 @@ type remembered struct {
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
-	sighting *sighting
+	pass     pass
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
@@ -58,15 +58,11 @@ type remembered struct {
 	shadows shadows
 }
 
-// of is what is remembered of a check of a cluster. The cluster is from then on: a reconcile that does not end leaves names in the journal as well.
-func (m *memory) of(check types.NamespacedName, cluster string) remembered {
+// of is what is remembered of a check.
+func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	is := m.checks[check]
-	if is.cluster != cluster {
-		is.cluster = cluster
-		m.store(check, is)
-	}
 	is.lasts, is.unread = true, maps.Clone(m.unread)
 	return is
 }
@@ -108,7 +104,8 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 // cache takes to catch up: what it began counts from its end.
 func after(w *observed, p plan, done applied, now time.Time) remembered {
 	is := remembered{
-		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory, sighting: w.sighting,
+		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
+		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
 		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
@@ -207,7 +204,7 @@ func ended(w *observed, p plan) map[ending]int {
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
 func (w *observed) resultOf(p plan, id types.UID, name string) string {
-	if i, found := placeOf(w.targets, name); found && w.targets[i].machine.UID == id {
+	if i, found := place(w.targets, name); found && w.targets[i].machine.UID == id {
 		switch d := p.Decisions[i]; {
 		case d.InFlight:
 			return ""
@@ -216,7 +213,7 @@ func (w *observed) resultOf(p plan, id types.UID, name string) string {
 		}
 		return cancelledResult
 	}
-	if i, found := placeOf(w.skipped, name); found && w.skipped[i].machine.UID == id {
+	if target := find(name, w.skipped); target != nil && target.machine.UID == id {
 		return cancelledResult
 	}
 	return replacedResult

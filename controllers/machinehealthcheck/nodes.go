@@ -44,11 +44,6 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return p
 }
 
-// observeNodes finds out what is known of the nodes of the targets that were read.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
-	w.complete(r.findNodes(ctx, w))
-}
-
 // findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
 // may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is being deleted, which
 // goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
@@ -58,7 +53,7 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	}
 	gone = map[string]bool{}
 	var missing []string
-	for _, t := range w.fresh {
+	for _, t := range slices.Concat(w.targets, w.skipped) {
 		name := t.machine.Status.NodeRef.Name
 		t.node, t.other = w.link.NodeOf(t.machine)
 		if name == "" {

@@ -139,10 +139,9 @@ func (w *observed) attachRequests() {
 	if !w.remediation.Known {
 		return
 	}
-	for name, req := range w.requests[w.remediation.kind] {
-		if place, found := placeOf(w.targets, name); found {
-			w.alter(place, func(t *target) { t.request = req })
-		}
+	requests := w.requests[w.remediation.kind]
+	for _, target := range w.targets {
+		target.request = requests[target.machine.Name]
 	}
 }
 
@@ -193,7 +192,7 @@ func (w *observed) tryTemplate(p plan) {
 			continue
 		}
 		if _, err := w.requestFor(t.machine); err != nil {
-			w.alter(i, func(t *target) { t.unusable = err })
+			t.unusable = err
 		}
 	}
 }
@@ -218,8 +217,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		}
 		if w.remediation.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				_, needed := placeOf(w.targets, name)
-				return needed
+				return find(name, w.targets) != nil
 			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {

@@ -109,11 +109,11 @@ func (o *ownWrites) forget(m client.Object) {
 // owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
-		m := w.machine(name)
-		return m != nil && r.written.stale(m) && !r.undone(ctx, w, m)
+		target := find(name, w.targets, w.skipped)
+		return target != nil && r.written.stale(target.machine) && !r.undone(ctx, w, target.machine)
 	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
-		m := w.machine(name)
-		return m != nil && r.behind(ctx, w, m)
+		target := find(name, w.targets, w.skipped)
+		return target != nil && r.behind(ctx, w, target.machine)
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 
 // alone are the facts for a reader that has read one machine of f, and the numbers in the status of the check.
 func (f Facts) alone(i int, p budget.Population) Facts {
-	f.Targets, f.Memory.Decisions = f.Targets[i:i+1], f.Memory.Decisions[i:i+1]
+	f.Targets, f.Verdicts = f.Targets[i:i+1], f.Verdicts[i:i+1]
 	f.Counted = &Counted{Total: p.Total(), Healthy: p.Healthy}
 	return f
 }

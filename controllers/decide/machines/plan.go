@@ -52,8 +52,6 @@ type Decision struct {
 	// Step is what is done about the machine, and Conditions are those to set on it.
 	Step       Step
 	Conditions []Condition
-	// At is when the verdict was given.
-	At time.Time
 	// Spare is what was found for a remediation that waits for a spare host, or that a spare host lets start; nil if it needs none.
 	Spare *Spare
 }
