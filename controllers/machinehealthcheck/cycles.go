@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -46,18 +45,20 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	w.unread = map[schema.GroupKind]*unread{}
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
-		all, err := r.cyclesOf(ctx, w, versions)
-		is := w.before.unread[kind].after(err != nil, w.now)
-		if w.unread[kind] = is; err != nil {
-			w.cyclesUnknown(err, is.until())
+		cycles, err := r.cyclesOf(ctx, w, versions)
+		failing := w.before.unread[kind].after(err != nil, w.now)
+		if w.unread[kind] = failing; err != nil {
+			w.cyclesUnknown(err, failing.until())
 		}
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			req := all[name]
+		for _, name := range slices.Sorted(maps.Keys(cycles)) {
+			req := cycles[name]
 			if !underWay(req, w.now) {
 				continue
 			}
-			for _, o := range req.OwnerReferences {
-				if target := find(o.Name, w.targets); target != nil && isCycleOf(target, o, req) {
+			for _, owner := range req.OwnerReferences {
+				// The first one of a machine counts that its check did not ask for.
+				if target := find(owner.Name, w.targets); target != nil && target.cycle == nil && target.machine.UID == owner.UID &&
+					(target.request == nil || target.request.UID != req.UID) {
 					target.cycle = req
 				}
 			}
@@ -65,14 +66,9 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	}
 }
 
-// isCycleOf reports whether req, which o owns, is a power cycle of the machine of t that its check did not ask for, and the first one that was found.
-func isCycleOf(t *target, o metav1.OwnerReference, req *remediationrequest.Metadata) bool {
-	return t.cycle == nil && t.machine.UID == o.UID && (t.request == nil || t.request.UID != req.UID)
-}
-
-// onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)
-func onHost(m *clusterv1.Machine) bool {
-	ref := m.Spec.InfrastructureRef
+// onHost reports whether machine is on a bare-metal host, by what its infrastructure is. (CAPM3)
+func onHost(machine *clusterv1.Machine) bool {
+	ref := machine.Spec.InfrastructureRef
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
