@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 
@@ -23,29 +22,21 @@ import (
 
 // decide decides what w comes to.
 func (w *observed) decide() plan {
-	f := w.facts()
-	f.Verdicts = machines.Judge(&f)
-	return plan{Plan: machines.Decide(f), facts: f}
-}
-
-// limits are those of the check, and which of its fields cannot be read.
-func (w *observed) limits() (budget.Limits, *InvalidField) {
-	limits, invalid := limitsOf(w.check, w.total())
-	if invalid == nil {
-		_, invalid = CooldownOf(w.check)
+	facts := w.facts()
+	if w.verdicts == nil {
+		w.verdicts = machines.Judge(&facts)
 	}
-	if invalid == nil {
-		_, invalid = SpareWaitOf(w.check)
-	}
-	return limits, invalid
+	facts.Verdicts = w.verdicts
+	return plan{Plan: machines.Decide(facts), facts: facts}
 }
 
 // facts are those that are decided on.
 func (w *observed) facts() machines.Facts {
-	limits, invalid := w.limits()
-	cooldown, _ := CooldownOf(w.check)
-	spareWait, _ := SpareWaitOf(w.check)
-	f := machines.Facts{
+	limits, invalidLimits := limitsOf(w.check, w.total())
+	cooldown, invalidCooldown := CooldownOf(w.check)
+	spareWait, invalidWait := SpareWaitOf(w.check)
+	invalid := cmp.Or(invalidLimits, invalidCooldown, invalidWait)
+	facts := machines.Facts{
 		Now: w.now, About: w.about(invalid), Mode: w.mode, Claimed: claimed(w.check), ActsUnclaimed: w.actsUnclaimed,
 		Check: string(w.check.UID), Policy: policyOf(w.check.Spec.Checks),
 		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
@@ -56,12 +47,12 @@ func (w *observed) facts() machines.Facts {
 		SpareWait: spareWait, Spares: w.spares.Spares, Targets: make([]*machines.Target, len(w.targets)), Overlaps: w.overlaps, Capacity: w.capacity,
 	}
 	for i, target := range w.targets {
-		f.Targets[i] = w.factsAbout(target)
+		facts.Targets[i] = w.factsAbout(target)
 	}
 	for _, target := range w.skipped {
-		f.Skipped = append(f.Skipped, w.factsAbout(target))
+		facts.Skipped = append(facts.Skipped, w.factsAbout(target))
 	}
-	return f
+	return facts
 }
 
 func (w *observed) clusterFacts() machines.Cluster {
@@ -74,32 +65,32 @@ func (w *observed) clusterFacts() machines.Cluster {
 }
 
 func (w *observed) outage() machines.Outage {
-	is := machines.Outage{Silent: w.link.Silent, Reported: w.link.Reported}
+	outage := machines.Outage{Silent: w.link.Silent, Reported: w.link.Reported}
 	if w.link.Refused != nil {
-		is.Refused = w.link.Refused.Error()
+		outage.Refused = w.link.Refused.Error()
 	}
 	if w.link.Changed != nil {
-		is.Changed = w.link.Changed.Error()
+		outage.Changed = w.link.Changed.Error()
 	}
-	return is
+	return outage
 }
 
 var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
 
-// plainFacts are those about t as far as they are a matter of its machine, its node and the other checks.
-func (w *observed) plainFacts(t *target) *machines.Target {
-	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
-	is.Health.Signals = w.datedSignals(t, is.Health.Signals)
-	is.Older, is.OlderCheck, is.Health.Other = t.older != "", t.older, otherOf(t)
-	if t.known == health.NodeOther {
+// plainFacts are those about target as far as they are a matter of its machine, its node and the other checks. They are dated by its turns, which it sets.
+func (w *observed) plainFacts(target *target) *machines.Target {
+	facts := targetOf(w.check.Spec.Checks, target.machine, target.known, target.node)
+	facts.Health.Signals = w.datedSignals(target, facts.Health.Signals)
+	facts.Older, facts.OlderCheck, facts.Health.Other = target.older != "", target.older, otherOf(target)
+	if target.known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
-		missed := since(conditionOf(t.machine, clusterv1.MachineNodeReadyCondition))
-		all := []time.Time{is.Health.AwaitedSince, t.other.CreationTimestamp.Time, missed}
-		is.Health.AwaitedSince = slices.MaxFunc(all, time.Time.Compare)
+		missed := since(conditionOf(target.machine, clusterv1.MachineNodeReadyCondition))
+		starts := []time.Time{facts.Health.AwaitedSince, target.other.CreationTimestamp.Time, missed}
+		facts.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
-	return is
+	return facts
 }
 
 // factsAbout are those about target, with what is of this reconcile alone.

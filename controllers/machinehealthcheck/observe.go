@@ -44,6 +44,8 @@ type observed struct {
 
 	targets []*target // sorted by name
 	skipped []*target // selected, but the user wants them left alone
+	// verdicts are those on the targets; nil before they are judged, which is done once.
+	verdicts []health.Verdict
 	// overlaps are as others, with how many targets they select too.
 	overlaps []machines.Overlap
 	// counted are the numbers of all targets in the status, if not all were read; only an explanation does without.
