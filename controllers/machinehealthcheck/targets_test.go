@@ -54,6 +54,7 @@ func newFleet() *fleet {
 func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(ago(time.Hour))}}
 	m.Spec.ClusterName, m.Labels, m.Status.NodeRef.Name = "c1", map[string]string{"pool": "a"}, "node-"+name
+	m.Spec.ProviderID = "id://" + name
 	if was, exists, _ := f.machines.GetByKey("ns/" + name); exists {
 		m = was.(*clusterv1.Machine).DeepCopy()
 	}
@@ -74,20 +75,33 @@ func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Tim
 	_ = f.nodes.Update(n)
 }
 
+// taken gives the name of the node of a machine to a node with another provider ID.
+func (f *fleet) taken(name, id string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}, Spec: corev1.NodeSpec{ProviderID: id}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	_ = f.nodes.Update(n)
+}
+
 // found is what a reconcile finds of a machine.
 type found struct {
 	Facts   machines.Target
 	Verdict health.Verdict
 }
 
-// seen is what a reconcile by r finds at now.
-func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
+// check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
+func (f *fleet) check(now time.Time) *observed {
 	w := aCheck()
 	w.now, w.link = now, workload.Seen(workload.Up, f.nodes)
 	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
 	}
+	return w
+}
+
+// seen is what a reconcile by r finds at now.
+func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
+	w := f.check(now)
 	for _, change := range changes {
 		change(w)
 	}
@@ -164,6 +178,9 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 			"a node is deleted": func(name string) {
 				_ = f.nodes.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}})
 			},
+			"another machine's node has the name": func(name string) {
+				f.taken(name, rapid.SampledFrom([]string{"id://x", "id://y"}).Draw(t, "id"))
+			},
 			"a machine is replaced by one of its name": func(name string) {
 				f.gone(name)
 				f.change(name, func(m *clusterv1.Machine) { m.UID = types.UID(name + " again") })
@@ -217,9 +234,21 @@ func TestTheFactsAboutAMachineThatHasNotChangedAreThoseOfBefore(t *testing.T) {
 		return []*machines.Target{targets[0].facts, targets[1].facts}
 	}
 	before := facts()
-	f.ready("b", corev1.ConditionUnknown, noon)
-	if after := facts(); after[0] != before[0] || after[1] == before[1] {
-		t.Errorf("the facts about a are kept: %t, those about b: %t", after[0] == before[0], after[1] == before[1])
+	for _, change := range []struct {
+		name string
+		to   func()
+	}{
+		{"its node falls silent", func() { f.ready("b", corev1.ConditionUnknown, noon) }},
+		{"another node has the name", func() { f.taken("b", "id://x") }},
+		{"yet another node has it", func() { f.taken("b", "id://y") }},
+		{"its labels change", func() { f.change("b", func(m *clusterv1.Machine) { m.Labels["rack"] = "7" }) }},
+	} {
+		change.to()
+		after := facts()
+		if after[0] != before[0] || after[1] == before[1] {
+			t.Errorf("%s: the facts about a are kept: %t, those about b: %t", change.name, after[0] == before[0], after[1] == before[1])
+		}
+		before = after
 	}
 }
 
