@@ -210,8 +210,8 @@ func (w *observed) lookAgainIn(d time.Duration) {
 
 // conditionTrue returns the condition of that type if its status is True, else nil.
 func conditionTrue(obj conditions.Getter, kind string) *metav1.Condition {
-	if c := conditionOf(obj, kind); c != nil && c.Status == metav1.ConditionTrue {
-		return c
+	if cond := conditionOf(obj, kind); cond != nil && cond.Status == metav1.ConditionTrue {
+		return cond
 	}
 	return nil
 }
@@ -248,11 +248,11 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error 
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
-			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
-				is.template = ""
+			another := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
+			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == w.check.Spec.Remediation.TemplateRef.Kind {
+				another.template = ref.Name
 			}
-			w.others = append(w.others, is)
+			w.others = append(w.others, another)
 		}
 	}
 	slices.SortFunc(w.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })

@@ -187,12 +187,12 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 func (w *observed) tryTemplate(p plan) {
 	w.remediation.tried = true
 	for _, i := range p.Open {
-		t := w.targets[i]
-		if p.Decisions[i].Verdict.State == health.Healthy || t.request != nil {
+		target := w.targets[i]
+		if p.Decisions[i].Verdict.State == health.Healthy || target.request != nil {
 			continue
 		}
-		if _, err := w.requestFor(t.machine); err != nil {
-			t.unusable = err
+		if _, err := w.requestFor(target.machine); err != nil {
+			target.unusable = err
 		}
 	}
 }

@@ -127,11 +127,11 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 	if sameStatus(w.check.Status, next.Status) {
 		return nil
 	}
-	was, is := *w.check, *next
-	if slices.Equal(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
-		was.Status.Targets, is.Status.Targets = nil, nil
+	before, after := *w.check, *next
+	if slices.Equal(before.Status.Targets, after.Status.Targets) { // thousands of names, which need not be encoded to be compared
+		before.Status.Targets, after.Status.Targets = nil, nil
 	}
-	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
+	patch, err := client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}).Data(&after)
 	if err != nil {
 		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
@@ -165,23 +165,25 @@ func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// withoutNumbers is s without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
+// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
 // older flavour that has another message has another time too.
-func withoutNumbers(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
-	is := *s
-	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil
-	is.Conditions = slices.Clone(s.Conditions)
-	for i := range is.Conditions {
-		is.Conditions[i].Message = ""
+func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
+	rest := *status
+	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
+	rest.Conditions = slices.Clone(status.Conditions)
+	for i := range rest.Conditions {
+		rest.Conditions[i].Message = ""
 	}
-	if s.Deprecated != nil && s.Deprecated.V1Beta1 != nil {
-		older := slices.Clone(s.Deprecated.V1Beta1.Conditions)
+	if status.Deprecated != nil && status.Deprecated.V1Beta1 != nil {
+		older := slices.Clone(status.Deprecated.V1Beta1.Conditions)
 		for i := range older {
 			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
 		}
-		is.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older}}
+		rest.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{
+			V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older},
+		}
 	}
-	return is
+	return rest
 }
 
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
