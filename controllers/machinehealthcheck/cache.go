@@ -15,10 +15,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every machine.
+// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
+// machine.
 const byCluster = "kubemend.machinesByCluster"
 
-// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has several.
+// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
+// several.
 func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
 	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -67,9 +69,9 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) (
 	return machines, nil
 }
 
-// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an annotation, bootstrap
-// data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back as a whole. So is a failure that is final.
-// Texts that nearly all machines have are in memory once.
+// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
+// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
+// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
 func SlimMachine(obj any) (any, error) {
 	machine, ok := obj.(*clusterv1.Machine)
 	if !ok {
@@ -83,9 +85,9 @@ func SlimMachine(obj any) (any, error) {
 		slim.Labels[workload.Interned(key)] = workload.Interned(value)
 	}
 	slim.Spec = clusterv1.MachineSpec{
-		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID, FailureDomain: machine.Spec.FailureDomain,
-		InfrastructureRef: machine.Spec.InfrastructureRef, Deletion: machine.Spec.Deletion,
-		Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
+		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
+		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
+		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
 	}
 	slim.Status = clusterv1.MachineStatus{
 		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
@@ -108,7 +110,8 @@ func slimV1Beta1(status *clusterv1.MachineV1Beta1DeprecatedStatus) *clusterv1.Ma
 	}
 	for i := range slim.Conditions {
 		cond := &slim.Conditions[i]
-		cond.Type, cond.Status, cond.Severity = workload.Interned(cond.Type), workload.Interned(cond.Status), workload.Interned(cond.Severity)
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Severity = workload.Interned(cond.Severity)
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
 	return slim

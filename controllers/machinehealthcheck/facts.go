@@ -44,7 +44,8 @@ func (w *observed) facts() machines.Facts {
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
-		SpareWait: spareWait, Spares: w.spares.Spares, Targets: make([]*machines.Target, len(w.targets)), Overlaps: w.overlaps, Capacity: w.capacity,
+		SpareWait: spareWait, Spares: w.spares.Spares, Targets: make([]*machines.Target, len(w.targets)), Overlaps: w.overlaps,
+		Capacity: w.capacity,
 	}
 	for i, target := range w.targets {
 		facts.Targets[i] = w.factsAbout(target)
@@ -79,7 +80,7 @@ var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, 
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
 
-// plainFacts are those about target as far as they are a matter of its machine, its node and the other checks. They are dated by its turns, which it sets.
+// plainFacts are those about target as far as they are a matter of its machine, its node and the other checks. It sets the turns of target.
 func (w *observed) plainFacts(target *target) *machines.Target {
 	facts := targetOf(w.check.Spec.Checks, target.machine, target.known, target.node)
 	facts.Health.Signals = w.datedSignals(target, facts.Health.Signals)

@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches show what was
-// written. Nothing is decided on it that the API server does not know as well.
+// memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
+// show what was written. Nothing is decided on it that the API server does not know as well.
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]remembered
@@ -29,12 +29,14 @@ type unread struct{ since, last time.Time }
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
 
-// remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles nothing.
+// remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles
+// nothing.
 type remembered struct {
 	// lasts says that this process will see what comes next.
 	lasts bool
-	// away says that the check was not reconciled until now, as it was paused, not claimed, or without a Cluster. kubemend does not notice then that the
-	// workload cluster becomes unreachable and reachable again, after which a cache may show nodes for half a minute as they were before.
+	// away says that the check was not reconciled until now, as it was paused, not claimed, or without a Cluster. kubemend does not notice
+	// then that the workload cluster becomes unreachable and reachable again, after which a cache may show nodes for half a minute as they
+	// were before.
 	away    bool
 	cluster string
 	reach   *machines.Report // the condition WorkloadClusterReachable
@@ -46,7 +48,8 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was not answered.
+	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was
+	// not answered.
 	wrote, unsure []string
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
@@ -83,8 +86,8 @@ func (m *memory) store(check types.NamespacedName, next remembered) {
 	m.checks[check] = next
 }
 
-// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and whether it was the
-// last one of that cluster.
+// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
+// whether it was the last one of that cluster.
 func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +103,8 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken longer than a
-// cache takes to catch up: what it began counts from its end.
+// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
+// longer than a cache takes to catch up: what it began counts from its end.
 func after(w *observed, p plan, done applied, now time.Time) remembered {
 	next := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,

@@ -44,9 +44,9 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 	return policy
 }
 
-// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
-// may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is being deleted, which
-// goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
+// cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
+// being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
 	if w.link.Link != workload.Up {
 		return nil
@@ -132,7 +132,8 @@ func otherOf(target *target) health.Other {
 func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
 	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
 	facts := health.Target{
-		Marked: marked, Failure: finalFailure(machine), Paused: conditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
+		Marked: marked, Failure: finalFailure(machine),
+		Paused: conditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
 		NodeName: machine.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, machine, node),
 	}
 	ready := since(conditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
@@ -144,8 +145,8 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mach
 	return facts
 }
 
-// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of nodes those that
-// Cluster API repeats on the machine too.
+// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of
+// nodes those that Cluster API repeats on the machine too.
 func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, node *corev1.Node) []health.Signal {
 	var signals []health.Signal
 	mirrored := false
@@ -155,7 +156,8 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 			if rule.Type == cond.Type {
 				mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
 				signals = append(signals, health.Signal{
-					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason, Since: cond.LastTransitionTime.Time,
+					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
+					Since: cond.LastTransitionTime.Time,
 				})
 				break
 			}
@@ -169,7 +171,8 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 		ruled := func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == cond.Type }
 		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, ruled) {
 			signals = append(signals, health.Signal{
-				Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status), Reason: cond.Reason, Since: cond.LastTransitionTime.Time,
+				Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status), Reason: cond.Reason,
+				Since: cond.LastTransitionTime.Time,
 			})
 		}
 	}
@@ -183,14 +186,14 @@ func since(cond *metav1.Condition) time.Time {
 	return cond.LastTransitionTime.Time
 }
 
-// clusterPaused reports whether what Cluster API says of the machines of cluster is as old as a pause: it writes none while the Cluster is paused, and
-// after that core sets the machine's own condition Paused to False before anything else. (Cluster API, util/paused.) A Cluster's condition Paused
-// tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
+// clusterPaused reports whether what Cluster API says of the machines of cluster is as old as a pause: it writes none while the Cluster is
+// paused, and after that core sets the machine's own condition Paused to False before anything else. (Cluster API, util/paused.) A
+// Cluster's condition Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
 func clusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
-// resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine when it first
-// sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a backup with its
-// status: all that was written before was not true of this machine, and counts from when that was made.
+// resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine
+// when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
+// backup with its status: all that was written before was not true of this machine, and counts from when that was made.
 func resumed(machine *clusterv1.Machine) time.Time {
 	cond := conditionOf(machine, clusterv1.PausedCondition)
 	switch {
@@ -204,8 +207,9 @@ func resumed(machine *clusterv1.Machine) time.Time {
 	return cond.LastTransitionTime.Time
 }
 
-// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it from the
-// infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on it.
+// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it
+// from the infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on
+// it.
 func finalFailure(machine *clusterv1.Machine) string {
 	if machine.Status.Deprecated == nil || machine.Status.Deprecated.V1Beta1 == nil {
 		return ""

@@ -39,11 +39,12 @@ type target struct {
 	unbegun bool
 }
 
-// turns are the conditions that the check has rules about, with their status and when this process saw them turn: the stamps in them are of the clocks of
-// others. Those of a Node that cannot be read now are kept.
+// turns are the conditions that the check has rules about, with their status and when this process saw them turn: the stamps in them are
+// of the clocks of others. Those of a Node that cannot be read now are kept.
 type turns struct{ machine, node health.Seen }
 
-// pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not change.
+// pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not
+// change.
 type pass struct {
 	check            types.UID
 	generation       int64
@@ -105,8 +106,8 @@ func (w *observed) add(machine *clusterv1.Machine) {
 	}
 }
 
-// observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its objects are the very
-// same in the cache: to state them costs ten times as much as to judge them.
+// observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its
+// objects are the very same in the cache: to state them costs ten times as much as to judge them.
 func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
 	gone, before := r.findNodes(ctx, w), &w.before.pass
 	for _, target := range slices.Concat(w.targets, w.skipped) {
@@ -126,7 +127,8 @@ func (w *observed) sameRules() bool {
 	return w.before.pass.check == w.check.UID && w.before.pass.generation == w.check.Generation
 }
 
-// datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the target before.
+// datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
+// target before.
 func (w *observed) datedSignals(target *target, signals []health.Signal) []health.Signal {
 	var seen turns
 	if last := find(target.machine.Name, w.before.pass.targets, w.before.pass.skipped); last != nil {

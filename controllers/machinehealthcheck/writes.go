@@ -43,8 +43,8 @@ func (o *ownWrites) begin(machine client.Object) {
 	delete(o.written, machine.GetUID())
 }
 
-// end says that machine was written as it is now, or that it could not be. It reports whether somebody else's event was held meanwhile, after
-// which the check has to be looked at again.
+// end says that machine was written as it is now, or that it could not be. It reports whether somebody else's event was held meanwhile,
+// after which the check has to be looked at again.
 func (o *ownWrites) end(machine client.Object, saved bool) (missed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -87,7 +87,8 @@ func (o *ownWrites) own(machine client.Object) bool {
 	return true
 }
 
-// stale reports whether machine is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it enqueues the check.
+// stale reports whether machine is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it
+// enqueues the check.
 func (o *ownWrites) stale(machine client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -105,8 +106,9 @@ func (o *ownWrites) forget(machine client.Object) {
 	o.saved.Forget(client.ObjectKeyFromObject(machine))
 }
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
-// owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
+// requested of an owner would not count. It is no failure, and the check is reconciled again in a moment.
+// (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
 		target := find(name, w.targets, w.skipped)
@@ -121,8 +123,8 @@ func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 // waits in between that is two and a half seconds.
 const standsStill = 7
 
-// undone reports whether the API server has machine in no newer version than the cache, which waits for a write that is gone: the API server was restored
-// from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
+// undone reports whether the API server has machine in no newer version than the cache, which waits for a write that is gone: the API
+// server was restored from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
 func (r *Reconciler) undone(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
 	if w.before.stale < standsStill || r.Live == nil {
 		return false
@@ -138,8 +140,8 @@ func (r *Reconciler) undone(ctx context.Context, w *observed, machine *clusterv1
 	return true
 }
 
-// behind reports whether the API server has machine in a newer version than the cache: its owner may have been asked to remediate it, and the answer to
-// that write was lost. If the API server cannot be asked, it may be so for some seconds.
+// behind reports whether the API server has machine in a newer version than the cache: its owner may have been asked to remediate it, and
+// the answer to that write was lost. If the API server cannot be asked, it may be so for some seconds.
 func (r *Reconciler) behind(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
 	stored, err := r.live(ctx, machine)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package machines decides which machines of a MachineHealthCheck are remediated now, and what keeps the others from it.
 //
-// Judge and Decide are functions of Facts: they do no I/O and read no clock, and what Decide has to remember goes in with the facts and comes out
-// with the plan.
+// Judge and Decide are functions of Facts: they do no I/O and read no clock, and what Decide has to remember goes in with the facts and
+// comes out with the plan.
 package machines
 
 import (
@@ -50,7 +50,8 @@ type Facts struct {
 	SpareWait *time.Duration
 	Spares    Spares
 
-	// Targets are the machines that the check selects and judges, in the order of their names; they are not changed. Verdicts are those of Judge on them.
+	// Targets are the machines that the check selects and judges, in the order of their names; they are not changed. Verdicts are those of Judge
+	// on them.
 	Targets  []*Target
 	Verdicts []health.Verdict
 	// Skipped are those that their users want left alone.

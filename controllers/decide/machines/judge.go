@@ -59,8 +59,8 @@ func (f *Facts) decisions() (decisions []*Decision, open []int) {
 	return decisions, open
 }
 
-// plain reports whether there is nothing to decide about the machine of decision: it is healthy, which time alone does not change, and nothing was begun
-// for it. Nearly all machines are.
+// plain reports whether there is nothing to decide about the machine of decision: it is healthy, which time alone does not change, and
+// nothing was begun for it. Nearly all machines are.
 func (f *Facts) plain(decision *Decision) bool {
 	target := decision.Target
 	return decision.Verdict.State == health.Healthy && !target.Deleting && target.Request == NoRequest && target.Cycle == nil &&
