@@ -97,9 +97,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 			o := r.carryOut(ctx, w, s)
 			if o.saved != nil {
 				o.saved = essential(o.saved)
-				if w.last.target(s.target.name) != s.target { // what the reconcile before has read stands if this one panics
-					s.target.machine = essential(s.target.machine)
-				}
+				s.target.machine = essential(s.target.machine)
 			}
 			outcomes[i] = o
 			return nil
@@ -117,17 +115,17 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	return outcomes
 }
 
-// essential is what is asked of m when it was written. The first reconcile writes all machines: without this, thousands of them
+// essential is what is asked of machine when it was written. The first reconcile writes all machines: without this, thousands of them
 // would be in memory three times until it ends.
-func essential(m *clusterv1.Machine) *clusterv1.Machine {
-	is := &clusterv1.Machine{}
-	is.Namespace, is.Name, is.UID = m.Namespace, m.Name, m.UID
+func essential(machine *clusterv1.Machine) *clusterv1.Machine {
+	reduced := &clusterv1.Machine{}
+	reduced.Namespace, reduced.Name, reduced.UID = machine.Namespace, machine.Name, machine.UID
 	for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
-		if c := conditionOf(m, kind); c != nil {
-			is.Status.Conditions = append(is.Status.Conditions, *c)
+		if cond := conditionOf(machine, kind); cond != nil {
+			reduced.Status.Conditions = append(reduced.Status.Conditions, *cond)
 		}
 	}
-	return is
+	return reduced
 }
 
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
@@ -271,14 +269,14 @@ func (o outcome) newlyRefused() bool {
 	if o.refused == nil || o.saved == nil {
 		return false
 	}
-	was := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition)
-	is := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
-	return was == nil || was.Reason != is.Reason || was.Message != is.Message
+	before := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition)
+	after := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
+	return before == nil || before.Reason != after.Reason || before.Message != after.Message
 }
 
-func failedBefore(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status != "True"
+func failedBefore(machine *clusterv1.Machine) bool {
+	cond := conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	return cond != nil && cond.Status != "True"
 }
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
@@ -298,30 +296,29 @@ type step struct {
 	refused error
 }
 
-func deleting(m *clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() }
+func deleting(machine *clusterv1.Machine) bool { return !machine.DeletionTimestamp.IsZero() }
 
 // stepsOf are the steps of p. What changes nothing is left out.
 func stepsOf(w *observed, p plan) []step {
 	var steps []step
 	for _, i := range p.Open {
-		if d := p.Decisions[i]; !d.Idle() {
-			steps = append(steps, stepOf(w, &p, d, w.targets[i]))
+		if decision := p.Decisions[i]; !decision.Idle() {
+			steps = append(steps, stepOf(w, &p, decision, w.targets[i]))
 		}
 	}
-	for _, d := range p.Releases {
-		place, _ := placeOf(w.skipped, d.Target.Name)
-		steps = append(steps, step{Decision: d, facts: &p.facts, target: w.skipped[place]})
+	for _, decision := range p.Releases {
+		steps = append(steps, step{Decision: decision, facts: &p.facts, target: find(decision.Target.Name, w.skipped)})
 	}
 	return steps
 }
 
-func stepOf(w *observed, p *plan, d *machines.Decision, t *target) step {
-	s := step{Decision: d, facts: &p.facts, population: p.Population, target: t}
-	if d.Tried && w.remediation.External {
-		s.refused = t.unusable
+func stepOf(w *observed, p *plan, decision *machines.Decision, target *target) step {
+	s := step{Decision: decision, facts: &p.facts, population: p.Population, target: target}
+	if decision.Tried && w.remediation.External {
+		s.refused = target.unusable
 	}
-	if d.Step == machines.CreateRequest {
-		s.request, s.refused = w.requestFor(t.machine)
+	if decision.Step == machines.CreateRequest {
+		s.request, s.refused = w.requestFor(target.machine)
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,25 +15,27 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every machine.
+// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
+// machine.
 const byCluster = "kubemend.machinesByCluster"
 
-// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has several.
+// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
+// several.
 func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
 	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("cache Machines: %w", err)
 	}
-	shared, one := informer.(toolscache.SharedIndexInformer)
-	if !one {
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
 		return nil, nil
 	}
 	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
-		m, is := obj.(*clusterv1.Machine)
-		if !is {
+		machine, ok := obj.(*clusterv1.Machine)
+		if !ok {
 			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
 		}
-		return []string{client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}.String()}, nil
+		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("index Machines by cluster: %w", err)
@@ -48,133 +51,77 @@ func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) (
 		if err != nil {
 			return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
 		}
-		all := make([]*clusterv1.Machine, len(objs))
+		machines := make([]*clusterv1.Machine, len(objs))
 		for i, obj := range objs {
-			all[i] = obj.(*clusterv1.Machine)
+			machines[i] = obj.(*clusterv1.Machine)
 		}
-		return all, nil
+		return machines, nil
 	}
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
 	}
-	all := make([]*clusterv1.Machine, len(list.Items))
+	machines := make([]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		machines[i] = &list.Items[i]
 	}
-	return all, nil
+	return machines, nil
 }
 
-// machineOf returns the machine of a cluster that has that name; nil if there is none. It is shared: read only.
-func (r *Reconciler) machineOf(cluster client.ObjectKey, name string) (*clusterv1.Machine, error) {
-	obj, exists, err := r.machines.GetByKey(client.ObjectKey{Namespace: cluster.Namespace, Name: name}.String())
-	if err != nil || !exists {
-		return nil, err
-	}
-	if m := obj.(*clusterv1.Machine); m.Spec.ClusterName == cluster.Name {
-		return m, nil
-	}
-	return nil, nil
-}
-
-// lastApplied is what `kubectl apply` leaves on an object: the object once more.
-const lastApplied = corev1.LastAppliedConfigAnnotation
-
-// yes and no are the values of all pointers to a bool in the cache.
-var yes, no = true, false
-
-// shared is is, pointing to one of two values.
-func shared(is *bool) *bool {
-	switch {
-	case is == nil:
-		return nil
-	case *is:
-		return &yes
-	}
-	return &no
-}
-
-// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, copies of the object
-// in annotations, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they
-// are lists that are written back as a whole. So is a failure that is final.
+// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
+// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
+// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
 func SlimMachine(obj any) (any, error) {
-	m, ok := obj.(*clusterv1.Machine)
+	machine, ok := obj.(*clusterv1.Machine)
 	if !ok {
 		return obj, nil
 	}
-	slim := &clusterv1.Machine{TypeMeta: m.TypeMeta, ObjectMeta: m.ObjectMeta}
+	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
 	slim.ManagedFields = nil
-	slim.Spec.ClusterName = workload.Interned(m.Spec.ClusterName)
-	slim.Spec.ProviderID, slim.Spec.FailureDomain = m.Spec.ProviderID, workload.Interned(m.Spec.FailureDomain)
-	slim.Status.FailureDomain = workload.Interned(m.Status.FailureDomain)
-	slim.Spec.InfrastructureRef = m.Spec.InfrastructureRef
-	ref := &slim.Spec.InfrastructureRef
-	ref.APIGroup, ref.Kind = workload.Interned(ref.APIGroup), workload.Interned(ref.Kind)
-	slim.Spec.Deletion, slim.Status.Deletion = m.Spec.Deletion, m.Status.Deletion
-	slim.Status.Initialization = clusterv1.MachineInitializationStatus{
-		InfrastructureProvisioned:  shared(m.Status.Initialization.InfrastructureProvisioned),
-		BootstrapDataSecretCreated: shared(m.Status.Initialization.BootstrapDataSecretCreated),
-	}
-	if config := m.Spec.Bootstrap.ConfigRef; config.IsDefined() {
-		slim.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
-			APIGroup: workload.Interned(config.APIGroup), Kind: workload.Interned(config.Kind), Name: config.Name,
-		}
-	}
-	slim.APIVersion, slim.Kind = workload.Interned(m.APIVersion), workload.Interned(m.Kind)
-	slim.Namespace = workload.Interned(m.Namespace)
-	slim.Labels, slim.Annotations = make(map[string]string, len(m.Labels)), nil
-	for key, value := range m.Labels {
+	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
+	slim.Labels = make(map[string]string, len(machine.Labels))
+	for key, value := range machine.Labels {
 		slim.Labels[workload.Interned(key)] = workload.Interned(value)
 	}
-	for key, value := range m.Annotations {
-		if key == lastApplied {
-			continue
-		}
-		if slim.Annotations == nil {
-			slim.Annotations = make(map[string]string, len(m.Annotations))
-		}
-		slim.Annotations[workload.Interned(key)] = value
+	slim.Spec = clusterv1.MachineSpec{
+		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
+		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
+		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
 	}
-	slim.Status.NodeRef = m.Status.NodeRef
-	slimConditions(slim, m)
-	if finalFailure(m) != "" {
-		if slim.Status.Deprecated == nil {
-			slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
-		}
-		slim.Status.Deprecated.V1Beta1.FailureReason = m.Status.Deprecated.V1Beta1.FailureReason
-		slim.Status.Deprecated.V1Beta1.FailureMessage = m.Status.Deprecated.V1Beta1.FailureMessage
+	slim.Status = clusterv1.MachineStatus{
+		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
+		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // in no more memory than they need
+	}
+	for i := range slim.Status.Conditions {
+		cond := &slim.Status.Conditions[i]
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+	}
+	if deprecated := machine.Status.Deprecated; deprecated != nil && deprecated.V1Beta1 != nil {
+		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: slimV1Beta1(deprecated.V1Beta1)}
 	}
 	return slim, nil
 }
 
-// slimConditions gives slim the conditions of m, in both flavours, with texts that machines share.
-func slimConditions(slim, m *clusterv1.Machine) {
-	slim.Status.Conditions = exact(m.Status.Conditions)
-	for i := range slim.Status.Conditions {
-		c := &slim.Status.Conditions[i]
-		c.Type, c.Status = workload.Interned(c.Type), workload.Interned(c.Status)
-		c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
+func slimV1Beta1(status *clusterv1.MachineV1Beta1DeprecatedStatus) *clusterv1.MachineV1Beta1DeprecatedStatus {
+	slim := &clusterv1.MachineV1Beta1DeprecatedStatus{
+		FailureReason: status.FailureReason, FailureMessage: status.FailureMessage, Conditions: slices.Clone(status.Conditions),
 	}
-	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
-		v1beta1 = exact(v1beta1)
-		for i := range v1beta1 {
-			c := &v1beta1[i]
-			c.Type, c.Status, c.Severity = workload.Interned(c.Type), workload.Interned(c.Status), workload.Interned(c.Severity)
-			c.Reason, c.Message = workload.Interned(c.Reason), workload.Interned(c.Message)
-		}
-		slim.SetV1Beta1Conditions(v1beta1)
+	for i := range slim.Conditions {
+		cond := &slim.Conditions[i]
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Severity = workload.Interned(cond.Severity)
+		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
+	return slim
 }
-
-// exact is list in no more memory than it needs: a decoder lets lists grow by half, of which as much stays unused.
-func exact[T any](list []T) []T { return append(make([]T, 0, len(list)), list...) }
 
 // SlimMetadata is the transform of caches of metadata and of everything else that is not judged.
 func SlimMetadata(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
-		delete(o.GetAnnotations(), lastApplied)
+		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	return obj, nil
 }

@@ -73,7 +73,6 @@ type Reconciler struct {
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
 	spares     spares
-	journal    journal
 	merging    enqueue.Merging
 	controller controller.Controller
 }
@@ -103,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if w == nil || w.mode < machines.Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
-	w.before = r.memory.of(req.NamespacedName, w.check.Spec.ClusterName)
+	w.before = r.memory.of(req.NamespacedName)
 	if w.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -28,7 +27,8 @@ var cycleKinds = [][]schema.GroupVersionKind{
 	{infrav1.GroupVersion.WithKind("Metal3Remediation"), infrav1beta1.GroupVersion.WithKind("Metal3Remediation")},
 }
 
-// taken is how long a power cycle counts as under way before anybody has put a finalizer on it, and how long one may be that cannot be read.
+// taken is how long a power cycle counts as under way before anybody has put a finalizer on it, and how long one may be that cannot be
+// read.
 const taken = machines.CyclesUnreadFor
 
 // clinging is how long a power cycle that is being deleted holds its machine. Its controller gives the host back in minutes, if it runs.
@@ -37,42 +37,39 @@ const clinging = time.Hour
 // errListing is that the first list of a kind is under way.
 var errListing = errors.New("its first list is under way")
 
-// observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way the
-// node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
+// observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way
+// the node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
 //
-// Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not installed, or
-// that may not be read, have none. The API server is not asked as long as all machines are healthy.
+// Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
+// installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
 func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 	w.unread = map[schema.GroupKind]*unread{}
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
-		all, err := r.cyclesOf(ctx, w, versions)
-		is := w.before.unread[kind].after(err != nil, w.now)
-		if w.unread[kind] = is; err != nil {
-			w.cyclesUnknown(err, is.until())
+		cycles, err := r.cyclesOf(ctx, w, versions)
+		failing := w.before.unread[kind].after(err != nil, w.now)
+		if w.unread[kind] = failing; err != nil {
+			w.cyclesUnknown(err, failing.until())
 		}
-		for _, name := range slices.Sorted(maps.Keys(all)) {
-			req := all[name]
+		for _, name := range slices.Sorted(maps.Keys(cycles)) {
+			req := cycles[name]
 			if !underWay(req, w.now) {
 				continue
 			}
-			for _, o := range req.OwnerReferences {
-				if place, found := placeOf(w.targets, o.Name); found && isCycleOf(w.targets[place], o, req) {
-					w.alter(place, func(t *target) { t.cycle = req })
+			for _, owner := range req.OwnerReferences {
+				// The first one of a machine counts that its check did not ask for.
+				if target := find(owner.Name, w.targets); target != nil && target.cycle == nil && target.machine.UID == owner.UID &&
+					(target.request == nil || target.request.UID != req.UID) {
+					target.cycle = req
 				}
 			}
 		}
 	}
 }
 
-// isCycleOf reports whether req, which o owns, is a power cycle of the machine of t that its check did not ask for, and the first one that was found.
-func isCycleOf(t *target, o metav1.OwnerReference, req *remediationrequest.Metadata) bool {
-	return t.cycle == nil && t.machine.UID == o.UID && (t.request == nil || t.request.UID != req.UID)
-}
-
-// onHost reports whether m is on a bare-metal host, by what its infrastructure is. (CAPM3)
-func onHost(m *clusterv1.Machine) bool {
-	ref := m.Spec.InfrastructureRef
+// onHost reports whether machine is on a bare-metal host, by what its infrastructure is. (CAPM3)
+func onHost(machine *clusterv1.Machine) bool {
+	ref := machine.Spec.InfrastructureRef
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
@@ -91,8 +88,8 @@ func (w *observed) cyclesUnknown(err error, until time.Time) {
 	}
 }
 
-// cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or may not
-// be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
+// cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
+// may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
 func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
 	for _, kind := range append([]schema.GroupVersionKind{w.remediation.kind}, r.Kinds.InUse()...) {
 		if w.remediation.Known && kind.GroupKind() == versions[0].GroupKind() {
@@ -126,8 +123,8 @@ func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool
 	return r.Installed(ctx, strings.ToLower(kind.Kind)+"s."+kind.Group)
 }
 
-// underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which must not take
-// for ever once it is being deleted.
+// underWay reports whether a power cycle is not over: its finalizer keeps it until its host is on and its node is free again, which must
+// not take for ever once it is being deleted.
 func underWay(req *remediationrequest.Metadata, now time.Time) bool {
 	return heldByFinalizer(req) && req.DeletionTimestamp.IsZero() || now.Before(takenBy(req))
 }
@@ -136,8 +133,8 @@ func heldByFinalizer(req *remediationrequest.Metadata) bool {
 	return slices.Contains(req.Finalizers, mendv1.HostRemediationFinalizer) || slices.Contains(req.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// takenBy is until when a power cycle counts as under way although no controller has taken it on, or although it is being deleted; zero if that does not
-// matter.
+// takenBy is until when a power cycle counts as under way although no controller has taken it on, or although it is being deleted; zero if
+// that does not matter.
 func takenBy(req *remediationrequest.Metadata) time.Time {
 	if heldByFinalizer(req) && !req.DeletionTimestamp.IsZero() {
 		return req.DeletionTimestamp.Add(clinging)

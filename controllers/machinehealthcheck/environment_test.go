@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -54,7 +53,6 @@ func (w *observed) having(targets ...target) *observed {
 // also gives the check these targets more.
 func (w *observed) also(targets ...target) *observed {
 	for i := range targets {
-		targets[i].name = targets[i].machine.Name
 		w.targets = append(w.targets, &targets[i])
 	}
 	return w
@@ -80,7 +78,7 @@ func of(t *target) *given {
 	return givens[t.machine]
 }
 
-// decide decides what w comes to, with the verdicts and the memory that the test gives.
+// decide decides what w comes to, with the verdicts that the test gives.
 func decide(w *observed) plan {
 	if w.remediation.read && w.remediation.Known && w.remediation.Missing == "" {
 		for i := range w.targets {
@@ -90,22 +88,15 @@ func decide(w *observed) plan {
 		}
 	}
 	f := w.facts()
-	was, m := f.Memory, &f.Memory
-	*m = machines.Memory{
-		Known: was.Known, NotHealthy: was.NotHealthy, ShortCircuited: was.ShortCircuited, Calm: was.Calm, Storm: was.Storm,
-		Begun: map[string]machines.Begun{}, Refused: map[string]time.Time{}, Basis: machines.Decide(f).Memory.Basis,
-	}
-	maps.Copy(m.Begun, was.Begun)
-	maps.Copy(m.Refused, was.Refused)
-	for i, t := range f.Targets {
-		m.Decisions = append(m.Decisions, &machines.Decision{Target: t, Verdict: of(w.targets[i]).verdict, At: w.now})
+	for _, target := range w.targets {
+		f.Verdicts = append(f.Verdicts, of(target).verdict)
 	}
 	return plan{Plan: machines.Decide(f), facts: f}
 }
 
 // recall gives w what is remembered of the reconcile before.
 func (m *memory) recall(w *observed) {
-	w.before = m.of(client.ObjectKeyFromObject(w.check), w.check.Spec.ClusterName)
+	w.before = m.of(client.ObjectKeyFromObject(w.check))
 }
 
 // leave remembers w, its plan, and what became of that.

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 
@@ -23,50 +22,38 @@ import (
 
 // decide decides what w comes to.
 func (w *observed) decide() plan {
-	f := w.facts()
-	return plan{Plan: machines.Decide(f), facts: f}
-}
-
-// limits are those of the check, and which of its fields cannot be read.
-func (w *observed) limits() (budget.Limits, *InvalidField) {
-	limits, invalid := limitsOf(w.check, w.total())
-	if invalid == nil {
-		_, invalid = CooldownOf(w.check)
+	facts := w.facts()
+	if w.verdicts == nil {
+		w.verdicts = machines.Judge(&facts)
 	}
-	if invalid == nil {
-		_, invalid = SpareWaitOf(w.check)
-	}
-	return limits, invalid
+	facts.Verdicts = w.verdicts
+	return plan{Plan: machines.Decide(facts), facts: facts}
 }
 
 // facts are those that are decided on.
 func (w *observed) facts() machines.Facts {
-	limits, invalid := w.limits()
-	cooldown, _ := CooldownOf(w.check)
-	spareWait, _ := SpareWaitOf(w.check)
-	f := machines.Facts{
+	limits, invalidLimits := limitsOf(w.check, w.total())
+	cooldown, invalidCooldown := CooldownOf(w.check)
+	spareWait, invalidWait := SpareWaitOf(w.check)
+	invalid := cmp.Or(invalidLimits, invalidCooldown, invalidWait)
+	facts := machines.Facts{
 		Now: w.now, About: w.about(invalid), Mode: w.mode, Claimed: claimed(w.check), ActsUnclaimed: w.actsUnclaimed,
-		Check: string(w.check.UID), Generation: w.check.Generation, Policy: policyOf(w.check.Spec.Checks),
+		Check: string(w.check.UID), Policy: policyOf(w.check.Spec.Checks),
 		Cluster: w.clusterFacts(), Reach: ptr.Deref(cmp.Or(w.before.reach, reportOf(w.check, mendv1.WorkloadClusterReachable)), machines.Report{}),
 		Outage: w.outage(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
 		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
-		SpareWait: spareWait, Spares: w.spares.Spares, Targets: w.factsAboutAll(), Capacity: w.capacity,
+		SpareWait: spareWait, Spares: w.spares.Spares, Targets: make([]*machines.Target, len(w.targets)), Overlaps: w.overlaps,
+		Capacity: w.capacity,
 	}
-	if len(w.unbegun) > 0 {
-		f.Targets = slices.Clone(f.Targets)
+	for i, target := range w.targets {
+		facts.Targets[i] = w.factsAbout(target)
 	}
-	for _, i := range w.unbegun {
-		f.Targets[i] = f.Targets[i].Unbegun()
+	for _, target := range w.skipped {
+		facts.Skipped = append(facts.Skipped, w.factsAbout(target))
 	}
-	if w.sighting != nil {
-		f.Overlaps = w.sighting.overlaps
-	}
-	for _, t := range w.skipped {
-		f.Skipped = append(f.Skipped, w.factsAbout(t))
-	}
-	return f
+	return facts
 }
 
 func (w *observed) clusterFacts() machines.Cluster {
@@ -79,79 +66,59 @@ func (w *observed) clusterFacts() machines.Cluster {
 }
 
 func (w *observed) outage() machines.Outage {
-	is := machines.Outage{Silent: w.link.Silent, Reported: w.link.Reported}
+	outage := machines.Outage{Silent: w.link.Silent, Reported: w.link.Reported}
 	if w.link.Refused != nil {
-		is.Refused = w.link.Refused.Error()
+		outage.Refused = w.link.Refused.Error()
 	}
 	if w.link.Changed != nil {
-		is.Changed = w.link.Changed.Error()
+		outage.Changed = w.link.Changed.Error()
 	}
-	return is
+	return outage
 }
 
 var requests = map[Ownership]machines.Request{Foreign: machines.ForeignRequest, Adoptable: machines.AdoptableRequest, Own: machines.OwnRequest}
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
 
-// factsAboutAll are those about all targets. The list is shared with the next reconcile if no target is altered.
-func (w *observed) factsAboutAll() []*machines.Target {
-	if w.sighting != nil && w.sighting.facts != nil && len(w.altered) == 0 {
-		return w.sighting.facts
-	}
-	all := make([]*machines.Target, len(w.targets))
-	if w.sighting != nil {
-		copy(all, w.sighting.facts)
-	}
-	for i, t := range w.targets {
-		if all[i] == nil {
-			all[i] = w.factsAbout(t)
-		}
-	}
-	for _, i := range w.altered {
-		all[i] = w.factsAbout(w.targets[i])
-	}
-	return all
-}
-
-// plainFacts are those about t as far as they are a matter of its machine, its node and the other checks.
-func (w *observed) plainFacts(t *target) *machines.Target {
-	is := targetOf(w.check.Spec.Checks, t.machine, t.known, t.node)
-	is.Health.Signals = w.look(t, is.Health.Signals)
-	is.Older, is.OlderCheck, is.Health.Other = t.older != "", t.older, otherOf(t)
-	if t.known == health.NodeOther {
+// plainFacts are those about target as far as they are a matter of its machine, its node and the other checks. It sets the turns of target.
+func (w *observed) plainFacts(target *target) *machines.Target {
+	facts := targetOf(w.check.Spec.Checks, target.machine, target.known, target.node)
+	facts.Health.Signals = w.datedSignals(target, facts.Health.Signals)
+	facts.Older, facts.OlderCheck, facts.Health.Other = target.older != "", target.older, otherOf(target)
+	if target.known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
-		missed := since(conditionOf(t.machine, clusterv1.MachineNodeReadyCondition))
-		all := []time.Time{is.Health.AwaitedSince, t.other.CreationTimestamp.Time, missed}
-		is.Health.AwaitedSince = slices.MaxFunc(all, time.Time.Compare)
+		missed := since(conditionOf(target.machine, clusterv1.MachineNodeReadyCondition))
+		starts := []time.Time{facts.Health.AwaitedSince, target.other.CreationTimestamp.Time, missed}
+		facts.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
-	return is
+	return facts
 }
 
-// factsAbout are those about t: the very ones that were seen before if nothing has changed.
-func (w *observed) factsAbout(t *target) *machines.Target {
-	is := t.facts
-	if is == nil {
-		is = w.plainFacts(t)
+// factsAbout are those about target, with what is of this reconcile alone.
+func (w *observed) factsAbout(target *target) *machines.Target {
+	if target.facts == nil {
+		target.facts = w.plainFacts(target)
 	}
-	if t.request == nil && t.cycle == nil && t.unusable == nil {
-		return is
+	if target.request == nil && target.cycle == nil && target.unusable == nil && !target.unbegun {
+		return target.facts
 	}
-	more := *is
-	if more.Unusable = t.unusable != nil; more.Unusable {
-		more.UnusableWhy = t.unusable.Error()
+	facts := *target.facts
+	if facts.Unusable = target.unusable != nil; facts.Unusable {
+		facts.UnusableWhy = target.unusable.Error()
 	}
-	if t.request != nil {
-		more.Request, more.RequestDeleting = requests[w.ownership(t)], !t.request.DeletionTimestamp.IsZero()
-		more.RequestFacts = &machines.RequestFacts{
-			Name: t.request.Name, Created: t.request.CreationTimestamp.Time, ForOther: !remediationrequest.IsFor(t.request, t.machine),
+	if req := target.request; req != nil {
+		facts.Request, facts.RequestDeleting = requests[w.ownership(target)], !req.DeletionTimestamp.IsZero()
+		facts.RequestFacts = &machines.RequestFacts{
+			Name: req.Name, Created: req.CreationTimestamp.Time, ForOther: !remediationrequest.IsFor(req, target.machine),
 		}
 	}
-	if t.cycle != nil {
-		more.Cycle = &machines.Cycle{
-			Kind: t.cycle.Kind, Name: t.cycle.Name, Deleting: !t.cycle.DeletionTimestamp.IsZero(), Until: takenBy(t.cycle),
-		}
+	if req := target.cycle; req != nil {
+		facts.Cycle = &machines.Cycle{Kind: req.Kind, Name: req.Name, Deleting: !req.DeletionTimestamp.IsZero(), Until: takenBy(req)}
 	}
-	return &more
+	if target.unbegun {
+		return facts.Unbegun()
+	}
+	return &facts
 }
 
 // targetOf states what is known of m and of its node, which is nil if it cannot be seen.

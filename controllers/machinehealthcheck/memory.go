@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches show what was
-// written. Nothing is decided on it that the API server does not know as well.
+// memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
+// show what was written. Nothing is decided on it that the API server does not know as well.
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]remembered
@@ -29,24 +29,27 @@ type unread struct{ since, last time.Time }
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
 
-// remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles nothing.
+// remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles
+// nothing.
 type remembered struct {
 	// lasts says that this process will see what comes next.
 	lasts bool
-	// away says that the check was not reconciled until now, as it was paused, not claimed, or without a Cluster. kubemend does not notice then that the
-	// workload cluster becomes unreachable and reachable again, after which a cache may show nodes for half a minute as they were before.
+	// away says that the check was not reconciled until now, as it was paused, not claimed, or without a Cluster. kubemend does not notice
+	// then that the workload cluster becomes unreachable and reachable again, after which a cache may show nodes for half a minute as they
+	// were before.
 	away    bool
 	cluster string
 	reach   *machines.Report // the condition WorkloadClusterReachable
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
-	sighting *sighting
+	pass     pass
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was not answered.
+	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was
+	// not answered.
 	wrote, unsure []string
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
@@ -58,45 +61,41 @@ type remembered struct {
 	shadows shadows
 }
 
-// of is what is remembered of a check of a cluster. The cluster is from then on: a reconcile that does not end leaves names in the journal as well.
-func (m *memory) of(check types.NamespacedName, cluster string) remembered {
+// of is what is remembered of a check.
+func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	is := m.checks[check]
-	if is.cluster != cluster {
-		is.cluster = cluster
-		m.store(check, is)
-	}
-	is.lasts, is.unread = true, maps.Clone(m.unread)
-	return is
+	before := m.checks[check]
+	before.lasts, before.unread = true, maps.Clone(m.unread)
+	return before
 }
 
-// keep remembers is, and what was read of power cycles.
-func (m *memory) keep(is remembered, w *observed) {
+// keep remembers next, and what was read of power cycles.
+func (m *memory) keep(next remembered, w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(client.ObjectKeyFromObject(w.check), is)
+	m.store(client.ObjectKeyFromObject(w.check), next)
 	maps.Copy(m.unread, w.unread)
-	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, is *unread) bool { return is == nil })
+	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, kind *unread) bool { return kind == nil })
 }
 
-func (m *memory) store(check types.NamespacedName, is remembered) {
+func (m *memory) store(check types.NamespacedName, next remembered) {
 	if m.checks == nil {
 		m.checks, m.unread = map[types.NamespacedName]remembered{}, map[schema.GroupKind]*unread{}
 	}
-	m.checks[check] = is
+	m.checks[check] = next
 }
 
-// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and whether it was the
-// last one of that cluster.
+// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
+// whether it was the last one of that cluster.
 func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gone := m.checks[key]
 	delete(m.checks, key)
 	last = true
-	for other, is := range m.checks {
-		last = last && (other.Namespace != key.Namespace || is.cluster != gone.cluster)
+	for other, remembered := range m.checks {
+		last = last && (other.Namespace != key.Namespace || remembered.cluster != gone.cluster)
 	}
 	if away {
 		m.store(key, remembered{away: true})
@@ -104,69 +103,70 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken longer than a
-// cache takes to catch up: what it began counts from its end.
+// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
+// longer than a cache takes to catch up: what it began counts from its end.
 func after(w *observed, p plan, done applied, now time.Time) remembered {
-	is := remembered{
-		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory, sighting: w.sighting,
+	next := remembered{
+		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
+		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
 		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
-		is.failed = w.before.failed + 1
+		next.failed = w.before.failed + 1
 	}
 	if w.remediation.Known {
-		is.inFlight = map[types.UID]flight{}
+		next.inFlight = map[types.UID]flight{}
 		for _, i := range p.Open {
-			if m := w.targets[i].machine; p.Decisions[i].InFlight {
-				is.inFlight[m.UID] = flight{m.Name, p.facts.Kind}
+			if machine := w.targets[i].machine; p.Decisions[i].InFlight {
+				next.inFlight[machine.UID] = flight{machine.Name, p.facts.Kind}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		is.note(w, o, p.facts.Kind, now)
+		next.note(w, o, p.facts.Kind, now)
 	}
 	if done.status != nil {
-		is.warned = ptr.To(warnedAfter(w, p, done.status))
+		next.warned = ptr.To(warnedAfter(w, p, done.status))
 		if !sameStatus(w.check.Status, done.status.Status) {
-			is.statusAt = w.now
+			next.statusAt = w.now
 		}
 	}
-	return is
+	return next
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (is *remembered) note(w *observed, o outcome, kind string, now time.Time) {
+func (next *remembered) note(w *observed, o outcome, kind string, now time.Time) {
 	if o.attempted() && o.err != nil {
-		is.decided.Failed(string(o.target.machine.UID), w.now)
+		next.decided.Failed(string(o.target.machine.UID), w.now)
 	}
 	if o.unsure {
-		is.unsure = append(is.unsure, o.target.machine.Name)
+		next.unsure = append(next.unsure, o.target.machine.Name)
 	}
 	if o.saved != nil {
-		is.wrote = append(is.wrote, o.saved.Name)
+		next.wrote = append(next.wrote, o.saved.Name)
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		is.decided.Began(string(o.target.machine.UID), kind, now)
+		next.decided.Began(string(o.target.machine.UID), kind, now)
 	}
-	if o.requested && is.inFlight != nil {
-		is.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}
+	if o.requested && next.inFlight != nil {
+		next.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}
 	}
 }
 
 // after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If none was
 // tried for longer than the retries of a check are apart, it is not known since when.
-func (is *unread) after(failed bool, now time.Time) *unread {
+func (u *unread) after(failed bool, now time.Time) *unread {
 	switch {
 	case !failed:
 		return nil
-	case is == nil || now.After(is.last.Add(2*enqueue.RetryAtMost)):
+	case u == nil || now.After(u.last.Add(2*enqueue.RetryAtMost)):
 		return &unread{since: now, last: now}
 	}
-	return &unread{since: is.since, last: now}
+	return &unread{since: u.since, last: now}
 }
 
 // until is until when that blocks machines on hosts.
-func (is *unread) until() time.Time { return is.since.Add(taken) }
+func (u *unread) until() time.Time { return u.since.Add(taken) }
 
 // remediationKind names who remediates: the kind of the requests, or the machine's owner.
 func remediationKind(w *observed) string {
@@ -182,13 +182,13 @@ func begunUncounted(w *observed, p plan) int {
 	if w.mode != machines.Active || !w.remediation.Known || w.before.inFlight == nil {
 		return 0
 	}
-	n := 0
+	begun := 0
 	for _, i := range p.Open {
 		if _, known := w.before.inFlight[w.targets[i].machine.UID]; !known && p.Decisions[i].InFlight {
-			n++
+			begun++
 		}
 	}
-	return n
+	return begun
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
@@ -197,9 +197,9 @@ func ended(w *observed, p plan) map[ending]int {
 	if !w.remediation.Known {
 		return results
 	}
-	for id, was := range w.before.inFlight {
-		if result := w.resultOf(p, id, was.machine); result != "" {
-			results[ending{was.kind, result}]++
+	for id, before := range w.before.inFlight {
+		if result := w.resultOf(p, id, before.machine); result != "" {
+			results[ending{before.kind, result}]++
 		}
 	}
 	return results
@@ -207,7 +207,7 @@ func ended(w *observed, p plan) map[ending]int {
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
 func (w *observed) resultOf(p plan, id types.UID, name string) string {
-	if i, found := placeOf(w.targets, name); found && w.targets[i].machine.UID == id {
+	if i, found := place(w.targets, name); found && w.targets[i].machine.UID == id {
 		switch d := p.Decisions[i]; {
 		case d.InFlight:
 			return ""
@@ -216,7 +216,7 @@ func (w *observed) resultOf(p plan, id types.UID, name string) string {
 		}
 		return cancelledResult
 	}
-	if i, found := placeOf(w.skipped, name); found && w.skipped[i].machine.UID == id {
+	if target := find(name, w.skipped); target != nil && target.machine.UID == id {
 		return cancelledResult
 	}
 	return replacedResult

@@ -5,7 +5,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -208,6 +207,5 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	}
 	if last {
 		reachable.DeleteLabelValues(key.Namespace, cluster)
-		r.journal.forget(client.ObjectKey{Namespace: key.Namespace, Name: cluster})
 	}
 }

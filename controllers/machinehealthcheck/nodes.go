@@ -25,49 +25,44 @@ const staleCache = time.Second
 
 // policyOf is the one place where seconds in a spec become durations.
 func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
-	p := health.Policy{NodeStartup: defaultNodeStartup}
-	if s := checks.NodeStartupTimeoutSeconds; s != nil {
-		p.NodeStartup = time.Duration(*s) * time.Second
+	policy := health.Policy{NodeStartup: defaultNodeStartup}
+	if seconds := checks.NodeStartupTimeoutSeconds; seconds != nil {
+		policy.NodeStartup = time.Duration(*seconds) * time.Second
 	}
-	for _, c := range checks.UnhealthyMachineConditions {
-		p.Rules = append(p.Rules, health.Rule{
-			Source: health.OnMachine, Type: c.Type, Status: string(c.Status),
-			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
+	for _, cond := range checks.UnhealthyMachineConditions {
+		policy.Rules = append(policy.Rules, health.Rule{
+			Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status),
+			For: time.Duration(ptr.Deref(cond.TimeoutSeconds, 0)) * time.Second,
 		})
 	}
-	for _, c := range checks.UnhealthyNodeConditions {
-		p.Rules = append(p.Rules, health.Rule{
-			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status),
-			For: time.Duration(ptr.Deref(c.TimeoutSeconds, 0)) * time.Second,
+	for _, cond := range checks.UnhealthyNodeConditions {
+		policy.Rules = append(policy.Rules, health.Rule{
+			Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status),
+			For: time.Duration(ptr.Deref(cond.TimeoutSeconds, 0)) * time.Second,
 		})
 	}
-	return p
+	return policy
 }
 
-// observeNodes finds out what is known of the nodes of the targets that were read.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
-	w.complete(r.findNodes(ctx, w))
-}
-
-// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a cache
-// may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is being deleted, which
-// goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
+// cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
+// being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
 	if w.link.Link != workload.Up {
 		return nil
 	}
 	gone = map[string]bool{}
 	var missing []string
-	for _, t := range w.fresh {
-		name := t.machine.Status.NodeRef.Name
-		t.node, t.other = w.link.NodeOf(t.machine)
+	for _, target := range slices.Concat(w.targets, w.skipped) {
+		name := target.machine.Status.NodeRef.Name
+		target.node, target.other = w.link.NodeOf(target.machine)
 		if name == "" {
-			t.node = nil // Cluster API has not found it yet
+			target.node = nil // Cluster API has not found it yet
 			continue
 		}
 		switch {
-		case t.node != nil || t.other != nil || deleting(t.machine):
-		case markedNodeDeleted(t.machine) && !w.mayStart(t):
+		case target.node != nil || target.other != nil || deleting(target.machine):
+		case markedNodeDeleted(target.machine) && !w.mayStart(target):
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -92,71 +87,77 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	return gone
 }
 
-// mayStart reports whether a remediation of t may still have to be begun. Before it is, what was confirmed long ago, perhaps by
+// mayStart reports whether a remediation of target may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func (w *observed) mayStart(t *target) bool {
-	asked := conditionOf(t.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return !deleting(t.machine) && w.requestOf(t.machine.Name) == nil && (w.remediation.External || asked == nil || asked.Status != metav1.ConditionFalse)
+func (w *observed) mayStart(target *target) bool {
+	if deleting(target.machine) || w.requestOf(target.machine.Name) != nil {
+		return false
+	}
+	asked := conditionOf(target.machine, clusterv1.MachineOwnerRemediatedCondition)
+	return w.remediation.External || asked == nil || asked.Status != metav1.ConditionFalse
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func markedNodeDeleted(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
+func markedNodeDeleted(machine *clusterv1.Machine) bool {
+	cond := conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
-// knownOf is what is known of the node of t, given the names of those that are gone.
-func knownOf(w *observed, t *target, gone map[string]bool) health.Node {
-	name := t.machine.Status.NodeRef.Name
+// knownOf is what is known of the node of target, given the names of those that are gone.
+func knownOf(w *observed, target *target, gone map[string]bool) health.Node {
+	name := target.machine.Status.NodeRef.Name
 	switch {
 	case name == "" && (w.link.Link == workload.Up || !w.initialized):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
-	case t.node != nil:
+	case target.node != nil:
 		return health.NodePresent
 	case gone[name]:
 		return health.NodeGone
-	case t.other != nil && !otherOf(t).Twin() && conditionTrue(t.machine, clusterv1.MachineNodeReadyCondition) == nil:
+	case target.other != nil && !otherOf(target).Twin() && conditionTrue(target.machine, clusterv1.MachineNodeReadyCondition) == nil:
 		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
 	}
 	return health.NodeUnseen
 }
 
-// otherOf is the node that is in the way of knowing the one of t; zero if there is none.
-func otherOf(t *target) health.Other {
-	if t.other == nil {
+// otherOf is the node that is in the way of knowing the one of target; zero if there is none.
+func otherOf(target *target) health.Other {
+	if target.other == nil {
 		return health.Other{}
 	}
-	return health.Other{Name: t.other.Name, ProviderID: t.other.Spec.ProviderID, Wanted: t.machine.Spec.ProviderID}
+	return health.Other{Name: target.other.Name, ProviderID: target.other.Spec.ProviderID, Wanted: target.machine.Spec.ProviderID}
 }
 
-// healthOf is what the verdict on m depends on, as far as it is a matter of m and of its node.
-func healthOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
-	_, marked := m.Annotations[clusterv1.RemediateMachineAnnotation]
-	is := health.Target{
-		Marked: marked, Failure: finalFailure(m), Paused: conditionTrue(m, clusterv1.PausedCondition) != nil, Resumed: resumed(m),
-		NodeName: m.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, m, node),
+// healthOf is what the verdict on machine depends on, as far as it is a matter of machine and of its node.
+func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
+	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	facts := health.Target{
+		Marked: marked, Failure: finalFailure(machine),
+		Paused: conditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
+		NodeName: machine.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, machine, node),
 	}
-	for _, start := range [...]time.Time{m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition)), is.Resumed} {
-		if start.After(is.AwaitedSince) {
-			is.AwaitedSince = start
+	ready := since(conditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
+	for _, start := range [...]time.Time{machine.CreationTimestamp.Time, ready, facts.Resumed} {
+		if start.After(facts.AwaitedSince) {
+			facts.AwaitedSince = start
 		}
 	}
-	return is
+	return facts
 }
 
-// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of nodes those that
-// Cluster API repeats on the machine too.
-func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, node *corev1.Node) []health.Signal {
+// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of
+// nodes those that Cluster API repeats on the machine too.
+func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, node *corev1.Node) []health.Signal {
 	var signals []health.Signal
 	mirrored := false
-	for i := range m.Status.Conditions {
-		c := &m.Status.Conditions[i]
+	for i := range machine.Status.Conditions {
+		cond := &machine.Status.Conditions[i]
 		for _, rule := range checks.UnhealthyMachineConditions {
-			if rule.Type == c.Type {
-				mirrored = mirrored || c.Type == health.NodeReady || c.Type == health.NodeHealthy
+			if rule.Type == cond.Type {
+				mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
 				signals = append(signals, health.Signal{
-					Source: health.OnMachine, Type: c.Type, Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
+					Since: cond.LastTransitionTime.Time,
 				})
 				break
 			}
@@ -166,55 +167,58 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, 
 		return signals
 	}
 	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == c.Type }) {
+		cond := &node.Status.Conditions[i]
+		ruled := func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == cond.Type }
+		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, ruled) {
 			signals = append(signals, health.Signal{
-				Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+				Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status), Reason: cond.Reason,
+				Since: cond.LastTransitionTime.Time,
 			})
 		}
 	}
 	return signals
 }
 
-func since(c *metav1.Condition) time.Time {
-	if c == nil {
+func since(cond *metav1.Condition) time.Time {
+	if cond == nil {
 		return time.Time{}
 	}
-	return c.LastTransitionTime.Time
+	return cond.LastTransitionTime.Time
 }
 
-// clusterPaused reports whether what Cluster API says of the machines of c is as old as a pause: Cluster API does not write it while the Cluster is paused, and
-// after that core sets the machine's own condition Paused to False before it looks at anything else. (Cluster API, util/paused.) A Cluster's condition
-// Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
-func clusterPaused(c *clusterv1.Cluster) bool { return ptr.Deref(c.Spec.Paused, false) }
+// clusterPaused reports whether what Cluster API says of the machines of cluster is as old as a pause: it writes none while the Cluster is
+// paused, and after that core sets the machine's own condition Paused to False before anything else. (Cluster API, util/paused.) A
+// Cluster's condition Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
+func clusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
-// resumed is when Cluster API took m up again after a pause; zero if it never was paused. Core writes Paused=False on every machine when it first
-// sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a backup with its
-// status: all that was written before was not true of this machine, and counts from when that was made.
-func resumed(m *clusterv1.Machine) time.Time {
-	c := conditionOf(m, clusterv1.PausedCondition)
+// resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine
+// when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
+// backup with its status: all that was written before was not true of this machine, and counts from when that was made.
+func resumed(machine *clusterv1.Machine) time.Time {
+	cond := conditionOf(machine, clusterv1.PausedCondition)
 	switch {
-	case c == nil || c.Status != metav1.ConditionFalse:
+	case cond == nil || cond.Status != metav1.ConditionFalse:
 		return time.Time{}
-	case c.LastTransitionTime.Before(&m.CreationTimestamp):
-		return m.CreationTimestamp.Time
-	case c.LastTransitionTime.Sub(m.CreationTimestamp.Time) <= health.Settling:
+	case cond.LastTransitionTime.Before(&machine.CreationTimestamp):
+		return machine.CreationTimestamp.Time
+	case cond.LastTransitionTime.Sub(machine.CreationTimestamp.Time) <= health.Settling:
 		return time.Time{}
 	}
-	return c.LastTransitionTime.Time
+	return cond.LastTransitionTime.Time
 }
 
-// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it from the
-// infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on it.
-func finalFailure(m *clusterv1.Machine) string {
-	if m.Status.Deprecated == nil || m.Status.Deprecated.V1Beta1 == nil {
+// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it
+// from the infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on
+// it.
+func finalFailure(machine *clusterv1.Machine) string {
+	if machine.Status.Deprecated == nil || machine.Status.Deprecated.V1Beta1 == nil {
 		return ""
 	}
 	var parts []string
-	if reason := ptr.Deref(m.Status.Deprecated.V1Beta1.FailureReason, ""); reason != "" {
+	if reason := ptr.Deref(machine.Status.Deprecated.V1Beta1.FailureReason, ""); reason != "" {
 		parts = append(parts, "FailureReason: "+string(reason))
 	}
-	if message := ptr.Deref(m.Status.Deprecated.V1Beta1.FailureMessage, ""); message != "" {
+	if message := ptr.Deref(machine.Status.Deprecated.V1Beta1.FailureMessage, ""); message != "" {
 		parts = append(parts, "FailureMessage: "+strings.Join(strings.Fields(message), " "))
 	}
 	return strings.Join(parts, ", ")

@@ -105,7 +105,6 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
-	w.fresh, w.sighting = w.targets, &sighting{targets: w.targets}
 	r.observeNodes(t.Context(), w)
 	verdicts := w.decide().Decisions
 	if !slices.Equal(there.names, []string{"node-stays"}) {
@@ -123,7 +122,7 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 	const startup = 10 * time.Minute
 	node := func(name, id string, ready corev1.ConditionStatus) *corev1.Node {
-		n := nodeNamed(name, id)
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}
 		n.CreationTimestamp = metav1.NewTime(ago(time.Minute))
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(ago(time.Hour))}}
 		return n
@@ -156,7 +155,6 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				}
 				w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
 				w.now, w.link = at, workload.Seen(workload.Up, store)
-				w.fresh, w.sighting = w.targets, &sighting{targets: w.targets}
 				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {

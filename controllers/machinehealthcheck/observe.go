@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,11 +44,10 @@ type observed struct {
 
 	targets []*target // sorted by name
 	skipped []*target // selected, but the user wants them left alone
-	// fresh are the targets that were read and not taken from before, altered the places of those that are copies.
-	fresh   []*target
-	altered []int
-	// unbegun are the places of targets about which is decided as if others had not begun what they have.
-	unbegun []int
+	// verdicts are those on the targets; nil before they are judged, which is done once.
+	verdicts []health.Verdict
+	// overlaps are as others, with how many targets they select too.
+	overlaps []machines.Overlap
 	// counted are the numbers of all targets in the status, if not all were read; only an explanation does without.
 	counted *machines.Counted
 
@@ -61,11 +59,8 @@ type observed struct {
 	// orphans are requests that this check made and that none of its targets needs:
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	orphans []*remediationrequest.Metadata
-	// before is what is remembered of the reconcile before, sighting is what this one has read of the machines.
-	before   remembered
-	sighting *sighting
-	// last is what the reconcile before has read of the machines, if it is of any use.
-	last *sighting
+	// before is what is remembered of the reconcile before.
+	before remembered
 	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
 	unread map[schema.GroupKind]*unread
 	// capacity is what is not back of the remediations that the check has asked for.
@@ -206,15 +201,6 @@ func (r *Reconciler) changed(ctx context.Context, w *observed, p plan) bool {
 		r.Verify(ctx, client.ObjectKeyFromObject(w.cluster)) != nil
 }
 
-// observeMachines reads the machines that the check selects.
-func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
-	if err := r.sight(ctx, w); err != nil {
-		return err
-	}
-	w.targets, w.skipped = w.sighting.targets, w.sighting.skipped
-	return nil
-}
-
 // lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.
 func (w *observed) lookAgainIn(d time.Duration) {
 	if d > 0 {
@@ -224,8 +210,8 @@ func (w *observed) lookAgainIn(d time.Duration) {
 
 // conditionTrue returns the condition of that type if its status is True, else nil.
 func conditionTrue(obj conditions.Getter, kind string) *metav1.Condition {
-	if c := conditionOf(obj, kind); c != nil && c.Status == metav1.ConditionTrue {
-		return c
+	if cond := conditionOf(obj, kind); cond != nil && cond.Status == metav1.ConditionTrue {
+		return cond
 	}
 	return nil
 }
@@ -247,15 +233,6 @@ type otherCheck struct {
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
 	older    bool   // older than the check whose reconcile this is
-
-	uid        types.UID
-	generation int64
-}
-
-// same reports whether o and other are the same check with the same spec.
-func (o otherCheck) same(other otherCheck) bool {
-	o.selector, other.selector = nil, nil
-	return o == other
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -271,11 +248,11 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error 
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			is := otherCheck{name: other.Name, selector: selector, older: older(other, w.check), uid: other.UID, generation: other.Generation}
-			if is.template = other.Spec.Remediation.TemplateRef.Name; other.Spec.Remediation.TemplateRef.Kind != w.check.Spec.Remediation.TemplateRef.Kind {
-				is.template = ""
+			another := otherCheck{name: other.Name, selector: selector, older: older(other, w.check)}
+			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == w.check.Spec.Remediation.TemplateRef.Kind {
+				another.template = ref.Name
 			}
-			w.others = append(w.others, is)
+			w.others = append(w.others, another)
 		}
 	}
 	slices.SortFunc(w.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })

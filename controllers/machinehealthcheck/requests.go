@@ -140,10 +140,9 @@ func (w *observed) attachRequests() {
 	if !w.remediation.Known {
 		return
 	}
-	for name, req := range w.requests[w.remediation.kind] {
-		if place, found := placeOf(w.targets, name); found {
-			w.alter(place, func(t *target) { t.request = req })
-		}
+	requests := w.requests[w.remediation.kind]
+	for _, target := range w.targets {
+		target.request = requests[target.machine.Name]
 	}
 }
 
@@ -190,12 +189,12 @@ func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 func (w *observed) tryTemplate(p plan) {
 	w.remediation.tried = true
 	for _, i := range p.Open {
-		t := w.targets[i]
-		if p.Decisions[i].Verdict.State == health.Healthy || t.request != nil {
+		target := w.targets[i]
+		if p.Decisions[i].Verdict.State == health.Healthy || target.request != nil {
 			continue
 		}
-		if _, err := w.requestFor(t.machine); err != nil {
-			w.alter(i, func(t *target) { t.unusable = err })
+		if _, err := w.requestFor(target.machine); err != nil {
+			target.unusable = err
 		}
 	}
 }
@@ -220,8 +219,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		}
 		if w.remediation.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				_, needed := placeOf(w.targets, name)
-				return needed
+				return find(name, w.targets) != nil
 			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {

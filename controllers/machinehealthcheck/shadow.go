@@ -106,9 +106,13 @@ func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 // decideAlone is the plan for w as if kubemend acted on the check, and as if others had not begun what they have.
 func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shadow) plan {
 	alone := *w
-	alone.mode, alone.targets, alone.altered = machines.Active, slices.Clone(w.targets), slices.Clone(w.altered)
+	alone.mode, alone.targets = machines.Active, slices.Clone(w.targets)
+	for i, original := range w.targets {
+		target := *original
+		alone.targets[i] = &target
+	}
 	for _, s := range begun {
-		alone.unbegun = append(alone.unbegun, s.place)
+		alone.targets[s.place].unbegun = true
 	}
 	return r.decide(ctx, &alone)
 }

@@ -52,7 +52,7 @@ func (p plan) reach() *machines.Report {
 
 // statusAfter returns the check with the status that follows from p and from what became of it.
 func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
-	next := copyOf(w.check)
+	next := w.check.DeepCopy()
 	for _, c := range p.Conditions {
 		setCheckCondition(next, p, c)
 	}
@@ -80,33 +80,14 @@ func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// copyOf is check, to be changed but for the names of its targets: there may be thousands of them, and they are shared.
-func copyOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
-	is := *check
-	is.Status.Targets = nil
-	next := is.DeepCopy()
-	next.Status.Targets = check.Status.Targets
-	return next
-}
-
-// targetNames are the names of the targets: the very list that the check has, if they are the same.
+// targetNames are the names of the targets, as many as the status can hold.
 func (w *observed) targetNames() []string {
-	is, s := w.check.Status.Targets, w.sighting
-	if s == nil || s.names == nil {
-		s = &sighting{names: make([]string, 0, len(w.targets))}
-		for _, t := range w.targets {
-			s.names = append(s.names, t.machine.Name)
-		}
+	names := make([]string, min(len(w.targets), maxTargets))
+	for i := range names {
+		names[i] = w.targets[i].machine.Name
 	}
-	if names := s.names[:min(len(s.names), maxTargets)]; !identical(is, s.said) && !slices.Equal(is, names) {
-		return names
-	}
-	s.said = is
-	return is
+	return names
 }
-
-// identical reports whether a and b are the very same list.
-func identical(a, b []string) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
 // setCheckCondition sets or removes c, in both flavours if there are two.
 func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Condition) {
@@ -144,11 +125,11 @@ func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *cluste
 	if sameStatus(w.check.Status, next.Status) {
 		return nil
 	}
-	was, is := *w.check, *next
-	if sameNames(was.Status.Targets, is.Status.Targets) { // thousands of names, which need not be encoded to be compared
-		was.Status.Targets, is.Status.Targets = nil, nil
+	before, after := *w.check, *next
+	if slices.Equal(before.Status.Targets, after.Status.Targets) { // thousands of names, which need not be encoded to be compared
+		before.Status.Targets, after.Status.Targets = nil, nil
 	}
-	patch, err := client.MergeFromWithOptions(&was, client.MergeFromWithOptimisticLock{}).Data(&is)
+	patch, err := client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}).Data(&after)
 	if err != nil {
 		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
 	}
@@ -176,36 +157,36 @@ func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	if w.before.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) {
 		return time.Time{}
 	}
-	if !equality.Semantic.DeepEqual(turns(&w.check.Status), turns(&next.Status)) {
+	if !equality.Semantic.DeepEqual(withoutNumbers(&w.check.Status), withoutNumbers(&next.Status)) {
 		return time.Time{}
 	}
 	return due
 }
 
-// turns is s without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
+// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
 // older flavour that has another message has another time too.
-func turns(s *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
-	is := *s
-	is.ExpectedMachines, is.CurrentHealthy, is.RemediationsAllowed, is.Targets, is.Deprecated = nil, nil, nil, nil, nil
-	is.Conditions = slices.Clone(s.Conditions)
-	for i := range is.Conditions {
-		is.Conditions[i].Message = ""
+func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
+	rest := *status
+	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
+	rest.Conditions = slices.Clone(status.Conditions)
+	for i := range rest.Conditions {
+		rest.Conditions[i].Message = ""
 	}
-	if s.Deprecated != nil && s.Deprecated.V1Beta1 != nil {
-		older := slices.Clone(s.Deprecated.V1Beta1.Conditions)
+	if status.Deprecated != nil && status.Deprecated.V1Beta1 != nil {
+		older := slices.Clone(status.Deprecated.V1Beta1.Conditions)
 		for i := range older {
 			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
 		}
-		is.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older}}
+		rest.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{
+			V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older},
+		}
 	}
-	return is
+	return rest
 }
-
-func sameNames(a, b []string) bool { return identical(a, b) || slices.Equal(a, b) }
 
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.
 func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
-	same := sameNames(a.Targets, b.Targets)
+	same := slices.Equal(a.Targets, b.Targets)
 	a.Targets, b.Targets = nil, nil
 	return same && equality.Semantic.DeepEqual(a, b)
 }

@@ -159,9 +159,11 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.sighting = &sighting{overlaps: []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}}
-	for _, t := range w.targets {
-		w.sighting.share(w.targetOf(t.name, t.machine), 1)
+	w.overlaps = []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	targets := w.targets
+	w.targets = nil
+	for _, target := range targets {
+		w.add(target.machine)
 	}
 	c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
@@ -197,10 +199,10 @@ func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}
 		w := aCheck(targets...)
-		for _, t := range w.targets {
-			t.facts = w.plainFacts(t)
+		for _, target := range w.targets {
+			target.known = health.NodePresent
 		}
-		first := decide(w)
+		first := w.decide()
 		w.check, w.before.decided = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {
 			s := w.decide()

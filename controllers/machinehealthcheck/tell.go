@@ -33,9 +33,6 @@ func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied
 	if done.status != nil {
 		r.send(ctx, turnNotes(w, p, done.status))
 	}
-	if w.sighting != nil {
-		w.sighting.release(is.wrote)
-	}
 	return r.next(ctx, w, p, done, is.failed)
 }
 

@@ -65,7 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
-			builder.WithPredicates(r.journal.noted(), r.written.ignored(), machineChanges())).
+			builder.WithPredicates(r.written.ignored(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
@@ -144,11 +144,9 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 		list := &clusterv1.MachineList{}
 		if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
 			client.MatchingFields{nodeIndex: nodeKey(cluster.Name, key)}); err != nil {
-			r.journal.forget(cluster)
 			return r.checksIn(ctx, cluster, nil) // better one reconcile too many than a change that is not noticed
 		}
 		for i := range list.Items {
-			r.journal.note(cluster, list.Items[i].Name)
 			checks = append(checks, r.checksOfMachine(ctx, &list.Items[i])...)
 		}
 		if slices.ContainsFunc(list.Items, func(m clusterv1.Machine) bool { return health.IsNodeOf(&m, node) }) {

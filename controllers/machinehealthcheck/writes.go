@@ -30,29 +30,29 @@ type ownWrites struct {
 	saved consistency.Writes
 }
 
-// begin says that m is being written. Events of m are held until end.
-func (o *ownWrites) begin(m client.Object) {
+// begin says that machine is being written. Its events are held until end.
+func (o *ownWrites) begin(machine client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.held == nil {
 		o.held, o.written = map[types.UID][]string{}, map[types.UID]string{}
 	}
-	if _, writing := o.held[m.GetUID()]; !writing {
-		o.held[m.GetUID()] = nil
+	if _, writing := o.held[machine.GetUID()]; !writing {
+		o.held[machine.GetUID()] = nil
 	}
-	delete(o.written, m.GetUID())
+	delete(o.written, machine.GetUID())
 }
 
-// end says that m was written as it is now, or that it could not be. It reports whether somebody else's event was held meanwhile, after
-// which the check has to be looked at again.
-func (o *ownWrites) end(m client.Object, saved bool) (missed bool) {
+// end says that machine was written as it is now, or that it could not be. It reports whether somebody else's event was held meanwhile,
+// after which the check has to be looked at again.
+func (o *ownWrites) end(machine client.Object, saved bool) (missed bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	uid, version := m.GetUID(), m.GetResourceVersion()
+	uid, version := machine.GetUID(), machine.GetResourceVersion()
 	held := o.held[uid]
 	delete(o.held, uid)
 	if saved {
-		o.saved.Note(m)
+		o.saved.Note(machine)
 	}
 	if saved && !slices.Contains(held, version) {
 		o.written[uid] = version
@@ -63,7 +63,7 @@ func (o *ownWrites) end(m client.Object, saved bool) (missed bool) {
 // ignored drops the events of own writes.
 func (o *ownWrites) ignored() predicate.Predicate {
 	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !o.is(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return !o.own(e.ObjectNew) },
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			o.forget(e.Object)
 			return true
@@ -71,11 +71,11 @@ func (o *ownWrites) ignored() predicate.Predicate {
 	}
 }
 
-// is reports whether the event of m is that of an own write, or may be and is held.
-func (o *ownWrites) is(m client.Object) bool {
+// own reports whether the event of machine is that of an own write, or may be and is held.
+func (o *ownWrites) own(machine client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	uid, version := m.GetUID(), m.GetResourceVersion()
+	uid, version := machine.GetUID(), machine.GetResourceVersion()
 	if held, writing := o.held[uid]; writing {
 		o.held[uid] = append(held, version)
 		return true
@@ -87,33 +87,35 @@ func (o *ownWrites) is(m client.Object) bool {
 	return true
 }
 
-// stale reports whether m is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it enqueues the check.
-func (o *ownWrites) stale(m client.Object) bool {
+// stale reports whether machine is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it
+// enqueues the check.
+func (o *ownWrites) stale(machine client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if !o.saved.Stale(m) {
+	if !o.saved.Stale(machine) {
 		return false
 	}
-	delete(o.written, m.GetUID())
+	delete(o.written, machine.GetUID())
 	return true
 }
 
-func (o *ownWrites) forget(m client.Object) {
+func (o *ownWrites) forget(machine client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.written, m.GetUID())
-	o.saved.Forget(client.ObjectKeyFromObject(m))
+	delete(o.written, machine.GetUID())
+	o.saved.Forget(client.ObjectKeyFromObject(machine))
 }
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was requested of an
-// owner would not count. It is no failure, and the check is reconciled again in a moment. (docs/adr/0058-read-your-own-writes.md)
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
+// requested of an owner would not count. It is no failure, and the check is reconciled again in a moment.
+// (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
-		m := w.machine(name)
-		return m != nil && r.written.stale(m) && !r.undone(ctx, w, m)
+		target := find(name, w.targets, w.skipped)
+		return target != nil && r.written.stale(target.machine) && !r.undone(ctx, w, target.machine)
 	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
-		m := w.machine(name)
-		return m != nil && r.behind(ctx, w, m)
+		target := find(name, w.targets, w.skipped)
+		return target != nil && r.behind(ctx, w, target.machine)
 	})
 }
 
@@ -121,36 +123,36 @@ func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 // waits in between that is two and a half seconds.
 const standsStill = 7
 
-// undone reports whether the API server has m in no newer version than the cache, which waits for a write that is gone: the API server was restored
-// from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
-func (r *Reconciler) undone(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
+// undone reports whether the API server has machine in no newer version than the cache, which waits for a write that is gone: the API
+// server was restored from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
+func (r *Reconciler) undone(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
 	if w.before.stale < standsStill || r.Live == nil {
 		return false
 	}
-	is, err := r.live(ctx, m)
-	if err != nil || is.UID != m.UID || consistency.Older(m.ResourceVersion, is.ResourceVersion) {
+	stored, err := r.live(ctx, machine)
+	if err != nil || stored.UID != machine.UID || consistency.Older(machine.ResourceVersion, stored.ResourceVersion) {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
-			"Machine", klog.KObj(m), "stale", w.before.stale, "error", err)
+			"Machine", klog.KObj(machine), "stale", w.before.stale, "error", err)
 		return false
 	}
-	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(m))
-	r.written.saved.Forget(client.ObjectKeyFromObject(m))
+	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(machine))
+	r.written.saved.Forget(client.ObjectKeyFromObject(machine))
 	return true
 }
 
-// behind reports whether the API server has m in a newer version than the cache: the owner of m may have been asked to remediate it, and the answer to
-// that write was lost. If the API server cannot be asked, it may be so for some seconds.
-func (r *Reconciler) behind(ctx context.Context, w *observed, m *clusterv1.Machine) bool {
-	is, err := r.live(ctx, m)
+// behind reports whether the API server has machine in a newer version than the cache: its owner may have been asked to remediate it, and
+// the answer to that write was lost. If the API server cannot be asked, it may be so for some seconds.
+func (r *Reconciler) behind(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
+	stored, err := r.live(ctx, machine)
 	if err != nil {
 		return client.IgnoreNotFound(err) != nil && w.before.stale < standsStill
 	}
-	return is.UID == m.UID && consistency.Older(m.ResourceVersion, is.ResourceVersion)
+	return stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
 }
 
-// live reads the identity and the version of m past the cache.
-func (r *Reconciler) live(ctx context.Context, m *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
-	is := &metav1.PartialObjectMetadata{}
-	is.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	return is, r.Live.Get(ctx, client.ObjectKeyFromObject(m), is)
+// live reads the identity and the version of machine past the cache.
+func (r *Reconciler) live(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
+	stored := &metav1.PartialObjectMetadata{}
+	stored.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	return stored, r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
 }

@@ -119,15 +119,6 @@ func (v View) Node(name string) *corev1.Node {
 	return obj.(*corev1.Node)
 }
 
-// Origin is where what is known of the nodes comes from. Views of the same origin show the same nodes, as long as no event tells of another one.
-type Origin struct {
-	link  Link
-	nodes Store
-}
-
-// Origin is that of v.
-func (v View) Origin() Origin { return Origin{link: v.Link, nodes: v.nodes} }
-
 // View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
 // an outage, whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {

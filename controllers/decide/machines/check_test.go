@@ -159,7 +159,7 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := of()
 		f.Reach = Report{Status: conditionTrue, Reason: reason, Since: ago(time.Minute)}
-		if got := Decide(f).Memory.Basis.Cluster.Reached; !got.Equal(want) {
+		if got := f.reachedAgain(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
 	}
@@ -207,7 +207,7 @@ func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
 		t.Fatal("two unhealthy machines make no storm")
 	}
 	f = of(bad(), is(health.Healthy), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown, f.Memory.Known, f.Memory.Storm = 1, &cooldown, true, storm.Memory.Storm
+	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check, storm.Memory.Storm
 	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
 		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
 	}

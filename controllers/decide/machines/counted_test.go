@@ -12,7 +12,7 @@ import (
 
 // alone are the facts for a reader that has read one machine of f, and the status of the check after p.
 func (f Facts) alone(i int, p *Plan) Facts {
-	f.Targets, f.Memory.Decisions = f.Targets[i:i+1], f.Memory.Decisions[i:i+1]
+	f.Targets, f.Verdicts = f.Targets[i:i+1], f.Verdicts[i:i+1]
 	f.Counted = &Counted{Total: p.Population.Total(), Healthy: p.Population.Healthy}
 	f.About.Allowed = Report{Status: p.Allowed.Status, Reason: p.Allowed.Reason, Message: p.Allowed.Message}
 	return f

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -17,19 +16,15 @@ const Settling = 100 * time.Millisecond
 // it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache ever did.
 const CachesLag = 30 * time.Second
 
-// Decide returns the plan for f: the verdict on each machine, what blocks its remediation, how many remediations may start, and which do.
+// Decide returns the plan for f: for each machine what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
-	if f.Memory.Known && f.Memory.Basis.Check == f.Check { // the cache may not show the status yet that this process wrote
+	if f.Memory.Check != "" && f.Memory.Check == f.Check { // the cache may not show the status yet that this process wrote
 		f.Storm = f.Memory.Storm
 	}
 	p := Plan{Reach: reach(&f)}
-	if p.Reach.Reason == mendv1.ReachableAgainReason {
-		f.Cluster.Reached = p.Reach.Since
-	}
-	decisions, is := judge(&f)
-	p.Decisions, p.Open = decisions, is.open
+	p.Decisions, p.Open = f.decisions()
 	for _, i := range p.Open {
-		d := decisions[i]
+		d := p.Decisions[i]
 		d.Begun = f.begun(d)
 		d.InFlight = d.Begun || inFlight(&f, d)
 		ask(&f, &p, d, false)
@@ -39,7 +34,7 @@ func Decide(f Facts) Plan {
 	oneByOne(&f, &p)
 	awaitSpares(&f, &p)
 	settle(&f, &p)
-	p.Population.Healthy += len(decisions) - len(p.Open)
+	p.Population.Healthy += len(p.Decisions) - len(p.Open)
 	if f.Counted != nil {
 		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
 	}
@@ -56,7 +51,7 @@ func Decide(f Facts) Plan {
 	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p)), health.Earliest(observable(&f, &p), sparesUntil(&p)))
 	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&p)
-	p.Memory = f.Memory.after(&f, &p, is)
+	p.Memory = f.Memory.after(&f, &p)
 	p.Needs = needs(&f, &p)
 	return p
 }

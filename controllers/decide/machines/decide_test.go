@@ -45,10 +45,10 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 		f.Mode = Observed
 	}
 	if seldom.Draw(t, "unreachable") {
-		f.Reach, f.Cluster.Link, f.Memory.Basis.Cluster.Link = Report{Status: conditionFalse}, LinkUnsure, LinkUnsure
+		f.Reach, f.Cluster.Link = Report{Status: conditionFalse}, LinkUnsure
 	}
 	if seldom.Draw(t, "unsettled") {
-		f.Cluster.Link, f.Memory.Basis.Cluster.Link = LinkUnsure, LinkUnsure
+		f.Cluster.Link = LinkUnsure
 	}
 	f.Limits = budget.Limits{
 		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),
@@ -239,10 +239,10 @@ func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
 			return names
 		}
 		want := starts(f)
-		order := rapid.Permutation(f.Memory.Decisions).Draw(t, "another order")
-		f.Memory.Decisions, f.Targets = order, nil
+		order := rapid.Permutation(Decide(f).Decisions).Draw(t, "another order")
+		f.Targets, f.Verdicts = nil, nil
 		for _, d := range order {
-			f.Targets = append(f.Targets, d.Target)
+			f.Targets, f.Verdicts = append(f.Targets, d.Target), append(f.Verdicts, d.Verdict)
 		}
 		if diff := cmp.Diff(want, starts(f)); diff != "" {
 			t.Fatalf("-in one order +in another\n%s", diff)

@@ -1,7 +1,7 @@
 // Package machines decides which machines of a MachineHealthCheck are remediated now, and what keeps the others from it.
 //
-// Decide is a function from Facts to a Plan: it does no I/O and reads no clock, and what it has to remember goes in with the facts and comes out
-// with the plan.
+// Judge and Decide are functions of Facts: they do no I/O and read no clock, and what Decide has to remember goes in with the facts and
+// comes out with the plan.
 package machines
 
 import (
@@ -18,11 +18,9 @@ type Facts struct {
 	Mode  Mode
 	// Claimed says that the check is claimed for kubemend, ActsUnclaimed that kubemend acts on checks that are not.
 	Claimed, ActsUnclaimed bool
-	// Check and Generation tell the version of the check's spec.
-	Check      string
-	Generation int64
-	Policy     health.Policy
-	Cluster    Cluster
+	Check                  string // its UID
+	Policy                 health.Policy
+	Cluster                Cluster
 	// Reach is the condition WorkloadClusterReachable as of the reconcile before; zero if there was none. Outage is what is known of an outage.
 	Reach  Report
 	Outage Outage
@@ -52,9 +50,10 @@ type Facts struct {
 	SpareWait *time.Duration
 	Spares    Spares
 
-	// Targets are the machines that the check selects and judges, in the order of their names. Neither they nor the list ever
-	// change: a target that is the same pointer as in the decision before is the same machine with the same facts. (docs/adr/0051-decide-judges.md)
-	Targets []*Target
+	// Targets are the machines that the check selects and judges, in the order of their names; they are not changed. Verdicts are those of Judge
+	// on them.
+	Targets  []*Target
+	Verdicts []health.Verdict
 	// Skipped are those that their users want left alone.
 	Skipped []*Target
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
@@ -103,8 +102,6 @@ type Cluster struct {
 	Initialized, InfrastructureReady bool
 	InitializedAt, ReadyAt           time.Time
 	Link                             Link
-	// Reached is when the cluster was reached again after an outage; zero if it never was unreachable. Decide takes it from Facts.Reach.
-	Reached time.Time
 }
 
 // Needs are facts that are read only if a decision depends on them.
@@ -263,8 +260,8 @@ func (t *Target) Unbegun() *Target {
 
 // Memory is what a decision must know of those before it. A process that has none waits for as long as it would after a change.
 type Memory struct {
-	// Known says that there was a decision before.
-	Known bool
+	// Check is the UID of the check that the decision before was about; empty if there was none.
+	Check string
 	// NotHealthy is since when machines are not healthy, by Target.ID.
 	NotHealthy map[string]time.Time
 	// ShortCircuited says that too many machines were not healthy, or too few; Calm is when that ended, as far as this process has seen it.
@@ -276,11 +273,6 @@ type Memory struct {
 	// both by Target.ID.
 	Begun   map[string]Begun
 	Refused map[string]time.Time
-	// Decisions are those of the decision before, in the order of the names of the machines, and Basis is what their verdicts depend on besides
-	// the machines.
-	Decisions []*Decision
-	Basis     Basis
-	seen      seen
 }
 
 // Begun is a remediation that this process began.

@@ -15,16 +15,16 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 // of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
 func of(targets ...given) Facts {
 	f := Facts{
-		Now: noon, Mode: Active, Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
+		Now: noon, Mode: Active, Check: "uid-of-check", Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
 		Template: Template{Known: true}, Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited},
 	}
-	f.Memory = Memory{Basis: f.basis(), Begun: map[string]Begun{}, Refused: map[string]time.Time{}}
+	f.Memory = Memory{Begun: map[string]Begun{}, Refused: map[string]time.Time{}}
 	for i := range targets {
 		t := &targets[i]
 		t.Name = string(rune('a' + i))
 		t.ID = "uid-of-" + t.Name
 		f.Targets = append(f.Targets, &t.Target)
-		f.Memory.Decisions = append(f.Memory.Decisions, &Decision{Target: &t.Target, Verdict: t.Verdict, At: noon})
+		f.Verdicts = append(f.Verdicts, t.Verdict)
 		if t.begun {
 			f.Memory.Began(t.ID, f.Kind, noon)
 		}
@@ -35,7 +35,7 @@ func of(targets ...given) Facts {
 	return f
 }
 
-// given is a machine with the verdict that it was given at noon.
+// given is a machine and the verdict on it.
 type given struct {
 	Target
 	Verdict health.Verdict
@@ -126,7 +126,7 @@ func tooFew(f *Facts)           { f.Limits.AtLeast = 8 }
 func invalid(f *Facts)          { f.Invalid = true }
 func limitsMatter(f *Facts)     { f.Limited = true }
 func storming(f *Facts)         { f.Storm.Active = true }
-func unsettled(f *Facts)        { f.Cluster.Link, f.Memory.Basis.Cluster.Link = LinkUnsure, LinkUnsure }
+func unsettled(f *Facts)        { f.Cluster.Link = LinkUnsure }
 func atOnce(n int) func(*Facts) { return func(f *Facts) { f.Limits.InFlight = n } }
 
 // refused is a kind that can be no template: then it is not looked for.
@@ -145,7 +145,7 @@ func cooling(since time.Duration) func(*Facts) {
 // knownSince says that the machine of that name is known not to be healthy for so long.
 func knownSince(name string, d time.Duration) func(*Facts) {
 	return func(f *Facts) {
-		f.Memory.Known, f.Memory.NotHealthy = true, map[string]time.Time{"uid-of-" + name: ago(d)}
+		f.Memory.Check, f.Memory.NotHealthy = f.Check, map[string]time.Time{"uid-of-" + name: ago(d)}
 	}
 }
 

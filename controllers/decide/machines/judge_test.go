@@ -1,24 +1,12 @@
 package machines
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
-
-// A clock that is set back makes what was due not due yet. A time that was measured since the process started does not show it.
-func TestAVerdictIsGivenAtATimeOfTheWallClock(t *testing.T) {
-	f := of(bad(), is(health.Healthy))
-	f.Now, f.Memory.Decisions = time.Now(), nil //nolint:forbidigo // only the real clock has a monotonic reading
-	for i, d := range Decide(f).Decisions {
-		if strings.Contains(d.At.String(), " m=") || !d.At.Equal(f.Now) {
-			t.Errorf("the verdict on machine %d was given at %s", i, d.At)
-		}
-	}
-}
 
 // noNode is a machine that waits for its first node since then.
 func noNode(since time.Time) Target {
@@ -37,16 +25,22 @@ func failed() Target {
 	return Target{Owned: true, Health: health.Target{Node: health.NodePresent, Failure: "it burns"}}
 }
 
-// judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one. Nothing is remembered of t.
+// judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one.
 func judging(t Target, changes ...func(*Facts)) Facts {
 	f := of().with(changes...)
 	t.Name, t.ID = "a", "uid-of-a"
-	f.Targets, f.Memory.Basis = []*Target{&t}, Basis{}
+	f.Targets = []*Target{&t}
 	f.Policy = health.Policy{
 		Rules:       []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute}},
 		NodeStartup: 10 * time.Minute,
 	}
 	return f
+}
+
+// judged is the plan for f, with the verdicts that its targets get.
+func judged(f Facts) Plan {
+	f.Verdicts = Judge(&f)
+	return Decide(f)
 }
 
 func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
@@ -91,7 +85,7 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 		"one that did since then does at once":                      {judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Decide(tc.given)
+			p := judged(tc.given)
 			if got := p.Decisions[0].Verdict; got.State != tc.want || !p.VerdictsUntil.Equal(tc.until) {
 				t.Errorf("%s until %v, want %s until %v", got.State, p.VerdictsUntil, tc.want, tc.until)
 			}
@@ -107,7 +101,7 @@ func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
 		want health.State
 	}{{0, health.Pending}, {time.Minute - 1, health.Pending}, {time.Minute, health.Unhealthy}, {time.Hour, health.Unhealthy}, {0, health.Pending}, {time.Minute, health.Unhealthy}} {
 		f.Now = noon.Add(pass.at)
-		p := Decide(f)
+		p := judged(f)
 		if got := p.Decisions[0]; got.Verdict.State != pass.want || got.Starts() != (pass.want == health.Unhealthy) {
 			t.Errorf("after %s: %s, starts %t", pass.at, got.Verdict.State, got.Starts())
 		}
@@ -116,28 +110,11 @@ func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
 }
 
 func TestOfAHealthyMachineARequestIsAnnouncedToAReaderWhoMayNotSeeIt(t *testing.T) {
-	f := judging(Target{Healthy: true, Announced: true, Health: health.Target{Node: health.NodePresent}})
-	f.Memory = Decide(f).Memory
+	f := of(is(health.Healthy, markedHealthy, announced))
 	if p := Decide(f); len(p.Open) > 0 {
 		t.Fatalf("there is something to decide about a healthy machine: %v", p.Open)
 	}
 	if p := Decide(f.with(unread)); len(p.Open) != 1 || p.Population.InFlight != 1 {
 		t.Errorf("open are %v, in flight are %d; want the one that is announced", p.Open, p.Population.InFlight)
-	}
-}
-
-// Another version of the check, of its cluster, or another check of that name judges all machines anew.
-func TestWhatAllVerdictsRestOnIsComparedWithTheDecisionBefore(t *testing.T) {
-	for name, change := range map[string]func(*Facts){
-		"another generation":     func(f *Facts) { f.Generation++; f.Policy.Rules[0].For = time.Minute },
-		"another check":          func(f *Facts) { f.Check = "made again"; f.Policy.Rules[0].For = time.Minute },
-		"a Cluster that changed": func(f *Facts) { f.Cluster.InfrastructureReady = false },
-	} {
-		f := judging(silent(ago(4 * time.Minute)))
-		f.Memory = Decide(f).Memory
-		change(&f)
-		if got := Decide(f).Decisions[0].Verdict.State; got == health.Pending {
-			t.Errorf("%s: the verdict stands", name)
-		}
 	}
 }

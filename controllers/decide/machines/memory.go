@@ -19,30 +19,30 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 }
 
 // after is the memory that goes with the plan for f.
-func (m Memory) after(f *Facts, p *Plan, saw seen) Memory {
-	is := Memory{
-		Known: true, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
-		Begun: map[string]Begun{}, Refused: map[string]time.Time{}, Decisions: p.Decisions, Basis: f.basis(), seen: saw,
+func (m Memory) after(f *Facts, p *Plan) Memory {
+	next := Memory{
+		Check: f.Check, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
+		Begun: map[string]Begun{}, Refused: map[string]time.Time{},
 	}
-	if m.ShortCircuited && !is.ShortCircuited {
-		is.Calm = f.Now
+	if m.ShortCircuited && !next.ShortCircuited {
+		next.Calm = f.Now
 	}
 	for _, i := range p.Open {
 		d, id := p.Decisions[i], p.Decisions[i].Target.ID
 		if d.Verdict.State != health.Healthy {
-			is.NotHealthy[id] = f.Now
+			next.NotHealthy[id] = f.Now
 			if since, known := m.NotHealthy[id]; known {
-				is.NotHealthy[id] = since
+				next.NotHealthy[id] = since
 			}
 		}
 		if d.Begun {
-			is.Begun[id] = m.Begun[id]
+			next.Begun[id] = m.Begun[id]
 		}
 		if at, refused := m.Refused[id]; refused && d.Verdict.State == health.Unhealthy {
-			is.Refused[id] = at
+			next.Refused[id] = at
 		}
 	}
-	return is
+	return next
 }
 
 // Began notes that a remediation was begun.

@@ -22,7 +22,7 @@ func TestAMachineThatWasJustSeenIsReconciledAgain(t *testing.T) {
 		"also where that one takes the place": {of(bad(), bad(), bad(asked)).with(atOnce(1)).with(knownSince("a", time.Minute)), true},
 	} {
 		f := tc.given
-		f.Limited, f.Memory.Known = true, true
+		f.Limited = true
 		if got := Decide(f).Recheck.Equal(noon.Add(Settling)); got != tc.again {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -60,7 +60,7 @@ func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 // A check that was deleted and made again between two decisions has the name of the one that is remembered, and no storm.
 func TestAStormIsRememberedOfTheVeryCheck(t *testing.T) {
 	cooldown := 10 * time.Minute
-	f := of(bad(func(t *given) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Known, f.Memory.Storm.Active = &cooldown, true, true })
+	f := of(bad(func(t *given) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Check, f.Memory.Storm.Active = &cooldown, f.Check, true })
 	if p := Decide(f); !p.Decisions[0].Blocked(CoolingDown) {
 		t.Error("the storm of the decision before is forgotten")
 	}

@@ -54,8 +54,6 @@ type Decision struct {
 	// Step is what is done about the machine, and Conditions are those to set on it.
 	Step       Step
 	Conditions []Condition
-	// At is when the verdict was given.
-	At time.Time
 	// AwaitsTurn says that its failure is contradicted, and that it is not its turn.
 	AwaitsTurn bool
 	// Settled is until when it may be the first of many that fail, or recover, in the same moment; zero if it is not put off for that.

@@ -276,7 +276,7 @@ func TestTheDeadlineOfAWaitOutlivesTheProcess(t *testing.T) {
 			"the process crashed before the machine was marked": func(*given) {},
 		} {
 			f := of(bad(onHost, change)).with(wait)
-			f.Now, f.Memory.Known = noon.Add(later), false
+			f.Now = noon.Add(later)
 			got := Decide(f).Decisions[0]
 			if limit := until.Add(time.Minute); !got.Blocked(NoSpareHost) || got.Spare.Until.After(limit) || name != "the node's condition has turned since" && !got.Spare.Until.Equal(until) {
 				t.Errorf("%s later, %s: it waits until %v, want %v", later, name, got.Spare.Until, until)

@@ -36,21 +36,11 @@ func (none) NodesExist(context.Context, client.ObjectKey, []string) (map[string]
 type fleet struct {
 	machines toolscache.Indexer
 	nodes    toolscache.Store
-	events   []string // the machines that events are about which were not handled yet
-}
-
-// handle hands r the events that came since the last time, as the handlers of the informers do.
-func (f *fleet) handle(r *Reconciler) {
-	for _, machine := range f.events {
-		r.journal.note(client.ObjectKey{Namespace: "ns", Name: "c1"}, machine)
-	}
-	f.events = nil
 }
 
 // gone deletes a machine.
 func (f *fleet) gone(name string) {
 	_ = f.machines.Delete(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}})
-	f.events = append(f.events, name)
 }
 
 func newFleet() *fleet {
@@ -64,12 +54,12 @@ func newFleet() *fleet {
 func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(ago(time.Hour))}}
 	m.Spec.ClusterName, m.Labels, m.Status.NodeRef.Name = "c1", map[string]string{"pool": "a"}, "node-"+name
+	m.Spec.ProviderID = "id://" + name
 	if was, exists, _ := f.machines.GetByKey("ns/" + name); exists {
 		m = was.(*clusterv1.Machine).DeepCopy()
 	}
 	change(m)
 	_ = f.machines.Update(m)
-	f.events = append(f.events, name)
 }
 
 // ready stores another version of the node of a machine. Its condition has turned at since if its status is another one.
@@ -83,7 +73,13 @@ func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Tim
 	}
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(since)}}
 	_ = f.nodes.Update(n)
-	f.events = append(f.events, name)
+}
+
+// taken gives the name of the node of a machine to a node with another provider ID.
+func (f *fleet) taken(name, id string) {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}, Spec: corev1.NodeSpec{ProviderID: id}}
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	_ = f.nodes.Update(n)
 }
 
 // found is what a reconcile finds of a machine.
@@ -92,14 +88,20 @@ type found struct {
 	Verdict health.Verdict
 }
 
-// seen is what a reconcile by r finds at now.
-func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
+// check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
+func (f *fleet) check(now time.Time) *observed {
 	w := aCheck()
 	w.now, w.link = now, workload.Seen(workload.Up, f.nodes)
 	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
 	}
+	return w
+}
+
+// seen is what a reconcile by r finds at now.
+func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
+	w := f.check(now)
 	for _, change := range changes {
 		change(w)
 	}
@@ -116,7 +118,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	for i := range w.targets {
 		all[w.targets[i].machine.Name] = found{*p.Decisions[i].Target, p.Decisions[i].Verdict}
 		read := *w.targets[i]
-		if diff := cmp.Diff(w.plainFacts(&read), p.Decisions[i].Target); diff != "" || w.sighting.names[i] != w.targets[i].machine.Name {
+		if diff := cmp.Diff(w.plainFacts(&read), p.Decisions[i].Target); diff != "" {
 			t.Fatal("the facts about " + w.targets[i].machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
 	}
@@ -145,7 +147,7 @@ func (w *observed) shared(other otherCheck) machines.Overlap {
 func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 	ctx := t.Context()
 	rapid.Check(t, func(t *rapid.T) {
-		f, r, now := newFleet(), &Reconciler{Resync: 5 * time.Minute}, noon
+		f, r, now := newFleet(), &Reconciler{}, noon
 		checked := func(*observed) {}
 		nothing := func(*observed) {}
 		steps := map[string]func(name string){
@@ -175,23 +177,22 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 			"a node falls silent":       func(name string) { f.ready(name, corev1.ConditionUnknown, now) },
 			"a node is deleted": func(name string) {
 				_ = f.nodes.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}})
-				f.events = append(f.events, name)
+			},
+			"another machine's node has the name": func(name string) {
+				f.taken(name, rapid.SampledFrom([]string{"id://x", "id://y"}).Draw(t, "id"))
 			},
 			"a machine is replaced by one of its name": func(name string) {
 				f.gone(name)
 				f.change(name, func(m *clusterv1.Machine) { m.UID = types.UID(name + " again") })
 			},
-			"more events come than are kept": func(name string) {
-				f.events = append(f.events, slices.Repeat([]string{name}, 3*mostEntries)...)
-			},
 			"an older check selects machines too": func(string) {
 				checked = func(w *observed) {
-					w.others = []otherCheck{{name: "other", uid: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}}
+					w.others = []otherCheck{{name: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}}
 				}
 			},
 			"that check changes its mind": func(string) {
 				checked = func(w *observed) {
-					w.others = []otherCheck{{name: "other", uid: "other", generation: 1, older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "b"})}}
+					w.others = []otherCheck{{name: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "b"})}}
 				}
 			},
 			"time passes":               func(string) { now = now.Add(time.Minute) },
@@ -212,10 +213,7 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 			step := rapid.SampledFrom(names).Draw(t, "step")
 			machine := fmt.Sprintf("m%d", rapid.IntRange(1, 3).Draw(t, "machine"))
 			steps[step](machine)
-			if history = append(history, step+": "+machine); rapid.Bool().Draw(t, "the events of it come later") {
-				f.seen(ctx, t, r, now, checked)
-			}
-			f.handle(r)
+			history = append(history, step+": "+machine)
 			kept, fresh := f.seen(ctx, t, r, now, checked), f.seen(ctx, t, &Reconciler{}, now, checked)
 			if diff := cmp.Diff(fresh, kept); diff != "" {
 				t.Fatalf("after %q: -read anew +read after the one before\n%s", history, diff)
@@ -224,65 +222,43 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestAMachineThatHasNotChangedIsNotJudgedAgain(t *testing.T) {
+func TestTheFactsAboutAMachineThatHasNotChangedAreThoseOfBefore(t *testing.T) {
 	f, r := newFleet(), &Reconciler{}
 	for _, name := range []string{"a", "b"} {
 		f.change(name, func(*clusterv1.Machine) {})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	f.seen(t.Context(), t, r, noon)
-	f.ready("b", corev1.ConditionUnknown, noon)
-	f.handle(r)
-	f.seen(t.Context(), t, r, noon.Add(time.Second))
-
-	kept := r.memory.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].decided.Decisions
-	if a, b := kept[0].At, kept[1].At; !a.Equal(noon) || !b.Equal(noon.Add(time.Second)) {
-		t.Errorf("a was judged at %v, b at %v; want a at noon, and b a second later", a, b)
+	facts := func() []*machines.Target {
+		f.seen(t.Context(), t, r, noon)
+		targets := r.memory.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].pass.targets
+		return []*machines.Target{targets[0].facts, targets[1].facts}
+	}
+	before := facts()
+	for _, change := range []struct {
+		name string
+		to   func()
+	}{
+		{"its node falls silent", func() { f.ready("b", corev1.ConditionUnknown, noon) }},
+		{"another node has the name", func() { f.taken("b", "id://x") }},
+		{"yet another node has it", func() { f.taken("b", "id://y") }},
+		{"its labels change", func() { f.change("b", func(m *clusterv1.Machine) { m.Labels["rack"] = "7" }) }},
+	} {
+		change.to()
+		after := facts()
+		if after[0] != before[0] || after[1] == before[1] {
+			t.Errorf("%s: the facts about a are kept: %t, those about b: %t", change.name, after[0] == before[0], after[1] == before[1])
+		}
+		before = after
 	}
 }
 
-// The events of own writes enqueue no check, and may come late. What was written is not kept until then.
-func TestAMachineThatWasWrittenIsReadAgainWithoutAnEvent(t *testing.T) {
-	f, r, check := newFleet(), &Reconciler{}, types.NamespacedName{Namespace: "ns", Name: "check"}
-	for _, name := range []string{"a", "b"} {
-		f.change(name, func(*clusterv1.Machine) {})
-		f.ready(name, corev1.ConditionTrue, noon)
-	}
-	other := func(w *observed) {
-		w.others = []otherCheck{{name: "other", uid: "other", selector: labels.Everything()}}
-	}
-	f.seen(t.Context(), t, r, noon, other)
-	before := r.memory.checks[check]
-	before.wrote = []string{"a"}
-	before.sighting.release(before.wrote)
-	r.memory.checks[check] = before
-	if before.sighting.target("a").machine != nil || before.sighting.target("b").machine == nil {
-		t.Error("a is kept, or b is not")
-	}
-	f.handle(r)
-	f.change("a", func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
-	f.events = nil
-	after, fresh := f.seen(t.Context(), t, r, noon, other), f.seen(t.Context(), t, &Reconciler{}, noon, other)
-	if diff := cmp.Diff(fresh, after); diff != "" || !after["a"].Facts.Healthy {
-		t.Errorf("-read anew +read after a was written\n%s", diff)
-	}
-}
-
-// What a reconcile read before stands until the next one has ended: one that panics leaves nothing else.
-func TestAMachineIsReducedToWhatIsAskedOfItIfNoOtherReconcileReadsIt(t *testing.T) {
-	for name, shared := range map[string]bool{"it was read by this one": false, "it was read by the one before": true} {
-		r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
-		w.targets[0].machine = r.machine()
-		of(w.targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
-		if shared {
-			w.last = &sighting{targets: slices.Clone(w.targets)}
-		}
-		if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil {
-			t.Fatalf("%s: it is not written: %+v", name, done)
-		}
-		if kept := len(w.targets[0].machine.Labels) > 0; kept != shared {
-			t.Errorf("%s: all of it is kept: %t", name, kept)
-		}
+// The first reconcile of a check writes all machines: both versions of thousands would be in memory until it ends.
+func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
+	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
+	w.targets[0].machine = r.machine()
+	of(w.targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
+	if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil || len(w.targets[0].machine.Labels) > 0 {
+		t.Fatalf("it is not written, or all of it is kept: %+v", done)
 	}
 }
 
@@ -297,10 +273,8 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		f.change("a", func(m *clusterv1.Machine) { m.Status.Conditions = []metav1.Condition{{Type: "GPU", Status: "False"}} })
 	}
 	wrote := func() {
-		before := r.memory.checks[check]
-		before.wrote = []string{"a"}
-		before.sighting.release(before.wrote)
-		r.memory.checks[check] = before
+		target := r.memory.checks[check].pass.targets[0]
+		target.machine = essential(target.machine)
 	}
 	remade := func() {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "again", CreationTimestamp: metav1.NewTime(noon.Add(17 * h / 2))}}
@@ -363,11 +337,9 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		{"another rule meanwhile", 12 * h, networkLost, func(w *observed) { ofNetwork(w); unsure(w) }, "GPU (12h0m0s)"},
 		{"it counts from its stamp", 13 * h, nil, ofNetwork, "GPU (12h0m0s) Ready (9h0m0s) NetworkUnavailable 9h30m0s"},
 	} {
-		f.events = []string{"a"}
 		if is.given != nil {
 			is.given()
 		}
-		f.handle(r)
 		if is.change == nil {
 			is.change = func(*observed) {}
 		}
