@@ -107,7 +107,7 @@ func (r *reading) metal3Machines() []task {
 	var tasks []task
 	for _, m := range All[clusterv1.Machine](r.snapshot, "") {
 		if ref := m.Spec.InfrastructureRef; ref.Kind == metal3MachineGVK.Kind && ref.APIGroup == infrav1.GroupVersion.Group {
-			tasks = append(tasks, task{gvk: metal3MachineGVK, namespace: m.Namespace, bare: true, options: named(ref.Name)})
+			tasks = append(tasks, task{gvk: metal3MachineGVK, namespace: m.Namespace, bare: !r.Owners, options: named(ref.Name)})
 		}
 	}
 	return tasks

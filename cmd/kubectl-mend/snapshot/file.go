@@ -125,8 +125,8 @@ func (k *kind) inFile() kindInFile {
 			is.Unread = append(is.Unread, namespaceFile{Namespace: namespace, Why: why.Error()})
 		}
 	}
-	for _, r := range k.in("") {
-		switch kept := slim(r.is.DeepCopyObject().(client.Object)); {
+	for _, obj := range k.in("") {
+		switch kept := slim(obj.DeepCopyObject().(client.Object)); {
 		case kept == nil:
 		case isMetadata(kept):
 			is.Bare = append(is.Bare, runtime.RawExtension{Object: kept})

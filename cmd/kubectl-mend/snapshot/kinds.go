@@ -111,7 +111,7 @@ func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
 		}
 		if slices.ContainsFunc(marks, func(mark client.ListOption) bool {
 			selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
-			return selector != nil && slices.ContainsFunc(k.in(""), func(r *record) bool { return selector.Matches(labels.Set(r.is.GetLabels())) })
+			return selector != nil && slices.ContainsFunc(k.in(""), func(obj client.Object) bool { return selector.Matches(labels.Set(obj.GetLabels())) })
 		}) {
 			kinds = append(kinds, gk.WithVersion(k.versions[0]))
 		}

@@ -194,6 +194,6 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 		return nodes, nil
 	}
 	list := &corev1.NodeList{}
-	err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	err := reader.List(ctx, list, fromMemory())
 	return list.Items, err
 }

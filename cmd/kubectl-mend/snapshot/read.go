@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -78,9 +77,6 @@ type reading struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
-	config   *rest.Config
-	http     *http.Client
-	codecs   serializer.CodecFactory
 	served   map[schema.GroupKind]served
 }
 
@@ -148,9 +144,7 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{
-		Scope: scope, snapshot: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
-	}
+	r := &reading{Scope: scope, snapshot: w, client: c, served: servedOf(groups)}
 	for _, is := range always {
 		r.install(is.GroupKind())
 	}

@@ -85,8 +85,8 @@ func (r *reading) remediated() func(cluster client.ObjectKey) bool {
 		if !r.requested(gk) {
 			continue
 		}
-		for _, rec := range k.in("") {
-			of[client.ObjectKey{Namespace: rec.key.Namespace, Name: rec.is.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+		for _, req := range k.in("") {
+			of[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
 		}
 	}
 	return func(cluster client.ObjectKey) bool {

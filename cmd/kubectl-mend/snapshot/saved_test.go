@@ -104,12 +104,12 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	t.Helper()
 	all := map[string]any{}
 	for gk, k := range w.kinds {
-		for _, r := range k.in("") {
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.is)
+		for _, obj := range k.in("") {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[fmt.Sprintf("%s %s %T", gk, r.key, r.is)] = content
+			all[fmt.Sprintf("%s %s %T", gk, client.ObjectKeyFromObject(obj), obj)] = content
 		}
 	}
 	for _, cluster := range w.Workloads() {
@@ -316,4 +316,38 @@ func (s apiServer) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 		list.APIResources = append(list.APIResources, is)
 	}
 	return list
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// A snapshot may come from somebody else: a few kilobytes unpack to as many gigabytes as they like.
+func TestAFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	const most = 1 << 20
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.CopyN(w, zeros{}, 8*most); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]io.Reader{
+		"packed":                &packed,
+		"not packed":            io.LimitReader(zeros{}, 8*most),
+		"one that never ends":   zeros{},
+		"one byte too many":     strings.NewReader(strings.Repeat(" ", most+1)),
+		"white space, and more": io.MultiReader(strings.NewReader(strings.Repeat(" ", most)), zeros{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := parse(from, most); err == nil || !strings.Contains(err.Error(), "more than 1 MiB when it is unpacked") {
+				t.Errorf("parse() = %v, want that it is too long", err)
+			}
+		})
+	}
 }

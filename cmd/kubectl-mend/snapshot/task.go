@@ -19,6 +19,11 @@ import (
 // patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
 const patience = 30 * time.Second
 
+// fromMemory reads what the API server has in memory: it is as new as a controller's cache, and costs it less than a read of its database.
+func fromMemory() client.ListOption {
+	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // the client writes its selectors into it
+}
+
 // task is one kind that is to be read.
 type task struct {
 	gvk schema.GroupVersionKind
@@ -32,8 +37,6 @@ type task struct {
 	options   []client.ListOption
 	// keep says which objects are kept; all if it is nil.
 	keep func(client.Object) bool
-	// most is how many objects are kept: those that were created last; all if it is 0.
-	most int
 	// called is how what is read is called, if not by its kind.
 	called string
 }
@@ -92,45 +95,19 @@ func (r *reading) say(t task, namespace string, err error) {
 func (r *reading) list(ctx context.Context, t task) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	// What the API server has in memory is as new as a controller's cache, and costs it less than a read of its database.
-	fromMemory := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
-	options := append([]client.ListOption{client.InNamespace(t.namespace), fromMemory}, t.options...)
-	read := r.whole
-	if custom(t.gvk.Group) && !t.bare && r.snapshot.scheme.Recognizes(t.gvk) {
-		read = r.inPieces // there may be thousands, and they come as JSON
-	}
-	all, err := read(ctx, t, options)
+	options := append([]client.ListOption{client.InNamespace(t.namespace), fromMemory()}, t.options...)
+	objs, err := r.objects(ctx, t, options)
 	if err != nil {
 		return err
 	}
-	all = r.newest(t, all)
 	r.snapshot.mu.Lock()
 	defer r.snapshot.mu.Unlock()
-	for _, obj := range all {
+	for _, obj := range objs {
 		if err := r.snapshot.keep(r.snapshot.kinds[t.gvk.GroupKind()], t.gvk, obj); err != nil {
 			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
 		}
 	}
-	if name := t.name(); name != "" && len(all) == 0 { // it was deleted before it was read whole; one that is known whole stays as it was
-		known := r.snapshot.kinds[t.gvk.GroupKind()].records[client.ObjectKey{Namespace: t.namespace, Name: name}]
-		if known != nil && isMetadata(known.is) {
-			r.snapshot.remove(known)
-		}
-	}
 	return nil
-}
-
-// name is that of the one object that a task reads whole; empty if it reads others.
-func (t task) name() string {
-	if t.bare || t.keep != nil {
-		return ""
-	}
-	o := (&client.ListOptions{}).ApplyOptions(t.options)
-	if o.FieldSelector == nil {
-		return ""
-	}
-	name, _ := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
-	return name
 }
 
 // kept is what is kept of an object; nil if nothing is.
@@ -142,8 +119,8 @@ func (t task) kept(obj client.Object) client.Object {
 	return slim(obj)
 }
 
-// whole reads what a task asks for as one list.
-func (r *reading) whole(ctx context.Context, t task, options []client.ListOption) (all []client.Object, err error) {
+// objects are what is kept of the list that a task asks for.
+func (r *reading) objects(ctx context.Context, t task, options []client.ListOption) (kept []client.Object, err error) {
 	list, err := r.emptyList(t)
 	if err != nil {
 		return nil, err
@@ -153,13 +130,13 @@ func (r *reading) whole(ctx context.Context, t task, options []client.ListOption
 	}
 	err = meta.EachListItem(list, func(o k8sruntime.Object) error {
 		if obj, ok := o.(client.Object); ok {
-			if kept := t.kept(obj); kept != nil {
-				all = append(all, kept)
+			if obj = t.kept(obj); obj != nil {
+				kept = append(kept, obj)
 			}
 		}
 		return nil
 	})
-	return all, err
+	return kept, err
 }
 
 // emptyList is a list of what a task reads, as its type if that is known.
