@@ -143,7 +143,7 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
 	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // is read anyway, and that is said
 	want := []Missing{
-		{`FormerRemediations that a check has made`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
+		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
 	}
 	if diff := cmp.Diff(want, readAll(t, w, Scope{Namespace: "ns"}).Missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
