@@ -41,22 +41,7 @@ func (r *reading) controlPlanes() []query {
 	}
 	queries := make([]query, 0, len(wanted))
 	for key := range wanted {
-		queries = append(queries, query{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: only(key.Name), keep: rulesAlone})
+		queries = append(queries, query{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: only(key.Name)})
 	}
 	return queries
-}
-
-// rulesAlone keeps a KubeadmControlPlane, and of it no more than how many machines it has and the rules by which they are replaced. The rest configures them,
-// and may be secret.
-func rulesAlone(o client.Object) bool {
-	if is, whole := o.(*controlplanev1.KubeadmControlPlane); whole {
-		kept := controlplanev1.KubeadmControlPlane{TypeMeta: is.TypeMeta, ObjectMeta: is.ObjectMeta}
-		kept.Spec.Remediation, kept.Spec.Replicas = is.Spec.Remediation, is.Spec.Replicas
-		kept.Status.Initialization, kept.Status.Conditions = is.Status.Initialization, is.Status.Conditions
-		if old := is.GetV1Beta1Conditions(); old != nil {
-			kept.SetV1Beta1Conditions(old)
-		}
-		*is = kept
-	}
-	return true
 }

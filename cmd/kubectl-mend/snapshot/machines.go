@@ -55,28 +55,13 @@ func (r *reading) owners() []query {
 	}
 	queries := []query{
 		{gvk: machineSetGVK, namespace: r.Namespace, options: labelled(r.Cluster)}, {gvk: machineDeploymentGVK, namespace: r.Namespace, options: labelled(r.Cluster)},
-		{gvk: controlPlaneGVK, namespace: r.Namespace, anyVersion: true, options: labelled(r.Cluster), keep: rulesAlone},
+		{gvk: controlPlaneGVK, namespace: r.Namespace, anyVersion: true, options: labelled(r.Cluster)},
 		{gvk: drainRuleGVK, namespace: r.Namespace},
 	}
-	if r.Namespace != "" {
-		queries = append(queries, r.namespaceItself())
+	if r.Namespace != "" { // it may be being deleted
+		queries = append(queries, query{gvk: namespaceGVK, bare: true, options: only(r.Namespace)})
 	}
 	return queries
-}
-
-// namespaceItself is the Namespace in scope, which may be being deleted.
-func (r *reading) namespaceItself() query {
-	return query{gvk: namespaceGVK, bare: true, options: only(r.Namespace), keep: claimLabelAtMost}
-}
-
-// claimLabelAtMost keeps a Namespace without labels but the one that claims checks, if it has that.
-func claimLabelAtMost(o client.Object) bool {
-	if _, has := o.GetLabels()[mendv1.ClaimLabel]; has {
-		return claimLabelAlone(o)
-	}
-	o.SetLabels(nil)
-	o.SetAnnotations(nil)
-	return true
 }
 
 // records are the RemediationRecords, if they are wanted.

@@ -41,6 +41,8 @@ var (
 	namespaceGVK         = corev1.SchemeGroupVersion.WithKind("Namespace")
 	nodeGVK              = corev1.SchemeGroupVersion.WithKind("Node")
 	leaseGVK             = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	podGVK               = corev1.SchemeGroupVersion.WithKind("Pod")
+	budgetGVK            = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
 	eventGVK             = eventsv1.SchemeGroupVersion.WithKind("Event")
 	clusterGVK           = clusterv1.GroupVersion.WithKind("Cluster")
 	machineGVK           = clusterv1.GroupVersion.WithKind("Machine")
@@ -57,7 +59,7 @@ func (r *reading) first() []query {
 	crd := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
 	queries := []query{
 		{gvk: clusterGVK, namespace: ns, keep: ofCluster(r.Cluster)},
-		{gvk: namespaceGVK, bare: true, options: []client.ListOption{client.HasLabels{mendv1.ClaimLabel}}, keep: claimLabelAlone},
+		{gvk: namespaceGVK, bare: true, options: []client.ListOption{client.HasLabels{mendv1.ClaimLabel}}},
 		{gvk: machineCheckGVK, namespace: ns, keep: ofCluster(r.Cluster)},
 		{gvk: infrav1.GroupVersion.WithKind("Metal3Remediation"), namespace: ns, anyVersion: true},
 		{gvk: mendv1.GroupVersion.WithKind("HostRemediation"), namespace: ns},
@@ -78,13 +80,6 @@ func (r *reading) first() []query {
 		}
 	}
 	return queries
-}
-
-// claimLabelAlone keeps a Namespace, and of it no more than the label that claims checks.
-func claimLabelAlone(o client.Object) bool {
-	o.SetAnnotations(nil)
-	o.SetLabels(map[string]string{mendv1.ClaimLabel: o.GetLabels()[mendv1.ClaimLabel]})
-	return true
 }
 
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
@@ -150,8 +145,8 @@ func (r *reading) nodeChecks() []query {
 	}
 	queries := []query{{gvk: nodeGVK}}
 	if _, openshift := r.served[schema.GroupKind{Group: openshiftConfig, Kind: "ClusterVersion"}]; openshift {
-		queries = append(queries, query{gvk: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), namespace: etcdNamespace},
-			query{gvk: corev1.SchemeGroupVersion.WithKind("Pod"), namespace: etcdNamespace})
+		queries = append(queries, query{gvk: budgetGVK, namespace: etcdNamespace},
+			query{gvk: podGVK, namespace: etcdNamespace})
 	}
 	return queries
 }

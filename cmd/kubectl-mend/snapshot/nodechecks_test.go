@@ -282,15 +282,16 @@ func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
 }
 
 func TestOfAControlPlaneItsRulesAloneAreKept(t *testing.T) {
-	is := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cp"}}
-	is.Spec.Remediation.MaxRetry = ptr.To[int32](3)
-	is.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
-	want := is.DeepCopy()
-	is.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/secret", Content: "password"}}
-	if !rulesAlone(is) {
-		t.Error("it is not kept")
-	}
-	if diff := cmp.Diff(want, is); diff != "" {
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cp", UID: "cp", ResourceVersion: "1"}}
+	kcp.Spec.Remediation.MaxRetry = ptr.To[int32](3)
+	kcp.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	want := kcp.DeepCopy()
+	want.SetGroupVersionKind(controlPlaneGVK)
+	kcp.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/secret", Content: "password"}}
+	w := New()
+	put(t, w, kcp)
+	got := One[controlplanev1.KubeadmControlPlane](again(t, w), client.ObjectKeyFromObject(kcp))
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -110,15 +110,6 @@ func (r *reading) list(ctx context.Context, q query) error {
 	return nil
 }
 
-// kept is what is kept of an object; nil if nothing is.
-func (q query) kept(obj client.Object) client.Object {
-	obj.GetObjectKind().SetGroupVersionKind(q.gvk)
-	if q.keep != nil && !q.keep(obj) {
-		return nil
-	}
-	return slim(obj)
-}
-
 // objects are what is kept of the list that a query asks for.
 func (r *reading) objects(ctx context.Context, q query, options []client.ListOption) (kept []client.Object, err error) {
 	list, err := r.emptyList(q)
@@ -129,10 +120,9 @@ func (r *reading) objects(ctx context.Context, q query, options []client.ListOpt
 		return nil, err
 	}
 	err = meta.EachListItem(list, func(o k8sruntime.Object) error {
-		if obj, ok := o.(client.Object); ok {
-			if obj = q.kept(obj); obj != nil {
-				kept = append(kept, obj)
-			}
+		obj, ok := o.(client.Object)
+		if ok && (q.keep == nil || q.keep(obj)) {
+			kept = append(kept, obj)
 		}
 		return nil
 	})
