@@ -222,8 +222,8 @@ func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
 				if err != nil || string(data) != "all" {
 					t.Errorf("the answer is %q (%v)", data, err)
 				}
-				if err := out.Body.Close(); err != nil || out.Body.(ending).ReadCloser.(slow).ctx.Err() == nil {
-					t.Errorf("the request is not over when its answer is closed (%v)", err)
+				if err := out.Body.Close(); err != nil {
+					t.Error(err)
 				}
 			})
 		})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,38 +96,22 @@ func (r *reading) say(gk schema.GroupKind, namespace string, err error) {
 func (r *reading) list(ctx context.Context, q query) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	options := append([]client.ListOption{client.InNamespace(q.namespace), fromMemory()}, q.options...)
-	objs, err := r.objects(ctx, q, options)
+	list, err := r.emptyList(q)
 	if err != nil {
 		return err
 	}
-	r.snapshot.mu.Lock()
-	defer r.snapshot.mu.Unlock()
-	for _, obj := range objs {
-		if err := r.snapshot.keep(r.snapshot.kinds[q.gvk.GroupKind()], q.gvk, obj); err != nil {
-			return fmt.Errorf("%s: %w", client.ObjectKeyFromObject(obj), err)
+	if err := r.client.List(ctx, list, append([]client.ListOption{client.InNamespace(q.namespace), fromMemory()}, q.options...)...); err != nil {
+		return err
+	}
+	return meta.EachListItem(list, func(item k8sruntime.Object) error {
+		obj, ok := item.(client.Object)
+		if !ok || q.keep != nil && !q.keep(obj) {
+			return nil
 		}
-	}
-	return nil
-}
-
-// objects are what is kept of the list that a query asks for.
-func (r *reading) objects(ctx context.Context, q query, options []client.ListOption) (kept []client.Object, err error) {
-	list, err := r.emptyList(q)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.client.List(ctx, list, options...); err != nil {
-		return nil, err
-	}
-	err = meta.EachListItem(list, func(o k8sruntime.Object) error {
-		obj, ok := o.(client.Object)
-		if ok && (q.keep == nil || q.keep(obj)) {
-			kept = append(kept, obj)
-		}
-		return nil
+		r.snapshot.mu.Lock()
+		defer r.snapshot.mu.Unlock()
+		return r.snapshot.keep(r.snapshot.kinds[q.gvk.GroupKind()], q.gvk, obj)
 	})
-	return kept, err
 }
 
 // emptyList is a list of what a query reads, as its type if that is known.
@@ -182,4 +167,17 @@ func (r *reading) done(gk schema.GroupKind, namespace string) bool {
 // only selects the object of a name.
 func only(name string) []client.ListOption {
 	return []client.ListOption{client.MatchingFields{metav1.ObjectNameField: name}}
+}
+
+// inParallel does several things at the same time, each of which says itself what fails.
+func inParallel(tasks []func()) {
+	var work errgroup.Group
+	work.SetLimit(atOnce)
+	for _, do := range tasks {
+		work.Go(func() error {
+			do()
+			return nil
+		})
+	}
+	_ = work.Wait() // none returns an error
 }

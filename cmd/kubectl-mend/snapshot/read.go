@@ -166,12 +166,6 @@ func discover(ctx context.Context, config *rest.Config, httpClient *http.Client)
 	return restmapper.GetAPIGroupResources(api)
 }
 
-// roundTripper is a function that carries out requests.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
 // served is what an API server serves of a kind.
 type served struct {
 	versions   []string // the preferred one first
