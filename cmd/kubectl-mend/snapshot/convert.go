@@ -81,18 +81,18 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 // convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API server does.
 func convert(from, to client.Object) error {
 	hub, isHub := to.(conversion.Hub)
-	if is, ok := from.(conversion.Convertible); ok && isHub {
-		return is.ConvertTo(hub)
+	if spoke, ok := from.(conversion.Convertible); ok && isHub {
+		return spoke.ConvertTo(hub)
 	}
 	hub, isHub = from.(conversion.Hub)
-	if is, ok := to.(conversion.Convertible); ok && isHub {
-		return is.ConvertFrom(hub)
+	if spoke, ok := to.(conversion.Convertible); ok && isHub {
+		return spoke.ConvertFrom(hub)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.DeepCopyObject())
 	if err != nil {
 		return err
 	}
-	if tree, is := to.(*unstructured.Unstructured); is {
+	if tree, ok := to.(*unstructured.Unstructured); ok {
 		tree.Object = content
 		return nil
 	}

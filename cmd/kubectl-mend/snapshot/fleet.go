@@ -74,7 +74,7 @@ func (r *reading) actsOn(check *clusterv1.MachineHealthCheck, m managerlease.Man
 // remediated tells the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a person. One that does
 // not say of which cluster it is may be of any in its namespace.
 func (r *reading) remediated() func(cluster client.ObjectKey) bool {
-	of := map[client.ObjectKey]bool{}
+	clusters := map[client.ObjectKey]bool{}
 	r.snapshot.mu.RLock()
 	defer r.snapshot.mu.RUnlock()
 	for gk, k := range r.snapshot.kinds {
@@ -82,11 +82,11 @@ func (r *reading) remediated() func(cluster client.ObjectKey) bool {
 			continue
 		}
 		for _, req := range k.in("") {
-			of[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+			clusters[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
 		}
 	}
 	return func(cluster client.ObjectKey) bool {
-		return of[cluster] || of[client.ObjectKey{Namespace: cluster.Namespace}]
+		return clusters[cluster] || clusters[client.ObjectKey{Namespace: cluster.Namespace}]
 	}
 }
 

@@ -70,7 +70,7 @@ func (r *reading) records() []query {
 		return nil
 	}
 	return []query{{gvk: recordGVK, namespace: r.Namespace, options: labelled(r.Cluster), keep: func(o client.Object) bool {
-		record, is := o.(*mendv1.RemediationRecord)
-		return r.Cluster == "" || is && record.Spec.Target.ClusterName == r.Cluster
+		record, ok := o.(*mendv1.RemediationRecord)
+		return r.Cluster == "" || ok && record.Spec.Target.ClusterName == r.Cluster
 	}}}
 }

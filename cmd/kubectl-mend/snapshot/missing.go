@@ -47,7 +47,7 @@ func (q query) what(res served) string {
 }
 
 func plural(kind string) string {
-	if begin, is := strings.CutSuffix(kind, "y"); is {
+	if begin, found := strings.CutSuffix(kind, "y"); found {
 		return begin + "ies"
 	}
 	return kind + "s"
@@ -59,7 +59,7 @@ func why(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
 		said := err.Error()
-		if _, after, is := strings.Cut(said, "forbidden: "); is {
+		if _, after, found := strings.Cut(said, "forbidden: "); found {
 			said = after
 		}
 		return "forbidden: " + said

@@ -86,7 +86,7 @@ func (r *reading) say(gk schema.GroupKind, namespace string, err error) {
 	if k == nil {
 		return
 	}
-	if was, said := k.scopes[namespace]; said && was == nil {
+	if before, said := k.scopes[namespace]; said && before == nil {
 		return
 	}
 	k.scopes[namespace] = err

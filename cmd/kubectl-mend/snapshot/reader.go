@@ -151,13 +151,13 @@ func All[T any, P interface {
 	client.Object
 }](w *Snapshot, namespace string) []P {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
-	var all []P
+	var objs []P
 	for _, obj := range w.Objects(gvk, namespace) {
-		if typed, is := obj.(P); is {
-			all = append(all, typed)
+		if typed, ok := obj.(P); ok {
+			objs = append(objs, typed)
 		}
 	}
-	return all
+	return objs
 }
 
 // One is the object of a type and name; nil if it is not known. It is shared: read only.

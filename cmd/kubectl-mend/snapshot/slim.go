@@ -208,7 +208,7 @@ func slimTemplate(template *unstructured.Unstructured) {
 // slimMachine is what the manager's cache keeps of a machine, and of one that is being deleted also who added its finalizers.
 func slimMachine(m *clusterv1.Machine) (any, error) {
 	slimmed, err := machinehealthcheck.SlimMachine(m)
-	if kept, is := slimmed.(*clusterv1.Machine); is && err == nil && m.DeletionTimestamp != nil {
+	if kept, ok := slimmed.(*clusterv1.Machine); ok && err == nil && m.DeletionTimestamp != nil {
 		kept.ManagedFields = m.ManagedFields
 	}
 	return slimmed, err

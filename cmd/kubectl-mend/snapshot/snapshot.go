@@ -74,8 +74,8 @@ func empty(scheme *runtime.Scheme, kinds []installed) *Snapshot {
 		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
-	for _, is := range kinds {
-		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+	for _, k := range kinds {
+		w.kindFor(k.GroupVersionKind, k.plural, k.namespaced)
 	}
 	return w
 }
