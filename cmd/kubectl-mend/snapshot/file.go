@@ -38,7 +38,8 @@ type list struct {
 	Items []runtime.RawExtension `json:"items"`
 }
 
-// header is the first item of a record, which says what its objects do not. A List of kubectl has none: it has all objects of the kinds in it, as of now.
+// header is the first item of a record, which says what its objects do not. A List of kubectl has none: it has all objects of the kinds in it,
+// as of now.
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -78,8 +79,8 @@ type workloadHeader struct {
 	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
-// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials of a
-// BMC, no spec of another's template, but names, labels and conditions.
+// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials
+// of a BMC, no spec of another's template, but names, labels and conditions.
 func (w *Snapshot) Save(to io.Writer) error {
 	record, err := w.list()
 	if err != nil {
@@ -155,7 +156,8 @@ func (k *kind) header() kindHeader {
 	return head
 }
 
-// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it was taken.
+// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it was
+// taken.
 func Load(from io.Reader) (*Snapshot, error) {
 	head, objs, err := parse(from, mostUnpacked)
 	if err != nil {

@@ -50,23 +50,7 @@ var keptFields = map[schema.GroupKind][]string{
 // caller, and may be changed; nil is returned for one that is not kept at all.
 func slim(obj client.Object) (map[string]any, error) {
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	slimmed, err := any(obj), error(nil)
-	switch o := obj.(type) {
-	case *eventsv1.Event:
-		if !ofInterest(o) {
-			return nil, nil
-		}
-	case *clusterv1.Machine:
-		slimmed, err = slimMachine(o)
-	case *bmov1alpha1.BareMetalHost:
-		slimmed, err = host.SlimHost(o)
-	case *corev1.Node:
-		slimmed, err = nodehealthcheck.SlimNode(o)
-	case *unstructured.Unstructured:
-		if keptFields[gvk.GroupKind()] == nil {
-			slimmed, err = nodehealthcheck.Slim(o)
-		}
-	}
+	slimmed, err := transformed(obj)
 	kept, ok := slimmed.(client.Object)
 	if err != nil || !ok {
 		return nil, err
@@ -85,6 +69,27 @@ func slim(obj client.Object) (map[string]any, error) {
 		content, err = onlyFields(content, fields)
 	}
 	return content, err
+}
+
+// transformed is an object as a cache of the manager keeps it, if one does; nil for an event that is not of interest.
+func transformed(obj client.Object) (any, error) {
+	switch o := obj.(type) {
+	case *eventsv1.Event:
+		if !ofInterest(o) {
+			return nil, nil
+		}
+	case *clusterv1.Machine:
+		return slimMachine(o)
+	case *bmov1alpha1.BareMetalHost:
+		return host.SlimHost(o)
+	case *corev1.Node:
+		return nodehealthcheck.SlimNode(o)
+	case *unstructured.Unstructured:
+		if keptFields[o.GroupVersionKind().GroupKind()] == nil {
+			return nodehealthcheck.Slim(o)
+		}
+	}
+	return obj, nil
 }
 
 // onlyFields keeps of an object no more than its metadata and some fields.

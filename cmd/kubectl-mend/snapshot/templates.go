@@ -42,6 +42,11 @@ func (r *reading) named() []query {
 			kinds.add(template.WithVersion(res.versions[0]), r.Namespace, false)
 		}
 	}
+	return r.untried(kinds)
+}
+
+// untried are the queries for kinds that were not tried to be read before, in a stable order.
+func (r *reading) untried(kinds naming) []query {
 	queries := make([]query, 0, len(kinds))
 	for _, gk := range slices.SortedFunc(maps.Keys(kinds), func(a, b schema.GroupKind) int { return cmp.Compare(a.String(), b.String()) }) {
 		q := *kinds[gk]
