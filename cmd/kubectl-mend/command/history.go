@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
@@ -66,7 +66,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if s.Namespace, err = o.namespace(); err != nil {
 		return err
 	}
-	read, reader, clock, err := o.recordSource()
+	reader, clock, err := o.recordSource()
 	if err != nil {
 		return err
 	}
@@ -74,12 +74,8 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records, _, unread := read.records(ctx, s.Namespace, func(brief snapshot.Brief) (*mendv1.RemediationRecord, error) {
-		if !s.Concerns(brief.RemediationRecord) {
-			return nil, nil
-		}
-		return brief.Whole()
-	})
+	records, _, unread := listRecords(ctx, reader, s.Namespace)
+	records = slices.DeleteFunc(records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
 	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
 	switch {
 	case err != nil && len(records) == 0:

@@ -23,7 +23,7 @@ func (o *Options) record() *cobra.Command {
 		Long: `Write all that the other commands read to a file: for a colleague without access to the cluster, or for later. The other
 commands read it with --from.
 
-The file is JSON, packed with gzip. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
+The file is a List in JSON, packed with gzip. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
 about them. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation that
 kubemend does not read.
 

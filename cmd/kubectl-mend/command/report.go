@@ -9,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/report"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
@@ -84,13 +82,11 @@ func (o *Options) printReport(ctx context.Context, r *reporting) error {
 	if err != nil {
 		return err
 	}
-	read, _, now, err := o.recordSource()
+	reader, now, err := o.recordSource()
 	if err != nil {
 		return err
 	}
-	records, installed, err := read.records(ctx, namespace, func(brief snapshot.Brief) (*mendv1.RemediationRecord, error) {
-		return brief.RemediationRecord, nil
-	})
+	records, installed, err := listRecords(ctx, reader, namespace)
 	if err != nil {
 		return err
 	}

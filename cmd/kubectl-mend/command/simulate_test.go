@@ -78,17 +78,18 @@ func TestSimulateReadsWhatTheManifestNames(t *testing.T) {
 }
 
 // silentC1 is a recorded cluster with a machine whose first node is waited for since long.
-const silentC1 = `{"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": [
- {"group": "cluster.x-k8s.io", "kind": "Cluster", "plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "read": [""], "objects": [
-  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "ns", "uid": "c1"}, "status": {"conditions": [
-   {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-   {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}]},
- {"group": "cluster.x-k8s.io", "kind": "Machine", "plural": "machines", "versions": ["v1beta2"], "namespaced": true, "read": [""], "objects": [
-  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "ns", "uid": "m",
-   "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z"}, "spec": {"clusterName": "c1"}}]},
- {"group": "cluster.x-k8s.io", "kind": "MachineHealthCheck", "plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
- {"group": "coordination.k8s.io", "kind": "Lease", "plural": "leases", "versions": ["v1"], "namespaced": true, "read": [""]}],
- "workloadClusters": [{"namespace": "ns", "name": "c1"}]}`
+const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
+ {"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": [
+  {"group": "cluster.x-k8s.io", "kind": "Cluster", "plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
+  {"group": "cluster.x-k8s.io", "kind": "Machine", "plural": "machines", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
+  {"group": "cluster.x-k8s.io", "kind": "MachineHealthCheck", "plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
+  {"group": "coordination.k8s.io", "kind": "Lease", "plural": "leases", "versions": ["v1"], "namespaced": true, "read": [""]}],
+  "workloadClusters": [{"namespace": "ns", "name": "c1"}]},
+ {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "ns", "uid": "c1"}, "status": {"conditions": [
+  {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+  {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
+ {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "ns", "uid": "m",
+  "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z"}, "spec": {"clusterName": "c1"}}]}`
 
 func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")

@@ -31,7 +31,7 @@ func NotReplaced(m *clusterv1.Machine) (putOff, refused bool) {
 
 // controlPlanes are the KubeadmControlPlanes that do not replace a machine which was read, though they were asked to: their rules say until when. They are
 // few, and none where all goes well.
-func (r *reading) controlPlanes() []task {
+func (r *reading) controlPlanes() []query {
 	wanted := map[client.ObjectKey]bool{}
 	for _, m := range All[clusterv1.Machine](r.snapshot, "") {
 		putOff, refused := NotReplaced(m)
@@ -39,24 +39,9 @@ func (r *reading) controlPlanes() []task {
 			wanted[key] = true
 		}
 	}
-	tasks := make([]task, 0, len(wanted))
+	queries := make([]query, 0, len(wanted))
 	for key := range wanted {
-		tasks = append(tasks, task{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: named(key.Name), keep: rulesAlone})
+		queries = append(queries, query{gvk: controlPlaneGVK, namespace: key.Namespace, anyVersion: true, options: only(key.Name)})
 	}
-	return tasks
-}
-
-// rulesAlone keeps a KubeadmControlPlane, and of it no more than how many machines it has and the rules by which they are replaced. The rest configures them,
-// and may be secret.
-func rulesAlone(o client.Object) bool {
-	if is, whole := o.(*controlplanev1.KubeadmControlPlane); whole {
-		kept := controlplanev1.KubeadmControlPlane{TypeMeta: is.TypeMeta, ObjectMeta: is.ObjectMeta}
-		kept.Spec.Remediation, kept.Spec.Replicas = is.Spec.Remediation, is.Spec.Replicas
-		kept.Status.Initialization, kept.Status.Conditions = is.Status.Initialization, is.Status.Conditions
-		if old := is.GetV1Beta1Conditions(); old != nil {
-			kept.SetV1Beta1Conditions(old)
-		}
-		*is = kept
-	}
-	return true
+	return queries
 }

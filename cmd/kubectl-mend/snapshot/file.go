@@ -3,7 +3,6 @@ package snapshot
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -11,10 +10,12 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,42 +28,50 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// fileKind is the kind of the document that a snapshot is saved as.
-const fileKind = "Snapshot"
+// headerKind is the kind of the first item of a record.
+const headerKind = "Snapshot"
 
-// document is a snapshot in a file.
-type document struct {
-	APIVersion string         `json:"apiVersion"`
-	Kind       string         `json:"kind"`
-	Taken      time.Time      `json:"taken"`
-	Missing    []Missing      `json:"missing,omitempty"`
-	Kinds      []kindInFile   `json:"kinds,omitempty"`
-	Workloads  []workloadFile `json:"workloadClusters,omitempty"`
+// list is what a record is: a List, as `kubectl get -o yaml` writes it.
+type list struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Items []runtime.RawExtension `json:"items"`
 }
 
-// kindInFile is a kind with all its objects.
-type kindInFile struct {
+// header is the first item of a record, which says what its objects do not. A List of kubectl has none: it has all objects of the kinds in it,
+// as of now.
+type header struct {
+	metav1.TypeMeta `json:",inline"`
+
+	Taken     time.Time        `json:"taken"`
+	Missing   []Missing        `json:"missing,omitempty"`
+	Kinds     []kindHeader     `json:"kinds,omitempty"`
+	Workloads []workloadHeader `json:"workloadClusters,omitempty"`
+}
+
+// kindHeader is a kind of which objects were read, or were not.
+type kindHeader struct {
 	Group      string   `json:"group,omitempty"`
 	Kind       string   `json:"kind"`
 	Plural     string   `json:"plural"`
 	Versions   []string `json:"versions"`
 	Namespaced bool     `json:"namespaced,omitempty"`
+	// Bare says that no more than the metadata of its objects is known.
+	Bare bool `json:"metadataOnly,omitempty"`
 	// Read are the namespaces that were read, "" for all; Unread those that were not, and why.
-	Read   []string               `json:"read,omitempty"`
-	Unread []namespaceFile        `json:"unread,omitempty"`
-	Whole  []runtime.RawExtension `json:"objects,omitempty"`
-	Bare   []runtime.RawExtension `json:"metadata,omitempty"`
+	Read   []string          `json:"read,omitempty"`
+	Unread []namespaceHeader `json:"unread,omitempty"`
 }
 
-// namespaceFile is why a namespace was not read: an answer of the API server, or a sentence.
-type namespaceFile struct {
+// namespaceHeader is why a namespace was not read: an answer of the API server, or a sentence.
+type namespaceHeader struct {
 	Namespace string         `json:"namespace,omitempty"`
 	Answer    *metav1.Status `json:"answer,omitempty"`
 	Why       string         `json:"why,omitempty"`
 }
 
-// workloadFile is what was seen of a workload cluster.
-type workloadFile struct {
+// workloadHeader is what was seen of a workload cluster.
+type workloadHeader struct {
 	Namespace string        `json:"namespace"`
 	Name      string        `json:"name"`
 	Unseen    string        `json:"unseen,omitempty"`
@@ -70,40 +79,59 @@ type workloadFile struct {
 	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
-// Save writes the snapshot to a file: JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials of a
-// BMC, no spec of another's template, but names, labels and conditions.
+// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials
+// of a BMC, no spec of another's template, but names, labels and conditions.
 func (w *Snapshot) Save(to io.Writer) error {
+	record, err := w.list()
+	if err != nil {
+		return fmt.Errorf("save the record: %w", err)
+	}
 	packed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(packed)
 	encoder.SetIndent("", " ")
-	if err := errors.Join(encoder.Encode(w.document()), packed.Close()); err != nil {
+	if err := errors.Join(encoder.Encode(record), packed.Close()); err != nil {
 		return fmt.Errorf("save the record: %w", err)
 	}
 	return nil
 }
 
-func (w *Snapshot) document() *document {
+// list is the snapshot as a List.
+func (w *Snapshot) list() (map[string]any, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	doc := &document{APIVersion: mendv1.GroupVersion.String(), Kind: fileKind, Taken: w.Taken, Missing: w.missing}
-	for _, k := range w.kinds {
+	head := &header{
+		TypeMeta: metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: headerKind}, Taken: w.Taken, Missing: w.missing,
+	}
+	items := []any{head}
+	for _, k := range w.sortedKinds() {
 		if len(k.versions) == 0 || k.GroupKind == secretKind || k.GroupKind == configMapKind {
 			continue
 		}
-		doc.Kinds = append(doc.Kinds, k.inFile())
-	}
-	slices.SortFunc(doc.Kinds, func(a, b kindInFile) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
-	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
-		c := w.workloads[key]
-		is := workloadFile{Namespace: key.Namespace, Name: key.Name, Unseen: c.unseen, Since: c.since}
-		for _, node := range All[corev1.Node](c.snapshot, "") {
-			if kept := slimNode(node); kept != nil {
-				is.Nodes = append(is.Nodes, *kept)
+		objs := k.in("")
+		kind := k.header()
+		kind.Bare = len(objs) > 0 && !slices.ContainsFunc(objs, func(obj client.Object) bool { return !isMetadata(obj) })
+		head.Kinds = append(head.Kinds, kind)
+		for _, obj := range objs {
+			kept, err := slim(obj.DeepCopyObject().(client.Object))
+			if err != nil {
+				return nil, fmt.Errorf("%s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
+			}
+			if kept != nil {
+				items = append(items, kept)
 			}
 		}
-		doc.Workloads = append(doc.Workloads, is)
 	}
-	return doc
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
+		cluster := w.workloads[key]
+		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name, Unseen: cluster.unseen, Since: cluster.since}
+		for _, node := range All[corev1.Node](cluster.snapshot, "") {
+			if kept := slimNode(node); kept != nil {
+				seen.Nodes = append(seen.Nodes, *kept)
+			}
+		}
+		head.Workloads = append(head.Workloads, seen)
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}, nil
 }
 
 var (
@@ -111,54 +139,85 @@ var (
 	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
 )
 
-func (k *kind) inFile() kindInFile {
-	is := kindInFile{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
+func (k *kind) header() kindHeader {
+	head := kindHeader{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
 	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
 		answer := apierrors.APIStatus(nil)
 		switch why := k.scopes[namespace]; {
 		case why == nil:
-			is.Read = append(is.Read, namespace)
+			head.Read = append(head.Read, namespace)
 		case errors.As(why, &answer):
 			status := answer.Status()
-			is.Unread = append(is.Unread, namespaceFile{Namespace: namespace, Answer: &status})
+			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: &status})
 		default:
-			is.Unread = append(is.Unread, namespaceFile{Namespace: namespace, Why: why.Error()})
+			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Why: why.Error()})
 		}
 	}
-	for _, r := range k.in("") {
-		switch kept := slim(r.is.DeepCopyObject().(client.Object)); {
-		case kept == nil:
-		case isMetadata(kept):
-			is.Bare = append(is.Bare, runtime.RawExtension{Object: kept})
-		default:
-			is.Whole = append(is.Whole, runtime.RawExtension{Object: kept})
-		}
-	}
-	return is
+	return head
 }
 
-// Load reads a snapshot that was saved, packed or not. Its clock stands still at the moment at which it was taken.
+// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it was
+// taken.
 func Load(from io.Reader) (*Snapshot, error) {
-	doc, err := parse(from, mostUnpacked)
+	head, objs, err := parse(from, mostUnpacked)
 	if err != nil {
 		return nil, fmt.Errorf("load a record: %w", err)
 	}
-	w := New()
-	w.kinds = map[schema.GroupKind]*kind{}
-	w.Taken, w.missing, w.Clock = doc.Taken, doc.Missing, clocktesting.NewFakePassiveClock(doc.Taken)
-	for _, k := range doc.Kinds {
-		if err := w.load(k); err != nil {
-			return nil, fmt.Errorf("load the objects of kind %s: %w", k.Kind, err)
+	w, bare := New(), map[schema.GroupKind]bool{}
+	if head == nil {
+		head = &header{Taken: w.Clock.Now().UTC()}
+	} else {
+		w.kinds = map[schema.GroupKind]*kind{}
+	}
+	for _, k := range head.Kinds {
+		bare[schema.GroupKind{Group: k.Group, Kind: k.Kind}] = k.Bare
+	}
+	for i := range objs {
+		tree := &unstructured.Unstructured{}
+		err := utiljson.Unmarshal(objs[i].Raw, &tree.Object)
+		if obj := client.Object(tree); err == nil {
+			if bare[tree.GroupVersionKind().GroupKind()] {
+				known := meta.AsPartialObjectMetadata(tree)
+				known.SetGroupVersionKind(tree.GroupVersionKind())
+				obj = known
+			}
+			err = w.Add(obj)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("load an object of a record: %w", err)
 		}
 	}
-	for _, c := range doc.Workloads {
-		key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
-		w.SetNodes(key, c.Nodes)
-		if c.Unseen != "" {
-			w.SetUnseen(key, c.Unseen, c.Since)
+	return w, w.takeHeader(head)
+}
+
+// takeHeader makes the snapshot, which has its objects, what its header says.
+func (w *Snapshot) takeHeader(head *header) error {
+	w.Taken, w.missing, w.Clock = head.Taken, head.Missing, clocktesting.NewFakePassiveClock(head.Taken)
+	for _, said := range head.Kinds {
+		gk := schema.GroupKind{Group: said.Group, Kind: said.Kind}
+		if len(said.Versions) == 0 {
+			return fmt.Errorf("load the objects of kind %s: it has no version", said.Kind)
+		}
+		k := w.kindFor(gk.WithVersion(said.Versions[0]), said.Plural, said.Namespaced)
+		k.plural, k.namespaced, k.versions, k.scopes = said.Plural, said.Namespaced, said.Versions, map[string]error{}
+		for _, namespace := range said.Read {
+			k.scopes[namespace] = nil
+		}
+		for _, unread := range said.Unread {
+			k.scopes[unread.Namespace] = errors.New(unread.Why)
+			if unread.Answer != nil {
+				k.scopes[unread.Namespace] = &apierrors.StatusError{ErrStatus: *unread.Answer}
+			}
 		}
 	}
-	return w, nil
+	for _, seen := range head.Workloads {
+		key := client.ObjectKey{Namespace: seen.Namespace, Name: seen.Name}
+		w.SetNodes(key, seen.Nodes)
+		if seen.Unseen != "" {
+			w.SetUnseen(key, seen.Unseen, seen.Since)
+		}
+	}
+	return nil
 }
 
 var errNoSnapshot = errors.New("it is no file that `kubectl mend record` has written")
@@ -170,79 +229,43 @@ var packed = []byte{0x1f, 0x8b}
 // any number of them.
 const mostUnpacked = 512 << 20
 
-func parse(from io.Reader, most int64) (*document, error) {
+// parse returns the header of a record, which is nil for a List of kubectl, and its objects.
+func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) {
 	file := bufio.NewReader(from)
 	if begin, err := file.Peek(len(packed)); err == nil && bytes.Equal(begin, packed) {
 		unpacked, err := gzip.NewReader(file)
 		if err != nil {
-			return nil, fmt.Errorf("unpack it: %w", err)
+			return nil, nil, fmt.Errorf("unpack it: %w", err)
 		}
 		file = bufio.NewReader(unpacked)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
-		return nil, fmt.Errorf("read it: %w", err)
+		return nil, nil, fmt.Errorf("read it: %w", err)
 	}
 	if int64(len(content)) > most {
-		return nil, fmt.Errorf("it has more than %d MiB when it is unpacked, which no file has that `kubectl mend record` has written", most>>20)
+		return nil, nil, fmt.Errorf("it has more than %d MiB when it is unpacked, which no file has that `kubectl mend record` has written", most>>20)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) { // somebody has made it legible
 		if content, err = yaml.ToJSON(content); err != nil {
-			return nil, errNoSnapshot
+			return nil, nil, errNoSnapshot
 		}
 	}
-	var is metav1.TypeMeta
-	if err := utiljson.Unmarshal(content, &is); err != nil || is.Kind != fileKind || is.GroupVersionKind().Group != mendv1.GroupVersion.Group {
-		return nil, errNoSnapshot
+	record := list{}
+	if err := utiljson.Unmarshal(content, &record); err != nil || !strings.HasSuffix(record.Kind, "List") {
+		return nil, nil, errNoSnapshot
 	}
-	if is.APIVersion != mendv1.GroupVersion.String() {
-		return nil, fmt.Errorf("it is of version %s, and only %s is known here: another release of kubectl-mend has written it",
-			is.APIVersion, mendv1.GroupVersion)
+	head := &header{}
+	if len(record.Items) == 0 || utiljson.Unmarshal(record.Items[0].Raw, &head.TypeMeta) != nil || head.Kind != headerKind ||
+		head.GroupVersionKind().Group != mendv1.GroupVersion.Group {
+		return nil, record.Items, nil
 	}
-	doc := &document{}
-	if err := utiljson.Unmarshal(content, doc); err != nil {
-		return nil, fmt.Errorf("parse it: %w", err)
+	if head.APIVersion != mendv1.GroupVersion.String() {
+		return nil, nil, fmt.Errorf("it is of version %s, and only %s is known here: another release of kubectl-mend has written it",
+			head.APIVersion, mendv1.GroupVersion)
 	}
-	return doc, nil
-}
-
-func (w *Snapshot) load(is kindInFile) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	gk := schema.GroupKind{Group: is.Group, Kind: is.Kind}
-	if len(is.Versions) == 0 {
-		return errors.New("it has no version")
+	if err := utiljson.Unmarshal(record.Items[0].Raw, head); err != nil {
+		return nil, nil, fmt.Errorf("parse it: %w", err)
 	}
-	var k *kind
-	for _, version := range is.Versions {
-		k = w.kindFor(gk.WithVersion(version), is.Plural, is.Namespaced)
-	}
-	for _, namespace := range is.Read {
-		k.scopes[namespace] = nil
-	}
-	for _, un := range is.Unread {
-		k.scopes[un.Namespace] = errors.New(un.Why)
-		if un.Answer != nil {
-			k.scopes[un.Namespace] = &apierrors.StatusError{ErrStatus: *un.Answer}
-		}
-	}
-	for _, content := range is.Whole {
-		tree := &unstructured.Unstructured{}
-		if err := utiljson.Unmarshal(content.Raw, &tree.Object); err != nil {
-			return err
-		}
-		if err := w.keep(k, tree.GroupVersionKind(), tree); err != nil {
-			return err
-		}
-	}
-	for _, content := range is.Bare {
-		bare := &metav1.PartialObjectMetadata{}
-		if err := utiljson.Unmarshal(content.Raw, bare); err != nil {
-			return err
-		}
-		if err := w.keep(k, bare.GroupVersionKind(), bare); err != nil {
-			return err
-		}
-	}
-	return nil
+	return head, record.Items[1:], nil
 }

@@ -13,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -48,28 +49,28 @@ type kind struct {
 	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
 	scopes map[string]error
 
-	records map[client.ObjectKey]*record
-	// indexes are by the name of the field. That without a name finds all objects.
-	indexes map[string]*index
+	// objects are shared by all who read them: one is replaced and never changed.
+	objects cache.Indexer
+}
+
+func newKind(gk schema.GroupKind) *kind {
+	keyOf := func(obj any) (string, error) { return client.ObjectKeyFromObject(obj.(client.Object)).String(), nil }
+	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	return &kind{GroupKind: gk, scopes: map[string]error{}, objects: cache.NewIndexer(keyOf, byNamespace)}
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
 func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
 	k := w.kinds[gvk.GroupKind()]
 	if k == nil {
-		k = &kind{
-			GroupKind: gvk.GroupKind(), plural: plural, namespaced: namespaced, scopes: map[string]error{},
-			records: map[client.ObjectKey]*record{}, indexes: map[string]*index{"": newIndex(func(client.Object) []string { return []string{""} })},
-		}
+		k = newKind(gvk.GroupKind())
 		w.kinds[gvk.GroupKind()] = k
-		w.mapper = nil
 	}
 	if len(k.versions) == 0 { // it was indexed before it was installed
 		k.plural, k.namespaced = plural, namespaced
 	}
 	if !slices.Contains(k.versions, gvk.Version) {
 		k.versions = append(k.versions, gvk.Version)
-		w.mapper = nil
 	}
 	return k
 }
@@ -144,56 +145,34 @@ func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
+// get is the object of a name; nil if there is none.
+func (k *kind) get(key client.ObjectKey) client.Object {
+	stored, _, _ := k.objects.GetByKey(key.String()) // a store in memory has no errors
+	obj, _ := stored.(client.Object)
+	return obj
+}
+
 // in are the objects in a namespace, or in all if that is empty, by name.
-func (k *kind) in(namespace string) shelf { return k.indexes[""].in(namespace, "") }
-
-// RESTMapper knows the kinds that are installed.
-func (w *Snapshot) RESTMapper() meta.RESTMapper {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.mapper != nil {
-		return w.mapper
+func (k *kind) in(namespace string) []client.Object {
+	if namespace == "" {
+		return sorted(k.objects.List())
 	}
-	kinds := slices.SortedFunc(maps.Values(w.kinds), func(a, b *kind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	stored, _ := k.objects.ByIndex(cache.NamespaceIndex, namespace) // every kind has that index
+	return sorted(stored)
+}
+
+func sorted(stored []any) []client.Object {
+	objs := make([]client.Object, 0, len(stored))
+	for _, obj := range stored {
+		objs = append(objs, obj.(client.Object))
+	}
+	slices.SortFunc(objs, func(a, b client.Object) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
 	})
-	var versions []schema.GroupVersion
-	for _, k := range kinds {
-		for _, v := range k.versions {
-			versions = append(versions, schema.GroupVersion{Group: k.Group, Version: v})
-		}
-	}
-	mapper := meta.NewDefaultRESTMapper(versions)
-	for _, k := range kinds {
-		scope := meta.RESTScopeRoot
-		if k.namespaced {
-			scope = meta.RESTScopeNamespace
-		}
-		for _, v := range k.versions {
-			gv := schema.GroupVersion{Group: k.Group, Version: v}
-			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
-		}
-	}
-	w.mapper = mapper
-	return mapper
+	return objs
 }
 
-// index finds objects by a value that a function takes from them.
-type index struct {
-	shape  shape // of the objects that the function takes
-	values client.IndexerFunc
-	found  map[indexKey]shelf
-	of     map[*record][]string
-}
-
-// indexKey is a value, in one namespace or, if that is empty, in all.
-type indexKey struct{ namespace, value string }
-
-func newIndex(values client.IndexerFunc) *index {
-	return &index{values: values, found: map[indexKey]shelf{}, of: map[*record][]string{}}
-}
-
-// IndexField makes objects of a kind be found by client.MatchingFields. One that was added before by the same name is replaced.
+// IndexField makes objects of a kind be found by client.MatchingFields. A field that is indexed already stays as it is.
 func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	gvk, err := apiutil.GVKForObject(obj, w.scheme)
 	if err != nil {
@@ -202,54 +181,58 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	k := w.kinds[gvk.GroupKind()]
-	if k == nil {
-		k = w.kindFor(gvk, "", true)
-		k.versions, w.mapper = nil, nil // it is as little installed as before
+	if k == nil { // it is installed by its first version, later
+		k = newKind(gvk.GroupKind())
+		w.kinds[gvk.GroupKind()] = k
 	}
-	i := newIndex(values)
-	i.shape = shapeOf(obj, gvk)
-	k.indexes[field] = i
-	for _, r := range k.in("") {
-		i.update(r)
+	if _, indexed := k.objects.GetIndexers()[field]; indexed {
+		return nil
 	}
-	return nil
+	wanted := shapeOf(obj, gvk)
+	return k.objects.AddIndexers(cache.Indexers{field: func(stored any) ([]string, error) {
+		obj, err := w.as(stored.(client.Object), wanted)
+		if err != nil {
+			return nil, nil //nolint:nilerr // no more than its metadata is known: it has no values
+		}
+		var keys []string
+		for _, value := range values(obj) {
+			keys = append(keys, indexKey("", value), indexKey(obj.GetNamespace(), value))
+		}
+		return keys, nil
+	}})
 }
 
-// in are the objects with a value in a namespace, or in all if that is empty.
-func (i *index) in(namespace, value string) shelf { return i.found[indexKey{namespace, value}] }
+// indexKey is that of a value in one namespace or, if that is empty, in all.
+func indexKey(namespace, value string) string { return namespace + "/" + value }
 
-// keys are those of what has a value.
-func (r *record) keys(value string) []indexKey {
-	return []indexKey{{"", value}, {r.key.Namespace, value}}
+// sortedKinds are all kinds in a stable order. The lock is held.
+func (w *Snapshot) sortedKinds() []*kind {
+	return slices.SortedFunc(maps.Values(w.kinds), func(a, b *kind) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
+	})
 }
 
-// update makes an object be found by the values that it has now.
-func (i *index) update(r *record) {
-	obj, err := r.is, error(nil)
-	if i.shape != (shape{}) {
-		obj, err = r.as(i.shape)
-	}
-	var values []string
-	if err == nil { // else no more than its metadata is known
-		values = i.values(obj)
-	}
-	if slices.Equal(values, i.of[r]) {
-		return
-	}
-	i.take(r)
-	i.of[r] = values
-	for _, value := range values {
-		for _, key := range r.keys(value) {
-			i.found[key] = i.found[key].with(r)
+// RESTMapper knows the kinds that are installed by now.
+func (w *Snapshot) RESTMapper() meta.RESTMapper {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	kinds := w.sortedKinds()
+	var versions []schema.GroupVersion
+	for _, k := range kinds {
+		for _, version := range k.versions {
+			versions = append(versions, schema.GroupVersion{Group: k.Group, Version: version})
 		}
 	}
-}
-
-func (i *index) take(r *record) {
-	for _, value := range i.of[r] {
-		for _, key := range r.keys(value) {
-			i.found[key] = i.found[key].without(r)
+	mapper := meta.NewDefaultRESTMapper(versions)
+	for _, k := range kinds {
+		scope := meta.RESTScopeRoot
+		if k.namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		for _, version := range k.versions {
+			gv := schema.GroupVersion{Group: k.Group, Version: version}
+			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
 		}
 	}
-	delete(i.of, r)
+	return mapper
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -49,11 +48,6 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 
 // Polled is false of all.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
-
-// Discover does nothing: the marks that count are given to NewKinds.
-func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
-	return nil
-}
 
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
 // may not list it.
@@ -111,7 +105,7 @@ func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
 		}
 		if slices.ContainsFunc(marks, func(mark client.ListOption) bool {
 			selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
-			return selector != nil && slices.ContainsFunc(k.in(""), func(r *record) bool { return selector.Matches(labels.Set(r.is.GetLabels())) })
+			return selector != nil && slices.ContainsFunc(k.in(""), func(obj client.Object) bool { return selector.Matches(labels.Set(obj.GetLabels())) })
 		}) {
 			kinds = append(kinds, gk.WithVersion(k.versions[0]))
 		}

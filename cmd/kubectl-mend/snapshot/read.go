@@ -6,12 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
@@ -78,9 +76,6 @@ type reading struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
-	config   *rest.Config
-	http     *http.Client
-	codecs   serializer.CodecFactory
 	served   map[schema.GroupKind]served
 }
 
@@ -97,35 +92,39 @@ func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	switch {
-	case r.Machine != "" || r.Node != "":
-		r.around(ctx)
-	case r.Restless:
-		r.restless(ctx)
-	default:
-		r.everything(ctx)
-	}
+	r.all(ctx)
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
 	return r.snapshot, nil
 }
 
-// everything reads all that is in scope.
-func (r *reading) everything(ctx context.Context) {
-	var work sync.WaitGroup
-	work.Go(func() { // the nodes are most of what is read beside the machines
-		r.each(ctx, r.clusters())
-		if r.Nodes {
-			r.workloads(ctx, func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) })
-		}
+// all reads what is in scope, each step from what the steps before have found.
+func (r *reading) all(ctx context.Context) {
+	r.each(ctx, r.first())
+	r.each(ctx, slices.Concat(r.vouching(), r.nodeChecks(), r.openRecords()))
+	r.each(ctx, r.elsewhere())
+	r.each(ctx, r.named())
+	lists := slices.Concat(r.machines(), r.hosts(), r.owners(), r.records())
+	wanted := func(*clusterv1.Cluster) bool { return true }
+	switch {
+	case r.Machine != "" || r.Node != "":
+		r.oneMachine(ctx, lists)
+		lists, wanted = nil, r.concerned()
+	case r.Restless:
+		lists, wanted = r.restless(ctx, lists)
+	}
+	inParallel([]func(){ // the nodes are most of what is read beside the machines
+		func() {
+			if r.Nodes {
+				r.workloads(ctx, wanted)
+			}
+		},
+		func() {
+			r.each(ctx, lists)
+			r.each(ctx, r.controlPlanes())
+		},
 	})
-	work.Go(func() {
-		r.each(ctx, slices.Concat(r.first(), r.machines(), r.hosts(), r.records()))
-		r.each(ctx, slices.Concat(r.second(ctx), r.controlPlanes(), r.owners(), r.vouching(), r.openRecords()))
-		r.beyond(ctx)
-	})
-	work.Wait()
 }
 
 // begin asks the API server which kinds it serves.
@@ -148,11 +147,9 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{
-		Scope: scope, snapshot: w, client: c, config: config, http: httpClient, codecs: serializer.NewCodecFactory(w.scheme), served: servedOf(groups),
-	}
-	for _, is := range always {
-		r.install(is.GroupKind())
+	r := &reading{Scope: scope, snapshot: w, client: c, served: servedOf(groups)}
+	for _, usual := range always {
+		r.install(usual.GroupKind())
 	}
 	return r, nil
 }
@@ -168,12 +165,6 @@ func discover(ctx context.Context, config *rest.Config, httpClient *http.Client)
 	}
 	return restmapper.GetAPIGroupResources(api)
 }
-
-// roundTripper is a function that carries out requests.
-type roundTripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // served is what an API server serves of a kind.
 type served struct {
@@ -197,23 +188,6 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 		}
 	}
 	return kinds
-}
-
-// install makes a kind known to the snapshot in all versions that are served.
-func (r *reading) install(gk schema.GroupKind) {
-	is := r.served[gk]
-	for _, version := range is.versions {
-		r.snapshot.Install(gk.WithVersion(version), is.plural, is.namespaced)
-	}
-}
-
-// each reads several things at the same time.
-func (r *reading) each(ctx context.Context, tasks []task) {
-	reads := make([]func(), 0, len(tasks))
-	for _, t := range tasks {
-		reads = append(reads, func() { r.read(ctx, t) })
-	}
-	inParallel(reads)
 }
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.

@@ -3,6 +3,9 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -286,7 +289,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	forbid(from, poisonKind, "poisons", "")
 	from.kinds[poisonKind.GroupKind()].scopes["remediations"] = nil
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
-	delete(from.kinds[secretKind].records, key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
+	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
 	w := readAll(t, from, Scope{Nodes: true})
 	var got []string
 	for _, m := range w.Missing() {
@@ -328,5 +331,42 @@ func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 	}
 	if err := is.ReadOnly().Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
 		t.Errorf("the version that is not served: %v", err)
+	}
+}
+
+// Who writes the kubeconfig of a workload cluster decides what answers, and it is read on the machine of the person who asks.
+func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it is asked elsewhere") }))
+	defer elsewhere.Close()
+	for name, row := range map[string]struct {
+		answer http.HandlerFunc
+		says   string
+	}{
+		"an answer without end": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":["`)
+			for err := error(nil); err == nil; {
+				_, err = io.WriteString(w, strings.Repeat(" ", 1<<20))
+			}
+		}, "longer than"},
+		"one that is far larger once it is decoded": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":[{}`+strings.Repeat(",{}", 1<<20)+"]}")
+		}, "more objects or fields"},
+		"a redirection": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, "redirects"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				row.answer(w, r)
+			}))
+			defer server.Close()
+			of := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
+			}
+			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
+			r.snapshot.live = map[client.ObjectKey]client.Reader{}
+			if _, err := r.nodes(t.Context(), aCluster("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("the error is %v, want that it %s", err, row.says)
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -98,21 +99,33 @@ func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, op
 	w := a.snapshot
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	r, err := w.lookUp(gvk, key)
+	stored, err := w.lookUp(gvk, key)
 	if err != nil {
 		return err
 	}
-	return r.into(obj, gvk, ptr.Deref(o.UnsafeDisableDeepCopy, false))
+	stored, err = w.as(stored, shapeOf(obj, gvk))
+	if err != nil {
+		return err
+	}
+	if !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
+		stored = stored.DeepCopyObject().(client.Object)
+	}
+	to, from := reflect.ValueOf(obj), reflect.ValueOf(stored)
+	if !from.Type().AssignableTo(to.Type()) {
+		return fmt.Errorf("read %s %s: it is a %T, and not a %T", gvk.Kind, key, stored, obj)
+	}
+	to.Elem().Set(from.Elem())
+	return nil
 }
 
 // lookUp returns the object of a name. One that there may be where nothing was read is not called missing. The lock is held.
-func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*record, error) {
+func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
 	k, err := w.find(gvk)
 	if err != nil {
 		return nil, err
 	}
-	if r := k.records[key]; r != nil {
-		return r, nil
+	if obj := k.get(key); obj != nil {
+		return obj, nil
 	}
 	if err := k.unread(key.Namespace); err != nil {
 		return nil, err
@@ -124,11 +137,11 @@ func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (*r
 func (w *Snapshot) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	r, err := w.lookUp(kind, key)
+	obj, err := w.lookUp(kind, key)
 	if err != nil {
 		return nil, err
 	}
-	return r.as(shapeOf(r.is, kind))
+	return w.as(obj, shapeOf(obj, kind))
 }
 
 // All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was not read, and
@@ -138,13 +151,13 @@ func All[T any, P interface {
 	client.Object
 }](w *Snapshot, namespace string) []P {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
-	var all []P
+	var objs []P
 	for _, obj := range w.Objects(gvk, namespace) {
-		if typed, is := obj.(P); is {
-			all = append(all, typed)
+		if typed, ok := obj.(P); ok {
+			objs = append(objs, typed)
 		}
 	}
-	return all
+	return objs
 }
 
 // One is the object of a type and name; nil if it is not known. It is shared: read only.
@@ -155,8 +168,8 @@ func One[T any, P interface {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	if k := w.kinds[gvk.GroupKind()]; k != nil && k.records[key] != nil {
-		typed, _ := k.records[key].is.(P)
+	if k := w.kinds[gvk.GroupKind()]; k != nil {
+		typed, _ := k.get(key).(P)
 		return typed
 	}
 	return nil
@@ -171,8 +184,8 @@ func (w *Snapshot) NamespaceLabels(name string) (all map[string]string, known bo
 	if k == nil {
 		return nil, false
 	}
-	if r := k.records[client.ObjectKey{Name: name}]; r != nil {
-		return r.is.GetLabels(), true
+	if namespace := k.get(client.ObjectKey{Name: name}); namespace != nil {
+		return namespace.GetLabels(), true
 	}
 	unread, said := k.scopes[""]
 	return nil, said && unread == nil
@@ -186,29 +199,7 @@ func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 	if k == nil {
 		return nil
 	}
-	from := k.in(namespace)
-	all := make([]client.Object, 0, len(from))
-	for _, r := range from {
-		all = append(all, r.is)
-	}
-	return all
-}
-
-// into makes obj what the record is.
-func (r *record) into(obj client.Object, gvk schema.GroupVersionKind, shared bool) error {
-	is, err := r.as(shapeOf(obj, gvk))
-	if err != nil {
-		return err
-	}
-	if !shared {
-		is = is.DeepCopyObject().(client.Object)
-	}
-	to, from := reflect.ValueOf(obj), reflect.ValueOf(is)
-	if !from.Type().AssignableTo(to.Type()) {
-		return fmt.Errorf("read %s %s: it is a %T, and not a %T", r.kind.Kind, r.key, is, obj)
-	}
-	to.Elem().Set(from.Elem())
-	return nil
+	return k.in(namespace)
 }
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
@@ -229,15 +220,15 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	}
 	s := shapeOf(list, gvk)
 	items := make([]runtime.Object, 0, len(found))
-	for _, r := range found {
-		is, err := r.as(s)
+	for _, stored := range found {
+		obj, err := w.as(stored, s)
 		if err != nil {
 			return err
 		}
 		if !shared {
-			is = is.DeepCopyObject().(client.Object)
+			obj = obj.DeepCopyObject().(client.Object)
 		}
-		items = append(items, is)
+		items = append(items, obj)
 	}
 	if err := meta.SetList(list, items); err != nil {
 		return fmt.Errorf("list %s: %w", gvk.Kind, err)
@@ -246,8 +237,8 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	return nil
 }
 
-// selected are the records that a list is about. The lock is held.
-func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]*record, error) {
+// selected are the objects that a list is about, by name. The lock is held.
+func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]client.Object, error) {
 	k, err := w.find(gvk)
 	if err != nil {
 		return nil, err
@@ -255,49 +246,45 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 	if err := k.unread(o.Namespace); err != nil {
 		return nil, err
 	}
-	from, rest, err := k.candidates(o)
-	if err != nil {
-		return nil, err
-	}
-	if (o.LabelSelector == nil || o.LabelSelector.Empty()) && len(rest) == 0 {
-		return from, nil
-	}
-	found := make([]*record, 0, len(from))
-	for _, r := range from {
-		if (o.LabelSelector == nil || o.LabelSelector.Matches(labels.Set(r.is.GetLabels()))) && k.hasFields(r, rest) {
-			found = append(found, r)
-		}
-	}
-	return found, nil
-}
-
-// candidates are the records of a namespace, or of all, that have the first field that is asked for; the others are returned.
-func (k *kind) candidates(o *client.ListOptions) (shelf, fields.Requirements, error) {
 	var wanted fields.Requirements
 	if o.FieldSelector != nil {
 		wanted = o.FieldSelector.Requirements()
 	}
+	objs := k.in
 	for _, f := range wanted {
-		if !slices.Contains([]string{"metadata.name", "metadata.namespace"}, f.Field) && k.indexes[f.Field] == nil {
-			return nil, nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
+		switch {
+		case k.objects.GetIndexers()[f.Field] != nil:
+			objs = func(namespace string) []client.Object {
+				found, _ := k.objects.ByIndex(f.Field, indexKey(namespace, f.Value)) // there is the index
+				return sorted(found)
+			}
+		case f.Field != metav1.ObjectNameField && f.Field != metadataNamespace:
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
 		}
 	}
-	if len(wanted) > 0 && k.indexes[wanted[0].Field] != nil {
-		return k.indexes[wanted[0].Field].in(o.Namespace, wanted[0].Value), wanted[1:], nil
+	found := objs(o.Namespace)
+	if len(wanted) == 0 && (o.LabelSelector == nil || o.LabelSelector.Empty()) {
+		return found, nil
 	}
-	return k.in(o.Namespace), wanted, nil
+	return slices.DeleteFunc(found, func(obj client.Object) bool {
+		return o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(obj.GetLabels())) || !k.hasFields(obj, wanted)
+	}), nil
 }
 
-func (k *kind) hasFields(r *record, wanted fields.Requirements) bool {
+// metadataNamespace is a field by which an API server selects objects of every kind, as by metav1.ObjectNameField.
+const metadataNamespace = "metadata.namespace"
+
+func (k *kind) hasFields(obj client.Object, wanted fields.Requirements) bool {
 	for _, f := range wanted {
 		var has bool
 		switch f.Field {
-		case "metadata.name":
-			has = r.key.Name == f.Value
-		case "metadata.namespace":
-			has = r.key.Namespace == f.Value
+		case metav1.ObjectNameField:
+			has = obj.GetName() == f.Value
+		case metadataNamespace:
+			has = obj.GetNamespace() == f.Value
 		default:
-			has = slices.Contains(k.indexes[f.Field].of[r], f.Value)
+			keys, _ := k.objects.GetIndexers()[f.Field](obj) // no indexer returns an error
+			has = slices.Contains(keys, indexKey("", f.Value))
 		}
 		if !has {
 			return false

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -84,7 +85,7 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 	if diff := cmp.Diff(string(unpacked(t, file)), string(unpacked(t, saved(t, loaded)))); diff != "" {
 		t.Errorf("saved again, it differs (-first +second):\n%s", diff)
 	}
-	if diff := cmp.Diff(contentOf(t, w), contentOf(t, loaded)); diff != "" {
+	if diff := cmp.Diff(contentOf(t, loaded), contentOf(t, again(t, loaded))); diff != "" {
 		t.Errorf("its objects differ (-saved +loaded):\n%s", diff)
 	}
 	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
@@ -104,12 +105,12 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	t.Helper()
 	all := map[string]any{}
 	for gk, k := range w.kinds {
-		for _, r := range k.in("") {
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r.is)
+		for _, obj := range k.in("") {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 			if err != nil {
 				t.Fatal(err)
 			}
-			all[fmt.Sprintf("%s %s %T", gk, r.key, r.is)] = content
+			all[fmt.Sprintf("%s %s %T", gk, client.ObjectKeyFromObject(obj), obj)] = content
 		}
 	}
 	for _, cluster := range w.Workloads() {
@@ -126,12 +127,12 @@ func contentOf(t testing.TB, w *Snapshot) map[string]any {
 
 func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
 	for name, tc := range map[string]struct{ file, want string }{
-		"nothing":              {"", "load a record: it is no file that `kubectl mend record` has written"},
-		"something else":       {"kind: Pod\napiVersion: v1\n", "load a record: it is no file that `kubectl mend record` has written"},
-		"a picture":            {"\x89PNG\r\n", "load a record: it is no file that `kubectl mend record` has written"},
-		"one of another group": {`{"kind":"Snapshot","apiVersion":"example.com/v1"}`, "load a record: it is no file that `kubectl mend record` has written"},
+		"nothing":        {"", "load a record: it is no file that `kubectl mend record` has written"},
+		"something else": {"kind: Pod\napiVersion: v1\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"a picture":      {"\x89PNG\r\n", "load a record: it is no file that `kubectl mend record` has written"},
+		"no List":        {`{"kind":"Snapshot","apiVersion":"kubemend.io/v1alpha1"}`, "load a record: it is no file that `kubectl mend record` has written"},
 		"one of a later version": {
-			`{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}`,
+			`{"kind":"List","items":[{"kind":"Snapshot","apiVersion":"kubemend.io/v1"}]}`,
 			"load a record: it is of version kubemend.io/v1, and only kubemend.io/v1alpha1 is known here: another release of kubectl-mend has written it",
 		},
 		"half of one": {"\x1f\x8b\x08\x00", "load a record: unpack it: unexpected EOF"},
@@ -144,22 +145,45 @@ func TestWhatIsNoSnapshotIsNotLoaded(t *testing.T) {
 	}
 }
 
+// What `kubectl get clusters,machines -A -o yaml` writes is read as all that there is.
+func TestAListOfKubectlIsRead(t *testing.T) {
+	w, err := Load(strings.NewReader(`apiVersion: v1
+kind: List
+items:
+- apiVersion: cluster.x-k8s.io/v1beta2
+  kind: Machine
+  metadata: {name: m, namespace: ns, labels: {cluster.x-k8s.io/cluster-name: c1}}
+  spec: {clusterName: c1}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := One[clusterv1.Machine](w, key("m"))
+	if machine == nil || machine.Spec.ClusterName != "c1" || !w.Clock.Now().Equal(w.Taken) {
+		t.Errorf("there is %v, at %s of %s", machine, w.Clock.Now(), w.Taken)
+	}
+	if err := w.ReadOnly().Get(t.Context(), key("other"), &clusterv1.Machine{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a machine that is not there: %v", err)
+	}
+}
+
 // A file may come from anybody. One that can be loaded is, saved again, a file that can be loaded, with the same content; and no Secret or ConfigMap
 // that somebody put into it goes on.
 func FuzzLoad(f *testing.F) {
-	const begin = `{"apiVersion":"kubemend.io/v1alpha1","kind":"Snapshot","taken":"2026-01-01T12:00:00Z"`
+	const begin = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"kubemend.io/v1alpha1","kind":"Snapshot","taken":"2026-01-01T12:00:00Z"`
 	for _, rest := range []string{
-		`}`, `,"missing":["x"]}`, `,"kinds":[{"group":"","kind":"Secret","plural":"secrets","versions":["v1"],"namespaced":true,"read":[""],` +
-			`"whole":[{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"ns","name":"s"},"data":{"a":"c2VjcmV0"}}]}]}`,
-		`,"kinds":[{"group":"cluster.x-k8s.io","kind":"Cluster","plural":"clusters","versions":["v1beta2"],"namespaced":true,"read":[""],` +
-			`"whole":[{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","metadata":{"namespace":"ns","name":"c"}}]}]}`,
-		`,"kinds":[{"group":"example.org","kind":"Thing","plural":"things","versions":["v1"],"namespaced":true,"unread":[{"namespace":"ns","why":"no"}]}]}`,
-		`,"workloads":[{"namespace":"ns","name":"c","nodes":[{"metadata":{"name":"n"}}]},{"namespace":"ns","name":"d","unseen":"lost"}]}`,
-		`,"kinds":[{}]}`, `,"kinds":[{"kind":"A","versions":[""]}],"workloads":[{}]}`,
+		`}]}`, `,"missing":["x"]}]}`, `,"kinds":[{"group":"","kind":"Secret","plural":"secrets","versions":["v1"],"namespaced":true,"read":[""]}]},` +
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"ns","name":"s"},"data":{"a":"c2VjcmV0"}}]}`,
+		`,"kinds":[{"group":"cluster.x-k8s.io","kind":"Cluster","plural":"clusters","versions":["v1beta2"],"namespaced":true,"read":[""]}]},` +
+			`{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","metadata":{"namespace":"ns","name":"c"}}]}`,
+		`,"kinds":[{"group":"example.org","kind":"Thing","plural":"things","versions":["v1"],"namespaced":true,"unread":[{"namespace":"ns","why":"no"}]}]}]}`,
+		`,"workloadClusters":[{"namespace":"ns","name":"c","nodes":[{"metadata":{"name":"n"}}]},{"namespace":"ns","name":"d","unseen":"lost"}]}]}`,
+		`,"kinds":[{}]}]}`, `,"kinds":[{"kind":"A","versions":[""]}],"workloadClusters":[{}]}]}`,
 	} {
 		f.Add([]byte(begin + rest))
 	}
-	f.Add([]byte("kind: Snapshot\napiVersion: kubemend.io/v1alpha1\n"))
+	f.Add([]byte("kind: List\napiVersion: v1\nitems: [{kind: Snapshot, apiVersion: kubemend.io/v1alpha1}]\n"))
+	f.Add([]byte("kind: List\napiVersion: v1\nitems: [{kind: Cluster, apiVersion: cluster.x-k8s.io/v1beta2, metadata: {name: c, namespace: ns}}, null]\n"))
 	f.Add([]byte{0x1f, 0x8b, 8, 0})
 	f.Fuzz(func(t *testing.T, file []byte) {
 		w, err := Load(bytes.NewReader(file))
@@ -316,4 +340,38 @@ func (s apiServer) resources(gv schema.GroupVersion) *metav1.APIResourceList {
 		list.APIResources = append(list.APIResources, is)
 	}
 	return list
+}
+
+// zeros never end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// A snapshot may come from somebody else: a few kilobytes unpack to as many gigabytes as they like.
+func TestAFileThatUnpacksToTooMuchIsRefused(t *testing.T) {
+	const most = 1 << 20
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := io.CopyN(w, zeros{}, 8*most); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, from := range map[string]io.Reader{
+		"packed":                &packed,
+		"not packed":            io.LimitReader(zeros{}, 8*most),
+		"one that never ends":   zeros{},
+		"one byte too many":     strings.NewReader(strings.Repeat(" ", most+1)),
+		"white space, and more": io.MultiReader(strings.NewReader(strings.Repeat(" ", most)), zeros{}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, _, err := parse(from, most); err == nil || !strings.Contains(err.Error(), "more than 1 MiB when it is unpacked") {
+				t.Errorf("parse() = %v, want that it is too long", err)
+			}
+		})
+	}
 }

@@ -2,19 +2,22 @@ package snapshot
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -22,44 +25,96 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// slim drops from an object what no command reads. It keeps a record small and free of secrets. The object belongs to the
+// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a topology, the
+// configuration of a control plane, user data, templates of machines, the containers of a pod.
+var keptFields = map[schema.GroupKind][]string{
+	clusterGVK.GroupKind(): {
+		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
+		"status.deprecated.v1beta1.conditions",
+	},
+	controlPlaneGVK.GroupKind(): {
+		"spec.remediation", "spec.replicas", "status.initialization", "status.conditions", "status.deprecated.v1beta1.conditions",
+	},
+	machineSetGVK.GroupKind():        {"spec.clusterName", "spec.replicas", "status.conditions", "status.deprecated.v1beta1.conditions"},
+	machineDeploymentGVK.GroupKind(): {"spec.clusterName", "spec.replicas", "spec.paused", "status.conditions"},
+	metal3MachineGVK.GroupKind():     {"spec.hostSelector", "status.conditions"},
+	podGVK.GroupKind():               {"spec.nodeName", "status.phase", "status.conditions"},
+	budgetGVK.GroupKind():            {"spec.selector", "status.disruptionsAllowed"},
+	eventGVK.GroupKind(): {
+		"eventTime", "series", "reportingController", "action", "reason", "regarding", "related", "note", "type",
+		"deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount",
+	},
+}
+
+// slim is an object without what no command reads. It keeps a record small and free of secrets. The object belongs to the
 // caller, and may be changed; nil is returned for one that is not kept at all.
-func slim(obj client.Object) client.Object {
-	var slimmed any = obj
-	var err error
-	switch o := obj.(type) {
-	case *corev1.Secret, *corev1.ConfigMap:
-		return nil
-	case *clusterv1.Cluster:
-		slimmed = slimCluster(o)
-	case *clusterv1.Machine:
-		slimmed, err = slimMachine(o)
-	case *bmov1alpha1.BareMetalHost:
-		slimmed, err = host.SlimHost(o)
-	case *corev1.Node:
-		slimmed, err = nodehealthcheck.SlimNode(o)
-	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
-		slimmed = slimOwner(obj)
-	case *corev1.Pod:
-		slimmed = slimPod(o)
-	case *policyv1.PodDisruptionBudget:
-		slimmed = slimBudget(o)
-	case *eventsv1.Event:
-		slimmed = slimEvent(o)
-	case *unstructured.Unstructured:
-		slimmed, err = slimUntyped(o)
-	}
+func slim(obj client.Object) (map[string]any, error) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	slimmed, err := transformed(obj)
 	kept, ok := slimmed.(client.Object)
 	if err != nil || !ok {
-		return nil
+		return nil, err
 	}
-	if u, isTree := kept.(*unstructured.Unstructured); isTree && strings.HasSuffix(u.GetKind(), remediationrequest.TemplateSuffix) {
-		slimTemplate(u)
-	}
-	kept.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+	kept.GetObjectKind().SetGroupVersionKind(gvk)
 	slimManagedFields(kept)
 	slimAnnotations(kept)
-	return kept
+	if gvk.GroupKind() == namespaceGVK.GroupKind() {
+		kept.SetLabels(claimLabelAlone(kept.GetLabels()))
+	}
+	if tree, untyped := kept.(*unstructured.Unstructured); untyped && strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
+		slimTemplate(tree)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kept)
+	if fields := keptFields[gvk.GroupKind()]; err == nil && fields != nil && !isMetadata(kept) {
+		content, err = onlyFields(content, fields)
+	}
+	return content, err
+}
+
+// transformed is an object as a cache of the manager keeps it, if one does; nil for an event that is not of interest.
+func transformed(obj client.Object) (any, error) {
+	switch o := obj.(type) {
+	case *eventsv1.Event:
+		if !ofInterest(o) {
+			return nil, nil
+		}
+	case *clusterv1.Machine:
+		return slimMachine(o)
+	case *bmov1alpha1.BareMetalHost:
+		return host.SlimHost(o)
+	case *corev1.Node:
+		return nodehealthcheck.SlimNode(o)
+	case *unstructured.Unstructured:
+		if keptFields[o.GroupVersionKind().GroupKind()] == nil {
+			return nodehealthcheck.Slim(o)
+		}
+	}
+	return obj, nil
+}
+
+// onlyFields keeps of an object no more than its metadata and some fields.
+func onlyFields(content map[string]any, fields []string) (map[string]any, error) {
+	kept := map[string]any{"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": content["metadata"]}
+	for _, field := range fields {
+		path := strings.Split(field, ".")
+		value, has, err := unstructured.NestedFieldCopy(content, path...)
+		if err == nil && has {
+			err = unstructured.SetNestedField(kept, value, path...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return kept, nil
+}
+
+// claimLabelAlone are the labels of a Namespace without all but the one that claims checks.
+func claimLabelAlone(labels map[string]string) map[string]string {
+	value, has := labels[mendv1.ClaimLabel]
+	if !has {
+		return nil
+	}
+	return map[string]string{mendv1.ClaimLabel: value}
 }
 
 // slimNode is slim for the node of a workload cluster, of which no label but the zone is looked at.
@@ -122,33 +177,6 @@ func slimAnnotations(obj client.Object) {
 	obj.SetAnnotations(kept)
 }
 
-// slimCluster keeps what is judged of a Cluster, and what it consists of. The variables of its topology may be anything.
-func slimCluster(c *clusterv1.Cluster) *clusterv1.Cluster {
-	kept := &clusterv1.Cluster{ObjectMeta: c.ObjectMeta}
-	kept.Spec.Paused, kept.Spec.InfrastructureRef, kept.Spec.ControlPlaneRef = c.Spec.Paused, c.Spec.InfrastructureRef, c.Spec.ControlPlaneRef
-	kept.Status.Conditions, kept.Status.Initialization, kept.Status.Phase = c.Status.Conditions, c.Status.Initialization, c.Status.Phase
-	kept.SetV1Beta1Conditions(c.GetV1Beta1Conditions())
-	return kept
-}
-
-// slimPod keeps what says whether etcd can do without the node of a pod.
-func slimPod(p *corev1.Pod) *corev1.Pod {
-	kept := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Labels: p.Labels,
-		CreationTimestamp: p.CreationTimestamp, DeletionTimestamp: p.DeletionTimestamp,
-	}}
-	kept.Spec.NodeName = p.Spec.NodeName
-	kept.Status.Phase, kept.Status.Conditions = p.Status.Phase, p.Status.Conditions
-	return kept
-}
-
-func slimBudget(b *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
-	kept := &policyv1.PodDisruptionBudget{ObjectMeta: b.ObjectMeta}
-	kept.Spec.Selector = b.Spec.Selector
-	kept.Status.DisruptionsAllowed = b.Status.DisruptionsAllowed
-	return kept
-}
-
 // ofInterest reports whether an event is about what this program speaks of. The notes of others are theirs.
 func ofInterest(e *eventsv1.Event) bool {
 	switch e.Regarding.Kind {
@@ -157,21 +185,6 @@ func ofInterest(e *eventsv1.Event) bool {
 		return true
 	}
 	return strings.Contains(e.ReportingController, "kubemend")
-}
-
-// slimEvent keeps what history shows of an event; it is nil for one that is not of interest.
-func slimEvent(e *eventsv1.Event) any {
-	if !ofInterest(e) {
-		return nil
-	}
-	return &eventsv1.Event{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: e.Namespace, Name: e.Name, UID: e.UID, ResourceVersion: e.ResourceVersion, CreationTimestamp: e.CreationTimestamp,
-		},
-		EventTime: e.EventTime, Series: e.Series, ReportingController: e.ReportingController, Action: e.Action, Reason: e.Reason,
-		Regarding: e.Regarding, Related: e.Related, Note: e.Note, Type: e.Type,
-		DeprecatedFirstTimestamp: e.DeprecatedFirstTimestamp, DeprecatedLastTimestamp: e.DeprecatedLastTimestamp, DeprecatedCount: e.DeprecatedCount,
-	}
 }
 
 // slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and the
@@ -195,4 +208,34 @@ func slimTemplate(template *unstructured.Unstructured) {
 		}
 	}
 	template.Object["spec"] = map[string]any{"template": kept}
+}
+
+// slimMachine is what the manager's cache keeps of a machine, and of one that is being deleted also who added its finalizers.
+func slimMachine(m *clusterv1.Machine) (any, error) {
+	slimmed, err := machinehealthcheck.SlimMachine(m)
+	if kept, ok := slimmed.(*clusterv1.Machine); ok && err == nil && m.DeletionTimestamp != nil {
+		kept.ManagedFields = m.ManagedFields
+	}
+	return slimmed, err
+}
+
+// finalizersAlone are the managed fields that say who added finalizers, without all else.
+func finalizersAlone(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var kept []metav1.ManagedFieldsEntry
+	for _, entry := range all {
+		var set struct {
+			Metadata struct {
+				Finalizers map[string]json.RawMessage `json:"f:finalizers,omitempty"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || !strings.Contains(string(entry.FieldsV1.GetRawBytes()), "f:finalizers") ||
+			json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
+			continue
+		}
+		if raw, err := json.Marshal(set); err == nil {
+			entry.FieldsV1 = &metav1.FieldsV1{Raw: raw}
+			kept = append(kept, entry)
+		}
+	}
+	return kept
 }

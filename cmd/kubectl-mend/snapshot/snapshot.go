@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,10 +47,7 @@ type Snapshot struct {
 
 	mu      sync.RWMutex
 	kinds   map[schema.GroupKind]*kind
-	mapper  meta.RESTMapper // of the kinds; nil after they have changed
-	version int64           // the last resourceVersion that was given
-	created map[string]int  // how many objects of each name were created
-	owned   map[types.UID]map[*record]bool
+	version int64 // the last resourceVersion that was given
 
 	workloads map[client.ObjectKey]*workloadCluster
 	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
@@ -74,11 +71,11 @@ func New() *Snapshot {
 // empty has no objects.
 func empty(scheme *runtime.Scheme, kinds []installed) *Snapshot {
 	w := &Snapshot{
-		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{}, owned: map[types.UID]map[*record]bool{}, created: map[string]int{},
+		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
 	}
-	for _, is := range kinds {
-		w.kindFor(is.GroupVersionKind, is.plural, is.namespaced)
+	for _, k := range kinds {
+		w.kindFor(k.GroupVersionKind, k.plural, k.namespaced)
 	}
 	return w
 }
@@ -172,87 +169,41 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		own.SetAnnotations(annotations)
 	}
-	if own.GetUID() == "" {
-		own.SetUID(w.newUID(k, client.ObjectKeyFromObject(own)))
-	}
 	if given, err := strconv.ParseInt(own.GetResourceVersion(), 10, 64); err == nil {
 		w.version = max(w.version, given)
 	} else {
 		w.version++
 		own.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	}
-	w.store(k, own)
-	return nil
-}
-
-// store makes obj what its name stands for, and keeps indexes and owners up to date. The lock is held, and obj belongs to the snapshot.
-func (w *Snapshot) store(k *kind, obj client.Object) {
-	key := client.ObjectKeyFromObject(obj)
-	r := k.records[key]
-	if r == nil {
-		r = &record{kind: k, key: key, scheme: w.scheme}
-		k.records[key] = r
-	} else {
-		w.disown(r)
+	if own.GetUID() == "" { // it depends on what was added before, so that two runs can be compared
+		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), w.version)
+		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
 	}
-	r.mu.Lock()
-	r.is, r.shapes = obj, nil
-	r.mu.Unlock()
-	for _, i := range k.indexes {
-		i.update(r)
-	}
-	for _, owner := range obj.GetOwnerReferences() {
-		if w.owned[owner.UID] == nil {
-			w.owned[owner.UID] = map[*record]bool{}
-		}
-		w.owned[owner.UID][r] = true
-	}
-}
-
-// remove takes an object out of the snapshot. The lock is held.
-func (w *Snapshot) remove(r *record) {
-	delete(r.kind.records, r.key)
-	for _, i := range r.kind.indexes {
-		i.take(r)
-	}
-	w.disown(r)
-}
-
-func (w *Snapshot) disown(r *record) {
-	for _, owner := range r.is.GetOwnerReferences() {
-		delete(w.owned[owner.UID], r)
-		if len(w.owned[owner.UID]) == 0 {
-			delete(w.owned, owner.UID)
-		}
-	}
-}
-
-// newUID returns a UID that no other object has. It depends on the name and on how many objects have had it, so that two runs can be compared.
-func (w *Snapshot) newUID(k *kind, key client.ObjectKey) types.UID {
-	name := k.Group + "/" + k.Kind + "/" + key.String()
-	w.created[name]++
-	return types.UID(uuid.NewSHA1(uuid.Nil, fmt.Appendf(nil, "%s/%d", name, w.created[name])).String())
+	return k.objects.Add(own)
 }
 
 // OwnedBy are the objects that name uid as an owner, in a stable order. They are shared: read only.
 func (w *Snapshot) OwnedBy(uid types.UID) []client.Object {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	records := slices.SortedFunc(maps.Keys(w.owned[uid]), func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.kind.Group, b.kind.Group), cmp.Compare(a.kind.Kind, b.kind.Kind), compareKeys(a.key, b.key))
-	})
-	all := make([]client.Object, 0, len(records))
-	for _, r := range records {
-		all = append(all, r.is)
+	var owned []client.Object
+	for _, k := range w.sortedKinds() {
+		for _, obj := range k.in("") {
+			if slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid }) {
+				owned = append(owned, obj)
+			}
+		}
 	}
-	return all
+	return owned
 }
 
 // Remove takes an object out of the snapshot, if it is there.
 func (w *Snapshot) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if k := w.kinds[kind.GroupKind()]; k != nil && k.records[key] != nil {
-		w.remove(k.records[key])
+	if k := w.kinds[kind.GroupKind()]; k != nil {
+		if obj := k.get(key); obj != nil {
+			_ = k.objects.Delete(obj) // its key was just made
+		}
 	}
 }

@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,18 +28,6 @@ const reachPatience = 5 * time.Second
 // longestAnswer is how long an answer of a workload cluster may be, in bytes: all nodes at once, 4600 of them with 50 images each. Who controls the cluster
 // decides what it answers, on the machine of the person who asks.
 const longestAnswer = 64 << 20
-
-func inParallel(tasks []func()) {
-	var work errgroup.Group
-	work.SetLimit(atOnce)
-	for _, do := range tasks {
-		work.Go(func() error {
-			do()
-			return nil
-		})
-	}
-	_ = work.Wait() // what fails, says so itself
-}
 
 // workloads reads the nodes of the workload clusters that are wanted.
 func (r *reading) workloads(ctx context.Context, wanted func(*clusterv1.Cluster) bool) {
@@ -65,61 +50,45 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 	defer cancel()
 	nodes, err := r.nodes(ctx, cluster)
 	if err != nil {
-		r.snapshot.SetUnseen(key, why(err), lostSince(cluster))
+		since := time.Time{} // since when the management cluster cannot reach it either
+		probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
+		if probe != nil && probe.Status != metav1.ConditionTrue {
+			since = probe.LastTransitionTime.Time
+		}
+		r.snapshot.SetUnseen(key, why(err), since)
 		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)
 }
 
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
 // answering ends requests to which no answer has begun in time, however long the rest of it takes then.
-func answering(within time.Duration) transport.WrapperFunc {
+func answering(within time.Duration) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			ctx, end := context.WithCancel(request.Context())
+			ctx, end := context.WithCancel(request.Context()) // while the answer is read, it lasts as long as the request
 			late := time.AfterFunc(within, end)
 			response, err := next.RoundTrip(request.WithContext(ctx))
-			if began := late.Stop(); !began && request.Context().Err() == nil {
-				err = errors.Join(err, context.DeadlineExceeded)
+			if began := late.Stop(); began || request.Context().Err() != nil {
+				return response, err
 			}
-			if err != nil {
-				end()
-				if response != nil {
-					_ = response.Body.Close() // it is not read
-				}
-				return nil, err
+			if response != nil {
+				err = errors.Join(err, response.Body.Close())
 			}
-			response.Body = ending{response.Body, end}
-			return response, nil
+			return nil, errors.Join(err, context.DeadlineExceeded)
 		})
 	}
 }
 
-// ending is an answer that does something more when it is over.
-type ending struct {
-	io.ReadCloser
-
-	end func()
-}
-
-// Close implements io.Closer.
-func (e ending) Close() error {
-	defer e.end()
-	return e.ReadCloser.Close()
-}
-
-// lostSince is since when the management cluster cannot reach a workload cluster either; zero if it can.
-func lostSince(cluster *clusterv1.Cluster) time.Time {
-	probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
-	if probe == nil || probe.Status == metav1.ConditionTrue {
-		return time.Time{}
-	}
-	return probe.LastTransitionTime.Time
-}
-
 // nodes reads the nodes of a workload cluster.
-func (r *reading) nodes(ctx context.Context, of *clusterv1.Cluster) ([]corev1.Node, error) {
-	cluster := client.ObjectKeyFromObject(of)
+func (r *reading) nodes(ctx context.Context, c *clusterv1.Cluster) ([]corev1.Node, error) {
+	cluster := client.ObjectKeyFromObject(c)
 	reader, err := r.snapshot.WorkloadReader(ctx, r.client, cluster)
 	if err != nil {
 		return nil, err
@@ -128,7 +97,7 @@ func (r *reading) nodes(ctx context.Context, of *clusterv1.Cluster) ([]corev1.No
 	if err != nil {
 		return nil, err
 	}
-	if kept := workload.Kept(of); kept != "" {
+	if kept := workload.Kept(c); kept != "" {
 		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
 			return nil, &workload.ChangedError{Cluster: cluster, Kept: kept, Found: found}
 		}
@@ -137,7 +106,7 @@ func (r *reading) nodes(ctx context.Context, of *clusterv1.Cluster) ([]corev1.No
 	r.snapshot.live[cluster] = reader
 	r.snapshot.mu.Unlock()
 	nodes := make([]corev1.Node, 0, len(all))
-	for i := range all {
+	for i := range all { // who controls the cluster decides how long names and texts are, and a page shows them
 		if kept := slimNode(&all[i]); kept != nil {
 			nodes = append(nodes, *kept)
 		}
@@ -194,6 +163,6 @@ func (r *reading) nodesWith(ctx context.Context, reader client.Reader, cluster c
 		return nodes, nil
 	}
 	list := &corev1.NodeList{}
-	err := reader.List(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}})
+	err := reader.List(ctx, list, fromMemory())
 	return list.Items, err
 }

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,10 +10,8 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,7 +19,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -65,11 +61,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 
 // keepManaged gives an object the managed fields back that a snapshot drops.
 func (w *Snapshot) keepManaged(obj client.Object) {
-	for _, r := range w.kinds[machineCheckGVK.GroupKind()].in("") {
-		if r.key == client.ObjectKeyFromObject(obj) {
-			r.is.SetManagedFields(obj.GetManagedFields())
-		}
-	}
+	w.kinds[machineCheckGVK.GroupKind()].get(client.ObjectKeyFromObject(obj)).SetManagedFields(obj.GetManagedFields())
 }
 
 func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
@@ -327,49 +319,5 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 		if is := One[clusterv1.Machine](w, key("w1")); is != nil && (len(is.ManagedFields) != 1 || string(is.ManagedFields[0].FieldsV1.GetRawBytes()) != `{"f:metadata":{"f:finalizers":{"v:\"example.com/hold\"":{}}}}`) {
 			t.Errorf("of who added the finalizer %v is known", is.ManagedFields)
 		}
-	}
-}
-
-// The metadata of every Metal3Machine are read, and then those whole whose hosts matter.
-func TestWhatIsDeletedBeforeItIsReadWholeIsGone(t *testing.T) {
-	from := aManagementCluster(t, nil)
-	withoutNode := aMachine("m", func(m *clusterv1.Machine) {
-		m.Status.NodeRef = clusterv1.MachineNodeReference{}
-		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: metal3MachineGVK.Group, Kind: metal3MachineGVK.Kind, Name: "m3"}
-	})
-	put(t, from, withoutNode)
-	r, err := begin(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, Scope{Namespace: "ns"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	whole := func() error {
-		return r.snapshot.ReadOnly().Get(t.Context(), key("m3"), tree2(metal3MachineGVK, "", "", map[string]any{}))
-	}
-	r.each(t.Context(), []task{{gvk: machineGVK, namespace: "ns"}})
-	r.each(t.Context(), r.metal3Machines())
-	if err := whole(); !errors.Is(err, explain.ErrUnread) {
-		t.Errorf("of what only metadata is known: %v", err)
-	}
-	r.each(t.Context(), []task{{gvk: metal3MachineGVK, namespace: "ns", options: named("m3"), keep: func(client.Object) bool { return false }}})
-	if err := whole(); !errors.Is(err, explain.ErrUnread) {
-		t.Errorf("of what is there, and was not to be kept: %v", err)
-	}
-	from.Remove(metal3MachineGVK, key("m3"))
-	r.each(t.Context(), r.metal3Machines())
-	if err := whole(); !errors.Is(err, explain.ErrUnread) {
-		t.Errorf("of what no more than metadata was asked for again: %v", err)
-	}
-	r.each(t.Context(), r.hostsOfNew())
-	if err := whole(); !apierrors.IsNotFound(err) {
-		t.Errorf("of what was deleted meanwhile: %v", err)
-	}
-	// What was read whole stays as it was then.
-	if err := r.snapshot.ReadOnly().Get(t.Context(), key("m"), &clusterv1.Machine{}); err != nil {
-		t.Fatal(err)
-	}
-	from.Remove(machineGVK, key("m"))
-	r.each(t.Context(), []task{{gvk: machineGVK, namespace: "ns", options: named("m")}})
-	if err := r.snapshot.ReadOnly().Get(t.Context(), key("m"), &clusterv1.Machine{}); err != nil {
-		t.Errorf("of what was known whole: %v", err)
 	}
 }

@@ -31,23 +31,23 @@ var errRecorded = errors.New("a record cannot be asked for more than was recorde
 // errNoNodeCheck is why the nodes of the management cluster were not read.
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
 
-// what names what a task reads.
-func (t task) what(is served) string {
-	called := cmp.Or(t.called, plural(t.gvk.Kind))
+// what names what a query reads.
+func (q query) what(res served) string {
+	called := cmp.Or(q.called, plural(q.gvk.Kind))
 	switch {
-	case !is.namespaced && t.gvk.Kind == "Node":
+	case !res.namespaced && q.gvk.Kind == "Node":
 		return called + " of the management cluster"
-	case !is.namespaced:
+	case !res.namespaced:
 		return called
-	case t.namespace == "":
+	case q.namespace == "":
 		return called + " in all namespaces"
 	default:
-		return called + " in namespace " + t.namespace
+		return called + " in namespace " + q.namespace
 	}
 }
 
 func plural(kind string) string {
-	if begin, is := strings.CutSuffix(kind, "y"); is {
+	if begin, found := strings.CutSuffix(kind, "y"); found {
 		return begin + "ies"
 	}
 	return kind + "s"
@@ -59,7 +59,7 @@ func why(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
 		said := err.Error()
-		if _, after, is := strings.Cut(said, "forbidden: "); is {
+		if _, after, found := strings.Cut(said, "forbidden: "); found {
 			said = after
 		}
 		return "forbidden: " + said

@@ -25,20 +25,16 @@ const mostNamed = 100
 // firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands as it was.
 const firstLook = 2 * time.Minute
 
-// restless reads all that is in scope, but for the machines and nodes of clusters of which nothing is to be said but that all
-// are healthy. In a fleet these are nearly all, and their machines and nodes nearly all of what there is to read.
-func (r *reading) restless(ctx context.Context) {
-	r.each(ctx, append(r.clusters(), r.first()...))
-	r.each(ctx, slices.Concat(r.second(ctx), r.vouching(), r.openRecords())) // with the requests
+// restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are nearly all, and
+// their machines and nodes nearly all of what there is to read. It returns what is still to be read, and of which clusters the nodes are.
+func (r *reading) restless(ctx context.Context, everything []query) ([]query, func(*clusterv1.Cluster) bool) {
 	wanted := r.restlessClusters(ctx)
-	if len(wanted) > 0 {
-		r.each(ctx, append(r.machinesIn(wanted), r.hosts()...))
-		r.each(ctx, r.controlPlanes())
+	if len(wanted) == 0 {
+		everything = nil
+	} else if len(wanted) < len(r.snapshot.Objects(clusterGVK, "")) {
+		everything[0] = r.machinesIn(wanted)
 	}
-	r.beyond(ctx)
-	if r.Nodes {
-		r.workloads(ctx, func(c *clusterv1.Cluster) bool { return slices.Contains(wanted, client.ObjectKeyFromObject(c)) })
-	}
+	return everything, func(c *clusterv1.Cluster) bool { return slices.Contains(wanted, client.ObjectKeyFromObject(c)) }
 }
 
 // restlessClusters are those with something to judge. Of the others it is noted that the status of their checks counts the machines.
@@ -78,19 +74,19 @@ func (r *reading) actsOn(check *clusterv1.MachineHealthCheck, m managerlease.Man
 // remediated tells the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a person. One that does
 // not say of which cluster it is may be of any in its namespace.
 func (r *reading) remediated() func(cluster client.ObjectKey) bool {
-	of := map[client.ObjectKey]bool{}
+	clusters := map[client.ObjectKey]bool{}
 	r.snapshot.mu.RLock()
 	defer r.snapshot.mu.RUnlock()
 	for gk, k := range r.snapshot.kinds {
 		if !r.requested(gk) {
 			continue
 		}
-		for _, rec := range k.in("") {
-			of[client.ObjectKey{Namespace: rec.key.Namespace, Name: rec.is.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+		for _, req := range k.in("") {
+			clusters[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
 		}
 	}
 	return func(cluster client.ObjectKey) bool {
-		return of[cluster] || of[client.ObjectKey{Namespace: cluster.Namespace}]
+		return clusters[cluster] || clusters[client.ObjectKey{Namespace: cluster.Namespace}]
 	}
 }
 
@@ -103,24 +99,21 @@ func (r *reading) requested(gk schema.GroupKind) bool {
 }
 
 // machinesIn are the machines of some clusters in scope. Of the others none is kept: without their nodes they would look as if these were gone.
-func (r *reading) machinesIn(clusters []client.ObjectKey) []task {
-	tasks := r.machines()
-	if len(clusters) == len(r.snapshot.Objects(clusterGVK, "")) {
-		return tasks
-	}
-	tasks[0].keep = func(obj client.Object) bool {
-		m, whole := obj.(*clusterv1.Machine)
-		return !whole || !r.snapshot.Counted(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
+func (r *reading) machinesIn(clusters []client.ObjectKey) query {
+	q := r.machines()[0]
+	q.keep = func(obj client.Object) bool {
+		machine, whole := obj.(*clusterv1.Machine)
+		return !whole || !r.snapshot.Counted(client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
 	}
 	if r.Cluster != "" || len(clusters) > mostNamed {
-		return tasks
+		return q
 	}
 	names := make([]string, 0, len(clusters))
 	for _, cluster := range clusters {
 		names = append(names, cluster.Name)
 	}
-	if of, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.In, names); err == nil {
-		tasks[0].options = []client.ListOption{client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*of)}}
+	if named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.In, names); err == nil {
+		q.options = []client.ListOption{client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*named)}}
 	}
-	return tasks
+	return q
 }

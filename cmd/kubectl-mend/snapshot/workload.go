@@ -126,11 +126,11 @@ func (n nodesOf) GetByKey(name string) (any, bool, error) {
 // List implements workload.Store.
 func (n nodesOf) List() []any {
 	nodes := All[corev1.Node](n.Snapshot, "")
-	all := make([]any, 0, len(nodes))
+	stored := make([]any, 0, len(nodes))
 	for _, node := range nodes {
-		all = append(all, node)
+		stored = append(stored, node)
 	}
-	return all
+	return stored
 }
 
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,18 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/conversion"
 )
-
-// record is an object of the snapshot. Readers share what is in it; a write puts another object in its place and changes none.
-type record struct {
-	kind   *kind
-	key    client.ObjectKey
-	scheme *runtime.Scheme
-
-	is client.Object
-
-	mu     sync.Mutex
-	shapes map[shape]client.Object // others that it was asked for in
-}
 
 // shape is how an object is wanted: in which version, and as its type, as metadata or as a tree of values.
 type shape struct {
@@ -47,25 +33,17 @@ func shapeOf(obj runtime.Object, gvk schema.GroupVersionKind) shape {
 	return shape{gvk: gvk, bare: isMetadata(obj), tree: tree}
 }
 
-// as returns the object in a shape. It is shared: read only.
-func (r *record) as(s shape) (client.Object, error) {
-	if s == shapeOf(r.is, r.is.GetObjectKind().GroupVersionKind()) {
-		return r.is, nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if obj := r.shapes[s]; obj != nil {
+// as returns an object in a shape. It is shared: read only.
+func (w *Snapshot) as(obj client.Object, s shape) (client.Object, error) {
+	gvk := obj.GetObjectKind().GroupVersionKind()
+	if s == shapeOf(obj, gvk) {
 		return obj, nil
 	}
-	obj, err := converted(r.scheme, r.is, s)
+	other, err := converted(w.scheme, obj, s)
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", r.kind.Kind, r.key, err)
+		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
 	}
-	if r.shapes == nil {
-		r.shapes = map[shape]client.Object{}
-	}
-	r.shapes[s] = obj
-	return obj, nil
+	return other, nil
 }
 
 // converted returns obj in another shape.
@@ -103,43 +81,22 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 // convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API server does.
 func convert(from, to client.Object) error {
 	hub, isHub := to.(conversion.Hub)
-	if is, ok := from.(conversion.Convertible); ok && isHub {
-		return is.ConvertTo(hub)
+	if spoke, ok := from.(conversion.Convertible); ok && isHub {
+		return spoke.ConvertTo(hub)
 	}
 	hub, isHub = from.(conversion.Hub)
-	if is, ok := to.(conversion.Convertible); ok && isHub {
-		return is.ConvertFrom(hub)
+	if spoke, ok := to.(conversion.Convertible); ok && isHub {
+		return spoke.ConvertFrom(hub)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.DeepCopyObject())
 	if err != nil {
 		return err
 	}
-	if tree, is := to.(*unstructured.Unstructured); is {
+	if tree, ok := to.(*unstructured.Unstructured); ok {
 		tree.Object = content
 		return nil
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, to)
-}
-
-// shelf is a list of records in the order of their names.
-type shelf []*record
-
-func (s shelf) with(r *record) shelf {
-	if at, found := s.find(r); !found {
-		return slices.Insert(s, at, r)
-	}
-	return s
-}
-
-func (s shelf) without(r *record) shelf {
-	if at, found := s.find(r); found {
-		return slices.Delete(s, at, at+1)
-	}
-	return s
-}
-
-func (s shelf) find(r *record) (int, bool) {
-	return slices.BinarySearchFunc(s, r.key, func(a *record, key client.ObjectKey) int { return compareKeys(a.key, key) })
 }
 
 func compareKeys(a, b client.ObjectKey) int {
