@@ -16,6 +16,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +25,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -84,6 +87,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"report --lemons=-1":            {Misused, "cannot be negative"},
 		"report -o name":                {Misused, `--output "name": expected custom-columns`},
 		"report machine/a":              {Misused, "takes no arguments"},
+		"status -A --all --not-ok":      {Misused, "--all and --not-ok exclude each other"},
 		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
 		"status c1 -n ns":               {Done, ""},
 		"status c1 -A":                  {Done, ""},
@@ -243,6 +247,39 @@ func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
 				t.Errorf("it is said again:\n%s", problems)
 			}
 		})
+	}
+}
+
+// With --all-namespaces a check that is OK is a row on request only, and is counted.
+func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
+	for line, listed := range map[string]bool{
+		"-A": false, "-A --all": true, "-A --not-ok=false": true, "-n ns": true, "-n ns --all": true, "-n ns --not-ok": false,
+	} {
+		o, out, errOut := recorder(t, &snapshot.Scope{})
+		o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+			w := snapshot.New()
+			w.Clock = clocktesting.NewFakePassiveClock(noon)
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
+			check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+			check.Spec.ClusterName = "c1"
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}}
+			for _, name := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+				cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue})
+			}
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+			machine.Spec.ClusterName, machine.Status.NodeRef.Name = "c1", "n"
+			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			w.SetNodes(client.ObjectKeyFromObject(cluster), []corev1.Node{node})
+			return w, w.Add(announced(managerlease.UsualNamespace, "dev"), cluster, machine, check)
+		}
+		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
+			t.Fatalf("%s: exit code %d: %s", line, code, errOut)
+		}
+		counted := strings.Contains(out.String(), "1 check that is OK is not listed: --all lists it.")
+		if got := strings.Contains(out.String(), "mhc/workers"); got != listed || counted == listed {
+			t.Errorf("status %s prints\n%s", line, out)
+		}
 	}
 }
 

@@ -116,8 +116,16 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
 		p.gap()
-		p.line("", explain.NotListed(left))
+		p.line("", notListed(left))
 	}
+}
+
+// notListed counts the checks that are OK and not listed.
+func notListed(n int) string {
+	if n == 1 {
+		return "1 check that is OK is not listed: --all lists it."
+	}
+	return fmt.Sprintf("%d checks that are OK are not listed: --all lists them.", n)
 }
 
 // rows is the table of these rows, and below each what it cannot say. Where there are no records there is no column of what is missing by them.
