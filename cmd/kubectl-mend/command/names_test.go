@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -87,6 +88,8 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"report --lemons=-1":            {Misused, "cannot be negative"},
 		"report -o name":                {Misused, `--output "name": expected custom-columns`},
 		"report machine/a":              {Misused, "takes no arguments"},
+		"version a":                     {Misused, "takes no arguments"},
+		"options a":                     {Misused, "takes no arguments"},
 		"status -A --all --not-ok":      {Misused, "--all and --not-ok exclude each other"},
 		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
 		"status c1 -n ns":               {Done, ""},
@@ -280,6 +283,23 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 		if got := strings.Contains(out.String(), "mhc/workers"); got != listed || counted == listed {
 			t.Errorf("status %s prints\n%s", line, out)
 		}
+	}
+}
+
+func TestTheVersionOfEachManagerIsListed(t *testing.T) {
+	got := versionTable([]managerlease.Manager{
+		{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{Version: "v1.1.0"}},
+		{Namespace: "b", Gone: noon.Add(-time.Hour), Announcement: &managerlease.Announcement{Version: "v1\nv2"}},
+		{Namespace: "c", Alive: true},
+		{Namespace: "d", Unbound: true},
+	}, noon)
+	const want = `NAMESPACE   VERSION   STATE
+a           v1.1.0    running
+b           v1\nv2    not running since 11:00:00 (60m ago)
+c           unknown   running
+d           unknown   not believed: no binding gives it the rights of a manager`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
