@@ -230,8 +230,12 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	t.Helper()
 	t.Setenv("COLUMNS", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	workload := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+	workload := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
+		if in.URL.Path == "/api/v1/namespaces/shop/pods/x" {
+			_, _ = fmt.Fprint(out, object("v1", "Pod", true, `,"spec":{"nodeName":"x"}`))
+			return
+		}
 		_, _ = fmt.Fprintf(out, `{"apiVersion":"v1","kind":"NodeList","items":[%s]}`, object("v1", "Node", false, ""))
 	}))
 	t.Cleanup(workload.Close)
@@ -261,6 +265,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
+		"explain pod/shop/x -n x --cluster x", "version",
 	} {
 		code, said := mend(strings.Fields(line)...)
 		if code != Done || strings.Contains(said, "forbidden") || strings.Contains(said, "not be read") {
