@@ -291,6 +291,19 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	}
 }
 
+// The reader's role has no right to get pods, nor does anything else need it.
+func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
+	rights := granted(t)
+	rights[right{"get", "", "pods"}] = "view"
+	w, mend := guarded(t, rights)
+	for node, want := range map[string]string{"": "the Pod x/x is on no node", "y": "no Machine in namespace x names a node y"} {
+		w.objects["/v1/pods"] = object("v1", "Pod", true, fmt.Sprintf(`,"spec":{"nodeName":%q}`, node))
+		if code, said := mend("explain", "pod/x", "-n", "x"); code != Failed || !strings.Contains(said, want) {
+			t.Errorf("want %q, got code %d: %s", want, code, said)
+		}
+	}
+}
+
 // The table of docs/cli/README.md says that every right can be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {
