@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/util/templates"
 	"k8s.io/utils/clock"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -81,6 +82,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
 	(*Options).remediate, (*Options).reset, (*Options).confirm, (*Options).simulate, (*Options).record,
+	(*Options).versions, (*Options).options,
 }
 
 func (o *Options) root(version string) *cobra.Command {
@@ -101,19 +103,38 @@ func (o *Options) root(version string) *cobra.Command {
 			}
 			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant(c.SuggestionsFor(args[0])))}
 		},
+		DisableFlagsInUseLine: true,
 	}
 	o.Config.AddFlags(root.PersistentFlags())
 	o.addColour(root)
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
+	templates.ActsAsRootCommand(root, nil) // help as kubectl prints it
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
-		root.AddCommand(add(o))
+		verb := add(o)
+		verb.DisableFlagsInUseLine = true // the template adds [options]
+		root.AddCommand(verb)
 	}
 	o.addExamples(root)
 	o.completeFlags(root)
 	return root
+}
+
+// options lists the flags that the help of the other commands leaves out, since all have them.
+func (o *Options) options() *cobra.Command {
+	return &cobra.Command{
+		Use:     "options",
+		Short:   "List the flags that every command takes",
+		Example: fmt.Sprintf("  %s options", o.Name),
+		Args:    noArgs,
+		Run: func(c *cobra.Command, _ []string) {
+			_, _ = fmt.Fprint(o.Out, "The following options can be passed to any command:\n\n")
+			printer := templates.NewHelpFlagPrinter(o.Out, uint(text.Width(o.Out)))
+			c.InheritedFlags().VisitAll(printer.PrintHelpFlag)
+		},
+	}
 }
 
 // meant asks whether one of the commands was meant that have names like the one that was given.

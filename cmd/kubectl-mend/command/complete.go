@@ -89,7 +89,7 @@ func (o *Options) addExamples(root *cobra.Command) {
 	for _, c := range root.Commands() {
 		switch c.Name() {
 		case "help":
-			c.Example = fmt.Sprintf("  %s help explain", o.Name)
+			c.Example, c.DisableFlagsInUseLine = fmt.Sprintf("  %s help explain", o.Name), true
 		case "completion":
 			c.Example = "  source <(kubectl-mend completion bash)"
 			for _, shell := range c.Commands() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -22,10 +23,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// explained are the kinds of which there is something to explain, and to wait for.
+// explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
 var explained = []kind{
 	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
+
+var explainedOrPod = slices.Concat(explained, []kind{podKind})
 
 func (o *Options) explain() *cobra.Command {
 	var cluster string
@@ -36,10 +39,11 @@ func (o *Options) explain() *cobra.Command {
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
 		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that blocks the " +
 			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.\n\n" +
-			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for.",
+			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for. " +
+			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
-		Args:              someNames(explained...),
+		Args:              someNames(explainedOrPod...),
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
@@ -54,7 +58,7 @@ func (o *Options) explain() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
+	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	again.addTo(c)
 	c.Flags().BoolVar(&code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, 11 unhealthy and being remediated, "+
@@ -79,7 +83,7 @@ func someNames(expected ...kind) cobra.PositionalArgs {
 
 // explanations explain all that the arguments name.
 func (o *Options) explanations(ctx context.Context, args []string, cluster string, full bool) ([]*page.Explanation, error) {
-	named, err := parseAll(args, explained...)
+	named, err := parseAll(args, explainedOrPod...)
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +123,16 @@ func (o *Options) printExplanations(out io.Writer, all []*page.Explanation) erro
 
 // explanation explains what the user names.
 func (o *Options) explanation(ctx context.Context, named subject, cluster string, full bool) (*page.Explanation, error) {
-	k, name := named.kind, named.name
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, err
 	}
+	if named.kind == podKind {
+		if named, err = o.nodeOf(ctx, named.name, namespace, cluster); err != nil {
+			return nil, err
+		}
+	}
+	k, name := named.kind, named.name
 	scope, err := o.scopeAround(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ const (
 	namespaceKind    kind = "Namespace"
 	deploymentKind   kind = "MachineDeployment"
 	kubeadmKind      kind = "KubeadmControlPlane"
+	podKind          kind = "Pod"
 	// remediationKind is either of the two, where the user does not say which.
 	remediationKind kind = "Remediation"
 )
@@ -36,6 +37,7 @@ var aliases = map[kind][]string{
 	namespaceKind:    {"namespace", "ns"},
 	deploymentKind:   {"md", "machinedeployment"},
 	kubeadmKind:      {"kcp", "kubeadmcontrolplane"},
+	podKind:          {"pod", "po"},
 	remediationKind:  {"remediation"},
 	metal3Kind:       {"m3r", "metal3remediation", "m3remediation"},
 	ownKind:          {"hrem", "hostremediation"},
@@ -80,13 +82,14 @@ func parseAll(args []string, expected ...kind) ([]subject, error) {
 		}
 		return all, nil
 	}
-	if _, known := kindCalled(args[0]); known && len(args) == 1 {
+	called, known := kindCalled(args[0])
+	if known && len(args) == 1 {
 		return nil, Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", args[0], spelled(expected))}
 	} else if len(args) == 1 {
 		return nil, add(args[0])
 	}
 	for _, name := range args[1:] {
-		if strings.Contains(name, "/") {
+		if strings.Contains(name, "/") && called != podKind {
 			return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, args[0])}
 		}
 		if err := add(args[0] + "/" + name); err != nil {
@@ -113,10 +116,10 @@ func parseOne(args []string, expected ...kind) (subject, error) {
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
 func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")
-	if !has || called == "" || name == "" || strings.Contains(name, "/") {
+	k, known := kindCalled(called)
+	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
 		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected))}
 	}
-	k, known := kindCalled(called)
 	switch {
 	case !known:
 		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected))}

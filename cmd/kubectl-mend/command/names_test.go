@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,6 +26,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -74,7 +78,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"history -o custom-columns=A":   {Misused, "expected <header>:<json-path-expr>"},
 		"history --since=-1h":           {Misused, "the future has not happened yet"},
 		"history -A machine/a":          {Misused, "leave --all-namespaces out"},
-		"history pod/a":                 {Misused, `there is no kind "pod" here: expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
+		"history pod/a":                 {Misused, `"pod/a" names a Pod: expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history a":                     {Misused, `"a": expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history machine a b":           {Misused, `expected one object, not 2`},
 		"history --since soon":          {Misused, `"soon" is no duration, such as 90m, 24h or 14d`},
@@ -84,6 +88,9 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"report --lemons=-1":            {Misused, "cannot be negative"},
 		"report -o name":                {Misused, `--output "name": expected custom-columns`},
 		"report machine/a":              {Misused, "takes no arguments"},
+		"version a":                     {Misused, "takes no arguments"},
+		"options a":                     {Misused, "takes no arguments"},
+		"status -A --all --not-ok":      {Misused, "--all and --not-ok exclude each other"},
 		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
 		"status c1 -n ns":               {Done, ""},
 		"status c1 -A":                  {Done, ""},
@@ -105,7 +112,13 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"explain machine m x -n ns":     {Failed, "there is no Machine x in namespace ns"},
 		"explain machine machine/m":     {Misused, `"machine/m": expected a name, as the kind is machine: write either KIND NAME or KIND/NAME`},
 		"explain machine/a b":           {Misused, `"b": expected machine/NAME, node/NAME,`},
-		"explain pod a":                 {Misused, `"pod/a": there is no kind "pod" here: expected machine/NAME`},
+		"explain lease a":               {Misused, `"lease/a": there is no kind "lease" here: expected machine/NAME`},
+		"explain pod a -n ns":           {Failed, "no kubeconfig was found"},
+		"explain pod a -A":              {Misused, "pod/a: name its namespace too, as pod/NAMESPACE/a"},
+		"explain pod/a --cluster c1":    {Misused, "pod/a: name its namespace too, as pod/NAMESPACE/a"},
+		"explain po a/b --cluster c -A": {Misused, "say with -n in which namespace Cluster c is"},
+		"explain pod ns/a --from f":     {Misused, "a record has no pods: name the node, as node/NAME"},
+		"wait pod/a --for=healthy":      {Misused, `"pod/a" names a Pod: expected machine/NAME`},
 		"explain machine/m -A":          {Done, ""},
 		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
 		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
@@ -243,6 +256,56 @@ func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
 				t.Errorf("it is said again:\n%s", problems)
 			}
 		})
+	}
+}
+
+// With --all-namespaces a check that is OK is a row on request only, and is counted.
+func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
+	for line, listed := range map[string]bool{
+		"-A": false, "-A --all": true, "-A --not-ok=false": true, "-n ns": true, "-n ns --all": true, "-n ns --not-ok": false,
+	} {
+		o, out, errOut := recorder(t, &snapshot.Scope{})
+		o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+			w := snapshot.New()
+			w.Clock = clocktesting.NewFakePassiveClock(noon)
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
+			check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+			check.Spec.ClusterName = "c1"
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}}
+			for _, name := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+				cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue})
+			}
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+			machine.Spec.ClusterName, machine.Status.NodeRef.Name = "c1", "n"
+			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			w.SetNodes(client.ObjectKeyFromObject(cluster), []corev1.Node{node})
+			return w, w.Add(announced(managerlease.UsualNamespace, "dev"), cluster, machine, check)
+		}
+		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
+			t.Fatalf("%s: exit code %d: %s", line, code, errOut)
+		}
+		counted := strings.Contains(out.String(), "1 check that is OK is not listed: --all lists it.")
+		if got := strings.Contains(out.String(), "mhc/workers"); got != listed || counted == listed {
+			t.Errorf("status %s prints\n%s", line, out)
+		}
+	}
+}
+
+func TestTheVersionOfEachManagerIsListed(t *testing.T) {
+	got := versionTable([]managerlease.Manager{
+		{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{Version: "v1.1.0"}},
+		{Namespace: "b", Gone: noon.Add(-time.Hour), Announcement: &managerlease.Announcement{Version: "v1\nv2"}},
+		{Namespace: "c", Alive: true},
+		{Namespace: "d", Unbound: true},
+	}, noon)
+	const want = `NAMESPACE   VERSION   STATE
+a           v1.1.0    running
+b           v1\nv2    not running since 11:00:00 (60m ago)
+c           unknown   running
+d           unknown   not believed: no binding gives it the rights of a manager`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -230,8 +230,12 @@ func guarded(t *testing.T, rights map[right]string) (*warden, func(args ...strin
 	t.Helper()
 	t.Setenv("COLUMNS", "")
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	workload := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) {
+	workload := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		out.Header().Set("Content-Type", "application/json")
+		if in.URL.Path == "/api/v1/namespaces/shop/pods/x" {
+			_, _ = fmt.Fprint(out, object("v1", "Pod", true, `,"spec":{"nodeName":"x"}`))
+			return
+		}
 		_, _ = fmt.Fprintf(out, `{"apiVersion":"v1","kind":"NodeList","items":[%s]}`, object("v1", "Node", false, ""))
 	}))
 	t.Cleanup(workload.Close)
@@ -261,6 +265,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
 		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
+		"explain pod/shop/x -n x --cluster x", "version",
 	} {
 		code, said := mend(strings.Fields(line)...)
 		if code != Done || strings.Contains(said, "forbidden") || strings.Contains(said, "not be read") {
@@ -282,6 +287,19 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 		// Where a list is allowed, a single object may be looked at as well: which command does changes from one release to the next.
 		if !w.asked[is] && (is.verb != "get" || !w.asked[right{"list", is.group, is.resource}]) {
 			t.Errorf("%s may %s, which no command needs", role, is)
+		}
+	}
+}
+
+// The reader's role has no right to get pods, nor does anything else need it.
+func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
+	rights := granted(t)
+	rights[right{"get", "", "pods"}] = "view"
+	w, mend := guarded(t, rights)
+	for node, want := range map[string]string{"": "the Pod x/x is on no node", "y": "no Machine in namespace x names a node y"} {
+		w.objects["/v1/pods"] = object("v1", "Pod", true, fmt.Sprintf(`,"spec":{"nodeName":%q}`, node))
+		if code, said := mend("explain", "pod/x", "-n", "x"); code != Failed || !strings.Contains(said, want) {
+			t.Errorf("want %q, got code %d: %s", want, code, said)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 func (o *Options) addSourceFlags(cmd *cobra.Command) {
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "",
-		"Read a `FILE` that the record command has written, instead of the cluster: what was there when it was recorded, "+
+		"Read a file that the record command has written, instead of the cluster: what was there when it was recorded, "+
 			"in all namespaces unless -n names one.")
 	_ = cmd.MarkFlagFilename("from") // the flag is there
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var full bool
+	var full, all bool
 	var cluster string
 	var again watching
 	list := listing{sort: string(page.ByName)}
@@ -33,7 +33,7 @@ func (o *Options) status() *cobra.Command {
 		ValidArgsFunction: o.completeCluster,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("not-ok") {
-				list.notOK = o.allNamespaces
+				list.notOK = o.allNamespaces && !all
 			}
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				return o.printStatus(ctx, out, cluster, full, list)
@@ -42,8 +42,9 @@ func (o *Options) status() *cobra.Command {
 	}
 	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
+	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise.")
 	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
-		"Default with --all-namespaces; --not-ok=false lists all.")
+		"Default with --all-namespaces.")
 	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)
@@ -52,6 +53,7 @@ func (o *Options) status() *cobra.Command {
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	excluding(c, "watch", "from")
+	excluding(c, "all", "not-ok")
 	return c
 }
 

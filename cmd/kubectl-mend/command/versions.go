@@ -3,14 +3,73 @@ package command
 import (
 	"fmt"
 	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // unversioned is the version of a program that was built without one.
 const unversioned = "dev"
+
+// unknown stands for the version of a manager that announces none.
+const unknown = "unknown"
+
+func (o *Options) versions() *cobra.Command {
+	var clientOnly bool
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program, and of each manager that has announced itself",
+		Example: fmt.Sprintf("  %[1]s version\n  %[1]s version --client", o.Name),
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, _ = fmt.Fprintf(o.Out, "Client Version: %s\n", o.version)
+			if clientOnly {
+				return nil
+			}
+			reader, err := o.client()
+			if err != nil {
+				return err
+			}
+			now := o.timeAt(c.Context(), reader)
+			managers, err := managerlease.Of(c.Context(), reader, now)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(o.Out, "\n"+versionTable(managers, now)+"\n")
+			return err
+		},
+	}
+	c.Flags().BoolVar(&clientOnly, "client", false, "Print the version of this program only, and ask no cluster.")
+	return c
+}
+
+// versionTable has one row for each manager: its namespace, its version, and whether it runs.
+func versionTable(managers []managerlease.Manager, now time.Time) string {
+	if len(managers) == 0 {
+		return "No manager of kubemend has announced itself."
+	}
+	rows := make([][]string, 0, 1+len(managers))
+	rows = append(rows, []string{"NAMESPACE", "VERSION", "STATE"})
+	for _, manager := range managers {
+		version, state := unknown, "running"
+		if manager.Announcement != nil && manager.Announcement.Version != "" {
+			version = manager.Announcement.Version
+		}
+		switch {
+		case manager.Unbound:
+			state = "not believed: no binding gives it the rights of a manager"
+		case !manager.Alive:
+			state = "not running since " + text.Moment(manager.Gone, now)
+		case manager.Unverified != "":
+			state = "running, not verified: " + manager.Unverified
+		}
+		rows = append(rows, []string{manager.Namespace, version, state})
+	}
+	return strings.Join(text.Table(rows), "\n")
+}
 
 // sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.
 func (o *Options) sayVersions(managers []managerlease.Manager) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,10 +40,16 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 	for i := range entries {
 		rows, messages = append(rows, l.cells(&entries[i])), append(messages, entries[i].Message)
 	}
-	leads, width := text.Table(rows), 0
-	for _, lead := range leads {
-		width = max(width, text.Columns(lead))
+	leads := text.Table(rows)
+	if !l.Wide && text.Widest(leads) > l.Width { // the object stands before the message, with its namespace
+		for i, row := range rows {
+			object := len(row) - 1
+			messages[i] = strings.Join(slices.Concat(row[:object-3], row[object:]), " ") + ": " + messages[i]
+			rows[i] = row[object-3 : object]
+		}
+		leads = text.Table(rows)
 	}
+	width := text.Widest(leads)
 	for i, lead := range leads {
 		line := lead + "\n" + text.Hang(strings.Repeat(" ", below), messages[i], below, l.Width)
 		if l.Width >= roomy {

@@ -66,7 +66,7 @@ func TestAFleetThatIsAllOKSaysHowToListIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := out.String()
-		hint, table := strings.Contains(got, explain.NotListed(1)), strings.Contains(got, "CHECK")
+		hint, table := strings.Contains(got, notListed(1)), strings.Contains(got, "CHECK")
 		if !strings.Contains(got, "1 of 1 checks OK") || hint != notOK || table == notOK {
 			t.Errorf("with NotOK %t it prints:\n%s", notOK, got)
 		}

@@ -116,23 +116,39 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
 		p.gap()
-		p.line("", explain.NotListed(left))
+		p.line("", notListed(left))
 	}
 }
 
-// rows is the table of these rows, and below each what it cannot say. Where there are no records there is no column of what is missing by them.
+// notListed counts the checks that are OK and not listed.
+func notListed(n int) string {
+	if n == 1 {
+		return "1 check that is OK is not listed: --all lists it."
+	}
+	return fmt.Sprintf("%d checks that are OK are not listed: --all lists them.", n)
+}
+
+// rows is the table of these rows, and below each what it cannot say: the reason too, where the lines would be longer than a terminal's. Where
+// there are no records there is no column of what is missing by them.
 func (p *page) rows(rows []Row, l Layout, recorded bool) {
 	all := wideColumns
 	if !recorded {
 		all = slices.DeleteFunc(slices.Clone(all), func(c column) bool { return c.heading == notBack.heading })
 	}
-	lines := p.table(rows, l, all)
-	if !l.Wide && slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > l.Width }) {
-		lines = p.table(rows, l, narrowColumns)
+	lines := text.Table(p.cells(rows, l, all))
+	if !l.Wide && text.Widest(lines) > l.Width {
+		lines = text.Table(p.cells(rows, l, narrowColumns))
+	}
+	reasonBelow := !l.Wide && text.Widest(lines) > l.Width
+	if reasonBelow {
+		lines = text.Fit(p.cells(rows, l, narrowestColumns), l.Width)
 	}
 	p.lines = append(p.lines, lines[0])
 	for i := range rows {
 		p.lines = append(p.lines, lines[i+1])
+		if reason := p.reason(rows[i]); reasonBelow && reason != none {
+			p.line("  Reason: ", reason+".")
+		}
 		p.below(&rows[i])
 	}
 }
@@ -204,8 +220,9 @@ var (
 	remediating  = column{"REMEDIATING", func(_ *page, r Row) string { return remediatingOf(r) }}
 	notBack      = column{"MISSING", func(_ *page, r Row) string { return r.Missing.count() }}
 
-	narrowColumns = []column{{"CONTROLLER", (*page).controller}, healthyOfAll, allowed, remediating, {"REASON", (*page).reason}}
-	wideColumns   = []column{
+	narrowestColumns = []column{{"CONTROLLER", (*page).controller}, healthyOfAll, allowed, remediating}
+	narrowColumns    = append(slices.Clip(narrowestColumns), column{"REASON", (*page).reason})
+	wideColumns      = []column{
 		{"CONTROLLER", (*page).controller}, healthyOfAll,
 		number("PENDING", func(r Row) int { return r.Population.Pending + r.Population.Starting }),
 		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Population.Unknown }),
@@ -223,8 +240,12 @@ func number(heading string, of func(Row) int) column {
 	}}
 }
 
-// unknown is in the cell of what is not known.
-const unknown = "?"
+const (
+	// unknown is in the cell of what is not known.
+	unknown = "?"
+	// none is in the cell of what there is nothing of.
+	none = "-"
+)
 
 // remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
 func remediatingOf(r Row) string {
@@ -234,8 +255,8 @@ func remediatingOf(r Row) string {
 	return strconv.Itoa(r.Remediating)
 }
 
-// table is a heading and a line for each row.
-func (p *page) table(rows []Row, l Layout, columns []column) []string {
+// cells are a heading and a line for each row.
+func (p *page) cells(rows []Row, l Layout, columns []column) [][]string {
 	lines := make([][]string, 1+len(rows))
 	lines[0] = []string{"CHECK"}
 	for i, r := range rows {
@@ -247,7 +268,7 @@ func (p *page) table(rows []Row, l Layout, columns []column) []string {
 			lines[i+1] = append(lines[i+1], c.cell(p, r))
 		}
 	}
-	return text.Table(lines)
+	return lines
 }
 
 func checkName(r Row, namespaces bool) string {
@@ -285,13 +306,13 @@ func (p *page) reason(r Row) string {
 	case r.Reason != "":
 		return p.paint.Bad(r.Reason)
 	}
-	return "-"
+	return none
 }
 
 func (p *page) next(r Row) string {
 	switch {
 	case r.Next == (explain.Step{}):
-		return "-"
+		return none
 	case r.Next.Manual:
 		return "to do"
 	case r.Next.At.IsZero():

@@ -5,6 +5,7 @@ package text
 import (
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -145,6 +146,41 @@ func Table(rows [][]string) []string {
 		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
 	return lines
+}
+
+// Widest is how wide the widest of lines is.
+func Widest(lines []string) int {
+	widest := 0
+	for _, line := range lines {
+		widest = max(widest, Columns(line))
+	}
+	return widest
+}
+
+// shortestName is to how many columns a name may be cut.
+const shortestName = 12
+
+// Fit is Table in lines of at most width columns: the names in the first column are cut in the middle where the table is wider than that.
+func Fit(rows [][]string, width int) []string {
+	lines := Table(rows)
+	over := Widest(lines) - width
+	if over <= 0 {
+		return lines
+	}
+	longest := 0
+	for _, row := range rows {
+		longest = max(longest, Columns(oneLine(row[0])))
+	}
+	room := max(longest-over, shortestName)
+	cut := make([][]string, 0, len(rows))
+	for _, row := range rows {
+		if name := []rune(oneLine(row[0])); len(name) > room {
+			row = slices.Clone(row)
+			row[0] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
+		}
+		cut = append(cut, row)
+	}
+	return Table(cut)
 }
 
 // Capital is s with a capital at its beginning.
