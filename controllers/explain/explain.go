@@ -15,12 +15,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// What decisions say of objects.
 type (
-	Ref     = rule.Ref
+	// Ref names an object.
+	Ref = rule.Ref
+	// Blocker is why something does not begin, or does not go on.
 	Blocker = rule.Blocker
-	Step    = rule.Step
-	Mode    = rule.Mode
+	// Step is what is done next.
+	Step = rule.Step
+	// Mode is who acts on a check.
+	Mode = rule.Mode
 )
 
 // The modes of checks.

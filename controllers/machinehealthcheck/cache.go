@@ -98,18 +98,19 @@ func SlimMachine(obj any) (any, error) {
 		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
-	if deprecated := machine.Status.Deprecated; deprecated != nil && deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: slimV1Beta1(deprecated.V1Beta1)}
+	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
+		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
+		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
+		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
+		slim.SetV1Beta1Conditions(slimV1Beta1(machine.GetV1Beta1Conditions()))
 	}
 	return slim, nil
 }
 
-func slimV1Beta1(status *clusterv1.MachineV1Beta1DeprecatedStatus) *clusterv1.MachineV1Beta1DeprecatedStatus {
-	slim := &clusterv1.MachineV1Beta1DeprecatedStatus{
-		FailureReason: status.FailureReason, FailureMessage: status.FailureMessage, Conditions: slices.Clone(status.Conditions),
-	}
-	for i := range slim.Conditions {
-		cond := &slim.Conditions[i]
+func slimV1Beta1(conditions clusterv1.Conditions) clusterv1.Conditions {
+	slim := slices.Clone(conditions)
+	for i := range slim {
+		cond := &slim[i]
 		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
 		cond.Severity = workload.Interned(cond.Severity)
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)

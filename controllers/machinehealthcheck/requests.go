@@ -101,10 +101,10 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
 	w.remediation = byRequests(ref)
-	if why := remediationrequest.Refusal(templateKind); why != nil {
+	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
 		w.remediation.Refused = true
-		w.remediation.missing("spec.remediation.templateRef: "+why.Error(), "Name a remediation template there")
-		return nil
+		w.remediation.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
 		if ready, err := r.observeKind(ctx, w, kind); !ready {

@@ -290,7 +290,8 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan
 		at = health.Earliest(at, state.facts.Now.Add(r.Resync))
 	}
 	last := r.memory.of(state.check.Name)
-	if last.failed++; len(errs) > 0 || retry {
+	last.failed++
+	if len(errs) > 0 || retry {
 		at = health.Earliest(at, state.facts.Now.Add(enqueue.Backoff(last.failed)))
 	} else {
 		last.failed = 0

@@ -90,18 +90,8 @@ func (h *handover) factsOf(ctx context.Context, check *clusterv1.MachineHealthCh
 
 // plan decides what becomes of a check.
 func (h *handover) plan(facts *claimFacts) plan {
-	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
-	claimed := paused && value == mendv1.Claim
-	switch {
-	case !facts.check.DeletionTimestamp.IsZero():
-		return plan{outcome: refuses, text: "it is being deleted"}
-	case paused && !claimed:
-		return plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
-			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
-	case h.release && !claimed:
-		return plan{outcome: staysSo, text: "is not claimed"}
-	case !h.release && claimed:
-		return plan{outcome: staysSo, text: "is claimed already"}
+	if stays := h.staysAsItIs(facts.check); stays != nil {
+		return *stays
 	}
 	decided, refused := plan{outcome: changes, text: "kubemend will act on it in place of Cluster API core"}, refuseClaim(facts)
 	if h.release {
@@ -120,6 +110,24 @@ func (h *handover) plan(facts *claimFacts) plan {
 		decided.text += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
 	}
 	return decided
+}
+
+// staysAsItIs is why nothing becomes of a check, whatever acts on it; nil if something may.
+func (h *handover) staysAsItIs(check *clusterv1.MachineHealthCheck) *plan {
+	value, paused := check.Annotations[clusterv1.PausedAnnotation]
+	claimed := paused && value == mendv1.Claim
+	switch {
+	case !check.DeletionTimestamp.IsZero():
+		return &plan{outcome: refuses, text: "it is being deleted"}
+	case paused && !claimed:
+		return &plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
+	case h.release && !claimed:
+		return &plan{outcome: staysSo, text: "is not claimed"}
+	case !h.release && claimed:
+		return &plan{outcome: staysSo, text: "is claimed already"}
+	}
+	return nil
 }
 
 // refusal is why a check stays as it is; empty if it does not. An unsure one is due to what the user may not see.

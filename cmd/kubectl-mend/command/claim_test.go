@@ -135,8 +135,8 @@ func yes(h *handover) { h.yes = true }
 
 func release(h *handover) { h.release = true }
 
-func namespaceWith(labels map[string]string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labels}}
+func namespaceWith(labelled map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labelled}}
 }
 
 func TestACheckGoesOverAndBack(t *testing.T) {

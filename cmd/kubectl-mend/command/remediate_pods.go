@@ -69,13 +69,13 @@ func podsOf(ctx context.Context, reader client.Reader, node string) ([]string, e
 
 // budgetsOf says in parentheses which PodDisruptionBudgets select a pod; empty if none does.
 func budgetsOf(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) string {
-	says := ""
+	var says strings.Builder
 	for i := range budgets {
 		budget := &budgets[i]
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 		if err == nil && budget.Namespace == pod.Namespace && selector.Matches(labels.Set(pod.Labels)) {
-			says += fmt.Sprintf(" (PodDisruptionBudget %s allows %d)", budget.Name, budget.Status.DisruptionsAllowed)
+			fmt.Fprintf(&says, " (PodDisruptionBudget %s allows %d)", budget.Name, budget.Status.DisruptionsAllowed)
 		}
 	}
-	return says
+	return says.String()
 }

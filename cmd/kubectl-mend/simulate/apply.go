@@ -61,28 +61,28 @@ func (d *document) apply(w *snapshot.Snapshot, now time.Time) (notes []string) {
 // replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps
 // the labels and annotations that the manifest does not mention. (kubectl apply removes only what it has put there itself, which a
 // snapshot does not know.)
-func replace(before, meta *metav1.ObjectMeta, now time.Time) (notes []string) {
+func replace(before, check *metav1.ObjectMeta, now time.Time) (notes []string) {
 	if before.UID == "" {
-		*meta = metav1.ObjectMeta{
-			Namespace: meta.Namespace, Name: meta.Name, Labels: meta.Labels, Annotations: meta.Annotations,
+		*check = metav1.ObjectMeta{
+			Namespace: check.Namespace, Name: check.Name, Labels: check.Labels, Annotations: check.Annotations,
 			CreationTimestamp: metav1.NewTime(now), Generation: 1,
 		}
 		return []string{"It is new"}
 	}
 	var kept []string
 	for name, value := range before.Annotations {
-		if _, mentioned := meta.Annotations[name]; !mentioned {
+		if _, mentioned := check.Annotations[name]; !mentioned {
 			kept = append(kept, name+": "+value)
 		}
 	}
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, before.Labels)
-	maps.Copy(labels, meta.Labels)
+	maps.Copy(labels, check.Labels)
 	maps.Copy(annotations, before.Annotations)
-	maps.Copy(annotations, meta.Annotations)
-	*meta = *before.DeepCopy()
-	meta.Labels, meta.Annotations, meta.ResourceVersion = labels, annotations, ""
-	meta.Generation++
+	maps.Copy(annotations, check.Annotations)
+	*check = *before.DeepCopy()
+	check.Labels, check.Annotations, check.ResourceVersion = labels, annotations, ""
+	check.Generation++
 	notes = []string{"It replaces the one of its name"}
 	if len(kept) > 0 {
 		slices.Sort(kept)

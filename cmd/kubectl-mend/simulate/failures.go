@@ -58,8 +58,8 @@ func (s *simulation) fail(checks []explain.Check) error {
 		names = append(names, node.name)
 		s.failed[node], s.unnoticed[node] = true, true
 		s.edit(node, func(obj *corev1.Node) {
-			others := slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == cond.Type })
-			obj.Status.Conditions = append(others, cond)
+			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == cond.Type })
+			obj.Status.Conditions = append(obj.Status.Conditions, cond)
 		})
 	}
 	lasts := ""

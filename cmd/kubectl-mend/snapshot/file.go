@@ -187,7 +187,10 @@ func Load(from io.Reader) (*Snapshot, error) {
 			return nil, fmt.Errorf("load an object of a record: %w", err)
 		}
 	}
-	return w, w.takeHeader(head)
+	if err := w.takeHeader(head); err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // takeHeader makes the snapshot, which has its objects, what its header says.
@@ -229,22 +232,31 @@ var packed = []byte{0x1f, 0x8b}
 // any number of them.
 const mostUnpacked = 512 << 20
 
-// parse returns the header of a record, which is nil for a List of kubectl, and its objects.
-func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) {
+// unpack returns what is in a file, which gzip may have made.
+func unpack(from io.Reader, most int64) ([]byte, error) {
 	file := bufio.NewReader(from)
 	if begin, err := file.Peek(len(packed)); err == nil && bytes.Equal(begin, packed) {
 		unpacked, err := gzip.NewReader(file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("unpack it: %w", err)
+			return nil, fmt.Errorf("unpack it: %w", err)
 		}
 		file = bufio.NewReader(unpacked)
 	}
 	content, err := io.ReadAll(io.LimitReader(file, most+1))
 	if err != nil {
-		return nil, nil, fmt.Errorf("read it: %w", err)
+		return nil, fmt.Errorf("read it: %w", err)
 	}
 	if int64(len(content)) > most {
-		return nil, nil, fmt.Errorf("it has more than %d MiB when it is unpacked, which no file has that `kubectl mend record` has written", most>>20)
+		return nil, fmt.Errorf("it has more than %d MiB when it is unpacked, which no file has that `kubectl mend record` has written", most>>20)
+	}
+	return content, nil
+}
+
+// parse returns the header of a record, which is nil for a List of kubectl, and its objects.
+func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) {
+	content, err := unpack(from, most)
+	if err != nil {
+		return nil, nil, err
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) { // somebody has made it legible
 		if content, err = yaml.ToJSON(content); err != nil {
@@ -256,8 +268,13 @@ func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) 
 		return nil, nil, errNoSnapshot
 	}
 	head := &header{}
-	if len(record.Items) == 0 || utiljson.Unmarshal(record.Items[0].Raw, &head.TypeMeta) != nil || head.Kind != headerKind ||
-		head.GroupVersionKind().Group != mendv1.GroupVersion.Group {
+	if len(record.Items) == 0 {
+		return nil, nil, nil
+	}
+	if err := utiljson.Unmarshal(record.Items[0].Raw, &head.TypeMeta); err != nil {
+		return nil, nil, errNoSnapshot
+	}
+	if head.Kind != headerKind || head.GroupVersionKind().Group != mendv1.GroupVersion.Group {
 		return nil, record.Items, nil
 	}
 	if head.APIVersion != mendv1.GroupVersion.String() {

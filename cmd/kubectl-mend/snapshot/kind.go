@@ -13,7 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -50,13 +50,13 @@ type kind struct {
 	scopes map[string]error
 
 	// objects are shared by all who read them: one is replaced and never changed.
-	objects cache.Indexer
+	objects toolscache.Indexer
 }
 
 func newKind(gk schema.GroupKind) *kind {
 	keyOf := func(obj any) (string, error) { return client.ObjectKeyFromObject(obj.(client.Object)).String(), nil }
-	byNamespace := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
-	return &kind{GroupKind: gk, scopes: map[string]error{}, objects: cache.NewIndexer(keyOf, byNamespace)}
+	byNamespace := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	return &kind{GroupKind: gk, scopes: map[string]error{}, objects: toolscache.NewIndexer(keyOf, byNamespace)}
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
@@ -157,7 +157,7 @@ func (k *kind) in(namespace string) []client.Object {
 	if namespace == "" {
 		return sorted(k.objects.List())
 	}
-	stored, _ := k.objects.ByIndex(cache.NamespaceIndex, namespace) // every kind has that index
+	stored, _ := k.objects.ByIndex(toolscache.NamespaceIndex, namespace) // every kind has that index
 	return sorted(stored)
 }
 
@@ -189,7 +189,7 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 		return nil
 	}
 	wanted := shapeOf(obj, gvk)
-	return k.objects.AddIndexers(cache.Indexers{field: func(stored any) ([]string, error) {
+	return k.objects.AddIndexers(toolscache.Indexers{field: func(stored any) ([]string, error) {
 		obj, err := w.as(stored.(client.Object), wanted)
 		if err != nil {
 			return nil, nil //nolint:nilerr // no more than its metadata is known: it has no values

@@ -25,10 +25,10 @@ func (r *reading) machines() []query {
 
 // hosts are those that machines may run on, and what stands between them and the machines.
 func (r *reading) hosts() []query {
-	queries := []query{
-		{gvk: hostGVK, namespace: r.Namespace}, {gvk: metal3MachineGVK, namespace: r.Namespace, bare: !r.Owners, options: labelled(r.Cluster)},
-	}
-	return append(queries, r.spares()...)
+	return append(r.spares(),
+		query{gvk: hostGVK, namespace: r.Namespace},
+		query{gvk: metal3MachineGVK, namespace: r.Namespace, bare: !r.Owners, options: labelled(r.Cluster)},
+	)
 }
 
 // spares are the Metal3Machines whole, which say what hosts machines want: where a check waits for spare hosts, and the
@@ -54,7 +54,8 @@ func (r *reading) owners() []query {
 		return nil
 	}
 	queries := []query{
-		{gvk: machineSetGVK, namespace: r.Namespace, options: labelled(r.Cluster)}, {gvk: machineDeploymentGVK, namespace: r.Namespace, options: labelled(r.Cluster)},
+		{gvk: machineSetGVK, namespace: r.Namespace, options: labelled(r.Cluster)},
+		{gvk: machineDeploymentGVK, namespace: r.Namespace, options: labelled(r.Cluster)},
 		{gvk: controlPlaneGVK, namespace: r.Namespace, anyVersion: true, options: labelled(r.Cluster)},
 		{gvk: drainRuleGVK, namespace: r.Namespace},
 	}

@@ -132,8 +132,9 @@ func (r *reading) openRecords() []query {
 		}
 	}
 	queries := make([]query, 0, len(namespaces))
+	open := []client.ListOption{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}}
 	for _, namespace := range namespaces {
-		queries = append(queries, query{gvk: recordGVK, namespace: namespace, options: []client.ListOption{client.MatchingLabels{mendv1.RecordOpenLabel: "true"}}})
+		queries = append(queries, query{gvk: recordGVK, namespace: namespace, options: open})
 	}
 	return queries
 }

@@ -1,6 +1,12 @@
 package machines
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
 
 // About is what sentences about a check name. No decision depends on it.
 type About struct {
@@ -63,4 +69,28 @@ type RequestFacts struct {
 	Name     string
 	Created  time.Time
 	ForOther bool // it does not name the UID of this Machine
+}
+
+// noTemplate is why no request can be made for any machine.
+func (f *Facts) noTemplate() string { return "No request can be made: " + f.Template.Missing }
+
+// foreignRequest is why none is made for t, for which one exists.
+func (f *Facts) foreignRequest(t *Target) string {
+	request := f.Template.Kind + " " + t.RequestFacts.Name
+	if t.RequestFacts.ForOther {
+		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, t.ID)
+	}
+	return request + " exists and was not made by this MachineHealthCheck"
+}
+
+func (f *Facts) template() string {
+	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
+}
+
+// templateRef is the template of the check; zero if the check names none.
+func (f *Facts) templateRef() rule.Ref {
+	if f.Template.Name == "" {
+		return rule.Ref{}
+	}
+	return rule.Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}
 }

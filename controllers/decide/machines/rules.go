@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -14,51 +13,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Reason names a rule. Where a condition or an event says the same, it has the same reason.
-type Reason string
-
-// The rules, which say below what they mean.
-const (
-	MachineDeleting            Reason = "MachineBeingDeleted"
-	OlderCheckActs             Reason = "OverlappingCheck"
-	NotActing                  Reason = "NotActing"
-	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
-	InfrastructureNotReady     Reason = "InfrastructureNotReady"
-	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
-	AwaitsClusterAPI           Reason = "AwaitsClusterAPI"
-	NodeNotSeen                Reason = "NodeNotSeen"
-	WithinTimeout              Reason = "WithinTimeout"
-	MachineUpdating            Reason = "MachineBeingUpdated"
-	PowerCycleInProgress       Reason = "RemediationUnderWay"
-	PowerCyclesUnread          Reason = "PowerCyclesUnread"
-	FailureContradicted        Reason = "FailureContradicted"
-	JustSeen                   Reason = "JustSeen"
-	InvalidLimit               Reason = "InvalidLimit"
-	TooManyUnhealthy           Reason = "TooManyUnhealthy"
-	TooFewUnhealthy            Reason = "TooFewUnhealthy"
-	CoolingDown                Reason = "CoolingDown"
-	NoneAtOnce                 Reason = "NoneAtOnce"
-	QueueUnread                Reason = "QueueUnread"
-	RemediationsInProgress     Reason = "RemediationsInProgress"
-	RequestInTheWay            Reason = "RequestInTheWay"
-	TemplateUnread             Reason = "TemplateUnread"
-	TemplateRefused            Reason = "TemplateRefused"
-	TemplateMissing            Reason = "TemplateMissing"
-	RequestsUnread             Reason = "RequestsUnread"
-	TemplateUnusable           Reason = "TemplateUnusable"
-	NoSpareHost                Reason = "NoSpareHost"
-	SpareHostsUnread           Reason = "SpareHostsUnread"
-	NotUnhealthy               Reason = "NotUnhealthy"
-)
-
-// NotRead is the reason that users see where requests, or power cycles, cannot be read.
-const NotRead = "NotRead"
-
 // Rule is one reason for which no remediation of a machine begins.
 type Rule struct {
 	Reason Reason
 	asked  stage
-	// Else says that the rule is asked only if the rule before it does not block, nor any of those that that one is an Else of: so one
+	// Else says that the rule is asked only if the rule before it does not block, nor any of the rules whose Else that one is: so one
 	// reason is given for what several rules would say.
 	Else bool
 	When func(*Case) bool
@@ -405,15 +364,6 @@ func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
 }
 
-// Unjudged reports whether r says why a machine could not be judged.
-func (r Reason) Unjudged() bool {
-	switch r {
-	case ControlPlaneNotInitialized, InfrastructureNotReady, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
-		return true
-	}
-	return false
-}
-
 func withinTimeout(c *Case) rule.Blocker {
 	until := c.Verdict.Recheck
 	i := slices.IndexFunc(c.Verdict.Findings, func(finding health.Finding) bool { return finding.Due.Equal(until) })
@@ -441,30 +391,6 @@ func are(n int) string {
 		return "is"
 	}
 	return "are"
-}
-
-// noTemplate is why no request can be made for any machine.
-func (f *Facts) noTemplate() string { return "No request can be made: " + f.Template.Missing }
-
-// foreignRequest is why none is made for t, for which one exists.
-func (f *Facts) foreignRequest(t *Target) string {
-	request := f.Template.Kind + " " + t.RequestFacts.Name
-	if t.RequestFacts.ForOther {
-		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, t.ID)
-	}
-	return request + " exists and was not made by this MachineHealthCheck"
-}
-
-func (f *Facts) template() string {
-	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
-}
-
-// templateRef is the template of the check; zero if the check names none.
-func (f *Facts) templateRef() rule.Ref {
-	if f.Template.Name == "" {
-		return rule.Ref{}
-	}
-	return rule.Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}
 }
 
 // awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
