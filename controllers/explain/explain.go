@@ -44,9 +44,6 @@ const ActionNotReadable = "; the action then is not known with your rights"
 // manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
 
-// TemplatesUnread blocks what depends on the requests of a kind, or their templates, which the reader may not read.
-func TemplatesUnread(kind string) Blocker { return rule.Unreadable(kind) }
-
 // Finding is a reason to count a machine or a node as unhealthy, as soon as its timeout has expired.
 type Finding struct {
 	Reason health.Reason `json:"reason"`

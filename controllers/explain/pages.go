@@ -209,14 +209,6 @@ func (c *Check) Remarks() []string {
 	return all
 }
 
-// NotListed is that n checks are OK and not listed.
-func NotListed(n int) string {
-	if n == 1 {
-		return "1 check that is OK is not listed; --not-ok=false lists all."
-	}
-	return fmt.Sprintf("%d checks that are OK are not listed; --not-ok=false lists all.", n)
-}
-
 // NotServedBriefly are the kinds that m does not serve, each with the reason of the metric; empty if it serves all.
 func NotServedBriefly(m managerlease.Manager) string {
 	if !m.Alive || m.Unbound || m.Announcement == nil {

@@ -50,16 +50,6 @@ func (o *Owners) Replace(m *clusterv1.Machine) (Replacement, bool) {
 // Done says that the node of a new machine of the owner is Ready.
 func (o *Owners) Done(owner types.UID) { delete(o.busy, owner) }
 
-// Successor is the machine that takes the place of m: one of the same owner, without a node and without a host.
-func Successor(m *clusterv1.Machine, name string) *clusterv1.Machine {
-	next := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: m.Namespace, Name: name, Labels: m.Labels, OwnerReferences: m.OwnerReferences,
-	}}
-	next.Spec = *m.Spec.DeepCopy()
-	next.Spec.ProviderID, next.Spec.InfrastructureRef.Name = "", name
-	return next
-}
-
 // NextName is the name of the machine that takes the place of one of that name: its own with a number, as no owner would choose it, so that readers
 // can tell which one it replaces.
 func NextName(name string) string {
