@@ -94,3 +94,16 @@ func (f *Facts) templateRef() rule.Ref {
 	}
 	return rule.Ref{Kind: f.Template.TemplateKind, Namespace: f.About.Namespace, Name: f.Template.Name}
 }
+
+// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
+func (c *Case) notHealthy(wanted int) string {
+	population := &c.plan.Population
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}

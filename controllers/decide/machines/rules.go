@@ -380,19 +380,6 @@ func withinTimeout(c *Case) rule.Blocker {
 	return rule.Blocker{Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeout, finding.Observed()), Until: until}
 }
 
-// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
-func (c *Case) notHealthy(wanted int) string {
-	population := &c.plan.Population
-	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
-	}
-	return "are"
-}
-
 // awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
 func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 	return rule.Blocker{
