@@ -89,6 +89,19 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
+	It("has a host power-cycled for a Metal3Remediation, where what is watched has to be listed before", func(ctx SpecContext) {
+		manager.Kill()
+		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as where the API server is older than v1.34
+		startManager(ctx)
+		checked(ctx, "theirs", builders.RemediatedBy(infrav1.GroupVersion.String(), "Metal3RemediationTemplate", template))
+		name := metal.WorkerNames(ctx)[1]
+		silence(name)
+		request := &infrav1.Metal3Remediation{}
+		requested(ctx, request, namespace, name)
+		gone(ctx, request)
+		metal.AllWell(ctx)
+	}, SpecTimeout(specPatience))
+
 	It("has a control-plane host power-cycled, after it has read which API servers are alive", func(ctx SpecContext) {
 		machine := metal.Machine(ctx, metal.ControlPlaneNames(ctx)[0])
 		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{

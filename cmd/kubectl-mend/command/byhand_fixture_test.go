@@ -301,7 +301,7 @@ func (p *place) told() []string {
 }
 
 // running is a workload cluster with these pods, which are on node-w1, and a budget for those with the label app: db.
-func running(pods ...*corev1.Pod) client.Reader {
+func running(pods ...*corev1.Pod) client.WithWatch {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	b := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(budget).

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -8,11 +9,14 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
@@ -202,6 +206,16 @@ func TestWhichPodsAPowerCycleEndsIsSaidBefore(t *testing.T) {
 				podNamed("job", func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }))
 		},
 		"Pods on node node-w1: shop/db (PodDisruptionBudget db allows 0), shop/web": func(p *place) { p.workload = running(podNamed("web"), podNamed("db")) },
+		"Pods on node node-w1: shop/db; their PodDisruptionBudgets may not be listed": func(p *place) {
+			p.workload = interceptor.NewClient(running(podNamed("db")), interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if _, budgets := list.(*policyv1.PodDisruptionBudgetList); budgets {
+						return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudgets"), "", errors.New("not you"))
+					}
+					return c.List(ctx, list, options...)
+				},
+			})
+		},
 		"shop/p09, and 2 more": func(p *place) { p.workload = running(many...) },
 		"Which pods are on node node-w1 is not known: out of reach": func(p *place) { p.unreached = errors.New("out of reach") },
 	} {

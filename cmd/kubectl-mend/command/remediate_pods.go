@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -31,7 +32,7 @@ func hardPowerOff(
 	if err != nil {
 		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
 	}
-	pods, err := podsOf(ctx, reader, node)
+	pods, budgeted, err := podsOf(ctx, reader, node)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
@@ -40,19 +41,25 @@ func hardPowerOff(
 	case len(pods) > namedPods:
 		pods = append(pods[:namedPods:namedPods], fmt.Sprintf("and %d more", len(pods)-namedPods))
 	}
-	return fmt.Sprintf("%s. Pods on node %s: %s", says, node, strings.Join(pods, ", "))
+	said := fmt.Sprintf("%s. Pods on node %s: %s", says, node, strings.Join(pods, ", "))
+	if !budgeted {
+		said += "; their PodDisruptionBudgets may not be listed"
+	}
+	return said
 }
 
-// podsOf are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it.
-func podsOf(ctx context.Context, reader client.Reader, node string) ([]string, error) {
+// podsOf are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it;
+// budgeted is false if these may not be listed.
+func podsOf(ctx context.Context, reader client.Reader, node string) (names []string, budgeted bool, err error) {
 	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
 	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
+		return nil, false, fmt.Errorf("list pods: %w", err)
 	}
-	if err := reader.List(ctx, budgets); err != nil {
-		return nil, fmt.Errorf("list PodDisruptionBudgets: %w", err)
+	unlisted := reader.List(ctx, budgets)
+	if unlisted != nil && !apierrors.IsForbidden(unlisted) { // kubemend's own account in a workload cluster may not (docs/rights.md)
+		return nil, false, fmt.Errorf("list PodDisruptionBudgets: %w", unlisted)
 	}
-	names := make([]string, 0, len(pods.Items))
+	names = make([]string, 0, len(pods.Items))
 	for i := range pods.Items {
 		pod := &pods.Items[i]
 		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -64,7 +71,7 @@ func podsOf(ctx context.Context, reader client.Reader, node string) ([]string, e
 		names = append(names, pod.Namespace+"/"+pod.Name+budgetsOf(pod, budgets.Items))
 	}
 	slices.Sort(names)
-	return names, nil
+	return names, unlisted == nil, nil
 }
 
 // budgetsOf says in parentheses which PodDisruptionBudgets select a pod; empty if none does.
