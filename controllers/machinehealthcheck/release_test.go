@@ -32,7 +32,7 @@ func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	}
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
 		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).
 		WithIndex(&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
@@ -140,5 +140,51 @@ func TestTheRequestsOfAMachineThatIsBeingDeletedAreLeftToTheGarbageCollector(t *
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m1"}, hostRemediation("m1")); err != nil {
 		t.Errorf("the request is gone: %v", err)
+	}
+}
+
+// The condition kubemend.io/Remediation goes when kubemend does not act on a machine any more; those of Cluster API stay to the check that judges it.
+func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
+	made := func(name, paused string, at time.Time) *clusterv1.MachineHealthCheck {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(at),
+		}}
+		if paused != "" {
+			check.Annotations[clusterv1.PausedAnnotation] = paused
+		}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "workers"}
+		return check
+	}
+	for name, tc := range map[string]struct {
+		checks []client.Object
+		acts   Unclaimed
+		stays  bool
+	}{
+		"the check is claimed":                            {[]client.Object{made("m", mendv1.Claim, noon)}, Observe, true},
+		"the claim was taken away":                        {[]client.Object{made("m", "", noon)}, Observe, false},
+		"it needs none":                                   {[]client.Object{made("m", "", noon)}, Act, true},
+		"it is paused for all":                            {[]client.Object{made("m", "true", noon)}, Act, false},
+		"an older check is core's, which acts":            {[]client.Object{made("m", mendv1.Claim, noon), made("o", "", ago(time.Hour))}, Observe, false},
+		"an older one is paused, so the younger one acts": {[]client.Object{made("m", mendv1.Claim, noon), made("o", "true", ago(time.Hour))}, Observe, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineIn("c1", "m1")
+			m.Labels = map[string]string{"pool": "workers"}
+			m.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode"},
+				{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason},
+			}
+			r := releaserOf(t, append(tc.checks, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})...)
+			r.Unclaimed = tc.acts
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+				t.Fatal(err)
+			}
+			if stays := conditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition) == nil {
+				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
+			}
+		})
 	}
 }
