@@ -193,8 +193,9 @@ const (
 	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: of all remediations that were begun
 )
 
-// Remediation is a condition of a Machine that a MachineHealthCheck on which kubemend acts found to be pending or unhealthy: True while its remediation is
-// in progress, False while something blocks it, with the reason of the first blocker and all of them in the message. A healthy Machine does not have it.
+// Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts: True while its
+// remediation is in progress, False while something blocks it, with the reason of the first blocker and all of them in the message.
+// A healthy Machine does not have it.
 const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation, beside those of blockers and those that an owner has given.

@@ -150,8 +150,8 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold; of our own types nobody
-// else sets any. On a machine that others judge those are all that goes.
+// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold; of our
+// own types nobody else sets any. On a machine that is judged those are all that goes.
 func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine, judged bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {

@@ -153,7 +153,8 @@ func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
 		for i := range list.Items {
 			machine := &list.Items[i]
 			if machinestatus.HasOwn(machine) && u.watched(s, machine) {
-				s.found(machineCondition, &metadata{TypeMeta: kindOf(machineKind), ObjectMeta: machine.ObjectMeta}).machine = machine.DeepCopy()
+				on := &metadata{TypeMeta: kindOf(machineKind), ObjectMeta: machine.ObjectMeta}
+				s.found(machineCondition, on).machine = machine
 			}
 		}
 		if list.Continue == "" {

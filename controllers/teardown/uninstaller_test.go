@@ -200,8 +200,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: called("m", nil)}
 	machine.Status.Conditions = []metav1.Condition{
-		{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse}, {Type: mendv1.Remediation, Status: metav1.ConditionFalse},
-		{Type: mendv1.SpareHostAvailable, Status: metav1.ConditionFalse},
+		{Type: clusterv1.MachineHealthCheckSucceededCondition}, {Type: mendv1.Remediation}, {Type: mendv1.SpareHostAvailable},
 	}
 	u, _, _ := uninstallerOf(t, nil, machine)
 	for _, left := range []string{"Machine ns/m: nobody would bring them up to date", "no replica that tears down"} {

@@ -8,8 +8,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// remediationCondition sets the condition kubemend.io/Remediation of the machine of d while it is not healthy, and removes it when it is. The stored one
-// stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
+// remediationCondition sets the condition kubemend.io/Remediation of the machine of d while it is not healthy, and removes it when it is.
+// The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
 func remediationCondition(facts *Facts, d *Decision) {
 	stored := d.Target.RemediationReport
 	switch d.Verdict.State {
@@ -38,7 +38,8 @@ func remediationCondition(facts *Facts, d *Decision) {
 	d.Conditions = append(d.Conditions, cond)
 }
 
-// inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of any other one.
+// inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
+// any other one.
 func inProgress(facts *Facts, d *Decision) Condition {
 	t := d.Target
 	if !d.InFlight && !d.Starts() {
@@ -71,8 +72,8 @@ func inProgress(facts *Facts, d *Decision) Condition {
 	}
 }
 
-// blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for its timeout:
-// the limits, which other machines change, do not matter before that.
+// blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for
+// its timeout: the limits, which other machines change, do not matter before that.
 func blocked(d *Decision) Condition {
 	cond := Condition{Type: mendv1.Remediation, Status: conditionFalse}
 	lines := make([]string, 0, len(d.Blockers))

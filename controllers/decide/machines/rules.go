@@ -277,7 +277,7 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0)),
-				Brief: "Too many machines are not healthy: the condition " + RemediationAllowed + " of MachineHealthCheck " + c.About.Name + " counts them",
+				Brief: "Too many machines are not healthy: " + c.counts(),
 			}
 		},
 	},
@@ -287,7 +287,7 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: c.plan.Allowed.Reason, Text: c.plan.Allowed.Message, EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast),
-				Brief: "Too few machines are not healthy: the condition " + RemediationAllowed + " of MachineHealthCheck " + c.About.Name + " counts them",
+				Brief: "Too few machines are not healthy: " + c.counts(),
 			}
 		},
 	},
@@ -329,8 +329,8 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
-				Brief: "It waits for its turn: as many remediations are in flight as MachineHealthCheck " + c.About.Name + " allows at once (" +
-					mendv1.MaxInFlightAnnotation + ")",
+				Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
+					c.About.Name + ")",
 				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
 			}
 		},
@@ -434,6 +434,11 @@ func withinTimeout(c *Case) rule.Blocker {
 		timeout += ", counted from " + late
 	}
 	return rule.Blocker{Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeout, finding.Observed()), Until: until}
+}
+
+// counts is where a person finds the numbers that a condition of a machine leaves out.
+func (c *Case) counts() string {
+	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.About.Name + " has the numbers"
 }
 
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.

@@ -61,8 +61,8 @@ var reasons = map[health.Reason]string{
 
 // step decides what to do about the machine of d, and which conditions to set.
 //
-// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster API: a node on its
-// way from Unknown to False must not lose its remediation halfway.
+// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
+// API: a node on its way from Unknown to False must not lose its remediation halfway.
 func step(facts *Facts, plan *Plan, d *Decision) {
 	switch d.Verdict.State {
 	case health.Healthy:
