@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -161,7 +162,8 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 		t.State != health.Unhealthy && t.State != health.Healthy:
 		pending := func(cond metav1.Condition) bool { return cond.Type == mendv1.Remediation && t.State != health.Unknown }
 		stood, stands := slices.Clone(was.Status.Conditions), slices.Clone(is.Status.Conditions)
-		if diff := cmp.Diff(slices.DeleteFunc(stood, pending), slices.DeleteFunc(stands, pending)); diff != "" {
+		stood, stands = slices.DeleteFunc(stood, pending), slices.DeleteFunc(stands, pending)
+		if diff := cmp.Diff(stood, stands, cmpopts.EquateEmpty()); diff != "" {
 			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)
 		}
 	default:
