@@ -74,8 +74,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, m, checks)
-	switch {
-	case !marked(m), len(checks) > 0 && !machinestatus.HasOwn(m), r.actedOn(checks, cluster):
+	if !marked(m) || len(checks) > 0 && !machinestatus.HasOwn(m) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	result, conditionsErr := r.removeConditions(ctx, m, len(checks) > 0)

@@ -145,11 +145,13 @@ func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {
 
 // observeMachines looks for conditions of Machines that nobody but kubemend sets. It reads some Machines at a time: there may be thousands.
 func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
-	list := &clusterv1.MachineList{}
-	for {
-		if err := u.Live.List(ctx, list, client.InNamespace(u.Namespace), client.Limit(500), client.Continue(list.Continue)); err != nil {
+	next := ""
+	for more := true; more; more = next != "" {
+		list := &clusterv1.MachineList{}
+		if err := u.Live.List(ctx, list, client.InNamespace(u.Namespace), client.Limit(500), client.Continue(next)); err != nil {
 			return fmt.Errorf("list Machines: %w", err)
 		}
+		next = list.Continue
 		for i := range list.Items {
 			machine := &list.Items[i]
 			if machinestatus.HasOwn(machine) && u.watched(s, machine) {
@@ -157,11 +159,8 @@ func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
 				s.found(machineCondition, on).machine = machine
 			}
 		}
-		if list.Continue == "" {
-			return nil
-		}
-		list = &clusterv1.MachineList{ListMeta: metav1.ListMeta{Continue: list.Continue}}
 	}
+	return nil
 }
 
 func kindOf(kind schema.GroupVersionKind) metav1.TypeMeta {
