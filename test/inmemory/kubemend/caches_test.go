@@ -78,7 +78,8 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 		e.byRequests(ctx)
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		pending := func() bool { return conditions.Has(e.machine(ctx, "a"), mendv1.Remediation) }
-		Eventually(pending).Should(BeTrue(), "a check waits until the cache shows what it wrote")
+		Eventually(pending).Should(BeTrue())
+		time.Sleep(time.Second) // a check waits until the cache shows what it wrote
 		e.management.Lag(true)
 		request := metal3("Metal3Remediation", "a")
 		request.SetAnnotations(map[string]string{
