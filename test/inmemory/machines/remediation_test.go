@@ -2,6 +2,7 @@ package machines
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/faults"
 )
 
 // remediation is what the condition kubemend.io/Remediation of a machine says.
@@ -32,7 +34,9 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 				APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "1", Controller: new(true),
 			}}
 		})
-		s.check("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"} })
+		s.check("check", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+		})
 		s.Eventually(s.health("a")).Should(Equal(well))
 		s.Expect(s.remediation("a")()).To(Equal("-"))
 
@@ -58,6 +62,11 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 
 		s.comesBack("a")
 		s.Eventually(s.remediation("a")).Should(Equal("-"))
+		s.Expect(s.health("a")()).To(Equal(well))
+		writes, _ := s.writes.Done()
+		patch := faults.Write{Verb: "patch", Kind: "Machine", Name: "a", Subresource: "status"}
+		patches := slices.DeleteFunc(writes, func(write faults.Write) bool { return write != patch })
+		s.Expect(patches).To(HaveLen(6), "healthy, pending, pending anew after the outage, blocked, asked, healthy: each is one patch")
 	})
 }
 
