@@ -53,7 +53,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	}
 	return (&machinehealthcheck.Releaser{
 		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
-		Discovery: api, WatchFilterValue: o.watchFilter,
+		Discovery: api, Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
 }
 

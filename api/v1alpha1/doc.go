@@ -193,6 +193,18 @@ const (
 	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: of all remediations that were begun
 )
 
+// Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts: True while its
+// remediation is in progress, False while something blocks it, with the reason of the first blocker and all of them in the message.
+// A healthy Machine does not have it.
+const Remediation = "kubemend.io/Remediation"
+
+// Reasons of Remediation, beside those of blockers and those that an owner has given.
+const (
+	OwnerAskedReason = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
+	RequestedReason  = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
+	NoOwnerReason    = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
+)
+
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
 // given to its owner, which acts on no machine without that condition.
 const PowerCycleFailedReason = "PowerCycleFailed"

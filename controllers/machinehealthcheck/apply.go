@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
@@ -160,7 +161,7 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
 	before := s.Conditions
 	if s.Target.RequestFailed {
-		before = without(before, machines.ExternallyRemediated)
+		before = without(without(before, machines.ExternallyRemediated), mendv1.Remediation)
 	}
 	o, saved := r.save(ctx, s.with(w, s.target.machine, before), o)
 	if !saved {
@@ -182,7 +183,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 		}
 	case err != nil:
 		o.refused, o.err, s.refused = err, err, err
-		after = []machines.Condition{machines.NotCreated(err)}
+		after = machines.NotCreated(err)
 	default:
 		o.requested = true
 	}

@@ -14,6 +14,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly every
@@ -25,7 +26,7 @@ func markedHealthy(m *clusterv1.Machine) bool {
 		case clusterv1.MachineHealthCheckSucceededCondition:
 			said = c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineHealthCheckSucceededReason &&
 				c.Message == "" && c.ObservedGeneration == m.Generation
-		case clusterv1.MachineExternallyRemediatedCondition, mendv1.SpareHostAvailable:
+		case clusterv1.MachineExternallyRemediatedCondition, mendv1.SpareHostAvailable, mendv1.Remediation:
 			other = true
 		}
 	}
@@ -42,8 +43,7 @@ func markedHealthy(m *clusterv1.Machine) bool {
 
 // marked reports whether the machine's conditions say something that a check said and that is not good.
 func marked(m *clusterv1.Machine) bool {
-	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil ||
-		conditionOf(m, mendv1.SpareHostAvailable) != nil
+	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil || machinestatus.HasOwn(m)
 }
 
 // markedUnhealthy reports whether a check has marked m unhealthy.
@@ -168,7 +168,7 @@ func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
-	conditions.Delete(next, mendv1.SpareHostAvailable)
+	machinestatus.DropOwn(next)
 	if sameConditions(next, m) {
 		return nil
 	}

@@ -47,7 +47,7 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
 	for name, all := range map[string][]machines.Condition{
 		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
-		"refused": {setUnhealthy, machines.NotCreated(errors.New("it is odd"))},
+		"refused": append(machines.NotCreated(errors.New("it is odd")), setUnhealthy),
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy).machine

@@ -128,7 +128,7 @@ func targetOf(checks clusterv1.MachineHealthCheckChecks, m *clusterv1.Machine, k
 		ID: string(m.UID), Name: m.Name, Health: healthOf(checks, m, known, node), ControlPlane: controlPlane,
 		Deleting: deleting(m), Updating: machinestatus.UpdatedInPlace(m), OnHost: onHost(m), Owned: owned(m), Announced: markedRequested(m),
 		Failed: failedBefore(m), FailedSince: failedSince(m), Healthy: markedHealthy(m), Marked: marked(m), AskedWhileHealthy: askedWhileHealthy(m),
-		SpareReport: reportOf(m, mendv1.SpareHostAvailable),
+		SpareReport: reportOf(m, mendv1.SpareHostAvailable), RemediationReport: reportOf(m, mendv1.Remediation),
 	}
 	is.Created, is.InfrastructureReady = m.CreationTimestamp.Time, since(conditionTrue(m, clusterv1.MachineInfrastructureReadyCondition))
 	is.OwnerReport, is.ProviderReport = reportOf(m, clusterv1.MachineOwnerRemediatedCondition), reportOf(m, clusterv1.MachineExternallyRemediatedCondition)

@@ -61,7 +61,8 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			m := a("m", health.Unhealthy)
 			if tc.refused { // its conditions are all set
 				was := of(&m)
-				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute), setUnhealthy, machines.NotCreated(errors.New("it is odd")))
+				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute),
+					append(machines.NotCreated(errors.New("it is odd")), setUnhealthy)...)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()

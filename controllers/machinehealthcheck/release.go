@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
@@ -35,7 +36,8 @@ import (
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
 // machines now, or because the machine was relabelled. It deletes the requests that were made for them and removes
-// the conditions that checks had set.
+// the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim
+// was taken away or it was paused, it removes the conditions that nobody but kubemend sets.
 //
 // A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
 // when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
@@ -48,6 +50,8 @@ type Releaser struct {
 	Recorder events.EventRecorder
 	// Discovery finds the kinds of requests that are left from before the start.
 	Discovery discovery.ServerResourcesInterface
+	// Unclaimed says what to do with checks that are not claimed for kubemend.
+	Unclaimed Unclaimed
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster must have; empty for all.
 	WatchFilterValue string
 }
@@ -61,7 +65,8 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if deleting(m) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
-	if stopped, err := r.stopped(ctx, m); stopped || err != nil {
+	cluster, err := r.clusterOf(ctx, m)
+	if cluster == nil {
 		return ctrl.Result{}, err
 	}
 	checks, err := r.checksOf(ctx, m)
@@ -69,44 +74,56 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, m, checks)
-	if len(checks) > 0 || !marked(m) {
+	if !marked(m) || len(checks) > 0 && !machinestatus.HasOwn(m) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
-	result, conditionsErr := r.removeConditions(ctx, m)
+	result, conditionsErr := r.removeConditions(ctx, m, len(checks) > 0)
 	return result, errors.Join(err, conditionsErr)
 }
 
-// stopped reports whether m belongs to a Cluster that is paused, or that another manager looks after. Machines
+// clusterOf returns the Cluster of m; nil if it is paused, or if another manager looks after it. Machines
 // are not asked for the label: that theirs was forgotten must not leave a request behind.
-func (r *Releaser) stopped(ctx context.Context, m *clusterv1.Machine) (bool, error) {
+func (r *Releaser) clusterOf(ctx context.Context, m *clusterv1.Machine) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster)
-	if err != nil {
-		return true, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster); err != nil {
+		return nil, client.IgnoreNotFound(err)
 	}
-	filtered := !shard.Covers(r.WatchFilterValue, cluster, nil)
-	return filtered || ptr.Deref(cluster.Spec.Paused, false), nil
+	if ptr.Deref(cluster.Spec.Paused, false) || !shard.Covers(r.WatchFilterValue, cluster, nil) {
+		return nil, nil
+	}
+	return cluster, nil
 }
 
-// checksOf returns the names of the checks that judge m, or may judge it.
-func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[string]bool, error) {
+// checksOf returns the checks that judge m, or may judge it, by their names.
+func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingFields{clusterIndex: m.Spec.ClusterName}); err != nil {
 		return nil, fmt.Errorf("list the checks of cluster %s/%s: %w", m.Namespace, m.Spec.ClusterName, err)
 	}
-	checks := map[string]bool{}
+	checks := map[string]*clusterv1.MachineHealthCheck{}
 	for i := range list.Items {
 		selector, err := selectorOf(&list.Items[i]) // if it cannot be parsed, the check may have selected m until a moment ago
 		if list.Items[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(m.Labels))) {
-			checks[list.Items[i].Name] = true
+			checks[list.Items[i].Name] = &list.Items[i]
 		}
 	}
 	return checks, nil
 }
 
+// actedOn reports whether kubemend acts on the oldest of these checks that is not paused, which is the one that sets conditions.
+func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	var oldest *clusterv1.MachineHealthCheck
+	for _, check := range checks {
+		if modeFor(check, cluster, Act) != machines.Paused && (oldest == nil || older(check, oldest)) {
+			oldest = check
+		}
+	}
+	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == machines.Active
+}
+
 // releaseRequests deletes the requests for m whose maker does not judge m any more. Those of a maker that does are its own affair.
-func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, checks map[string]bool) error {
+func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, checks map[string]*clusterv1.MachineHealthCheck) error {
 	var errs []error
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, m.Namespace)
@@ -119,7 +136,7 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 			continue
 		}
 		maker, ours := remediationrequest.MadeBy(req)
-		if !ours || checks[maker.Name] {
+		if !ours || checks[maker.Name] != nil {
 			continue
 		}
 		if err := r.Requests.Delete(ctx, req); err != nil {
@@ -132,14 +149,19 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold.
-func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (ctrl.Result, error) {
+// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold; of our
+// own types nobody else sets any. On a machine that is judged those are all that goes.
+func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine, judged bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	next := releasedCopy(live)
-	if next == nil || !writtenByUs(live) {
+	if judged || !writtenByUs(live) {
+		next = statusCopy(live)
+		machinestatus.DropOwn(next)
+	}
+	if next == nil || sameConditions(next, live) {
 		return ctrl.Result{}, nil
 	}
 	err := machinestatus.PatchConditions(ctx, r.Client, next)
@@ -151,7 +173,9 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine) (
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("remove the conditions of machine %s: %w", m.Name, err)
 	}
-	r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed")
+	if !judged {
+		r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed")
+	}
 	return ctrl.Result{}, nil
 }
 

@@ -32,7 +32,7 @@ func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	}
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
 		WithIndex(&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }).
 		WithIndex(&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
@@ -140,5 +140,49 @@ func TestTheRequestsOfAMachineThatIsBeingDeletedAreLeftToTheGarbageCollector(t *
 	}
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m1"}, hostRemediation("m1")); err != nil {
 		t.Errorf("the request is gone: %v", err)
+	}
+}
+
+// The condition kubemend.io/Remediation goes when kubemend does not act on a machine any more; those of Cluster API stay.
+func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
+	made := func(age time.Duration, annotations map[string]string) *clusterv1.MachineHealthCheck {
+		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "check-" + age.String(), Annotations: annotations, CreationTimestamp: metav1.NewTime(ago(age)),
+		}}
+		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "workers"}
+		return check
+	}
+	claim, pause := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}, map[string]string{clusterv1.PausedAnnotation: "true"}
+	for name, tc := range map[string]struct {
+		checks []client.Object
+		acts   Unclaimed
+		stays  bool
+	}{
+		"the check is claimed":                 {[]client.Object{made(0, claim)}, Observe, true},
+		"the claim was taken away":             {[]client.Object{made(0, nil)}, Observe, false},
+		"it needs none":                        {[]client.Object{made(0, nil)}, Act, true},
+		"it is paused for all":                 {[]client.Object{made(0, pause)}, Act, false},
+		"an older check is core's, which acts": {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false},
+		"an older one is paused":               {[]client.Object{made(0, claim), made(time.Hour, pause)}, Observe, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineIn("c1", "m1")
+			m.Labels = map[string]string{"pool": "workers"}
+			m.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode"},
+				{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason},
+			}
+			r := releaserOf(t, append(tc.checks, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})...)
+			r.Unclaimed = tc.acts
+			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)}); err != nil {
+				t.Fatal(err)
+			}
+			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
+				t.Fatal(err)
+			}
+			if stays := conditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || !failedBefore(m) {
+				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
+			}
+		})
 	}
 }

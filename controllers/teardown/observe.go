@@ -29,6 +29,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
@@ -44,6 +45,8 @@ type owned struct {
 	cluster client.ObjectKey
 	// template is the kind of the template of a check that is claimed.
 	template schema.GroupKind
+	// machine is the one whose conditions are to be removed, read live.
+	machine *clusterv1.Machine
 	// cause is why a cluster could not be looked at.
 	cause error
 }
@@ -87,7 +90,10 @@ func (u *Uninstaller) observe(ctx context.Context, leads bool) (*look, error) {
 	if s.nodeChecks, err = u.Serves(ctx, nodeCheckCRD); err != nil {
 		return nil, err
 	}
-	for _, part := range []func(context.Context, *look) error{u.observeClusters, u.observeChecks, u.observeRequests, u.observeHosts, u.observeLeases} {
+	parts := []func(context.Context, *look) error{
+		u.observeClusters, u.observeChecks, u.observeMachines, u.observeRequests, u.observeHosts, u.observeLeases,
+	}
+	for _, part := range parts {
 		if err := part(ctx, s); err != nil {
 			return nil, err
 		}
@@ -132,6 +138,26 @@ func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {
 		t := s.found(claim, &metadata{TypeMeta: kindOf(checkKind), ObjectMeta: check.ObjectMeta})
 		if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
 			t.template = remediationrequest.TemplateKind(ref).GroupKind()
+		}
+	}
+	return nil
+}
+
+// observeMachines looks for conditions of Machines that nobody but kubemend sets. It reads some Machines at a time: there may be thousands.
+func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
+	next := ""
+	for more := true; more; more = next != "" {
+		list := &clusterv1.MachineList{}
+		if err := u.Live.List(ctx, list, client.InNamespace(u.Namespace), client.Limit(500), client.Continue(next)); err != nil {
+			return fmt.Errorf("list Machines: %w", err)
+		}
+		next = list.Continue
+		for i := range list.Items {
+			machine := &list.Items[i]
+			if machinestatus.HasOwn(machine) && u.watched(s, machine) {
+				on := &metadata{TypeMeta: kindOf(machineKind), ObjectMeta: machine.ObjectMeta}
+				s.found(machineCondition, on).machine = machine
+			}
 		}
 	}
 	return nil

@@ -24,13 +24,14 @@ const (
 	remediation      what = "remediation"        // a remediation of a host with our finalizer, memory or backup
 	hostPower        what = "host-power"         // an annotation that acts on the power of a host
 	hostMark         what = "host-mark"          // an annotation that names the remediation for which we marked a host as unhealthy
+	machineCondition what = "machine-condition"  // conditions of a Machine that nobody but us sets
 	nodeFence        what = "node-fence"         // a node that we fenced
 	nodeLease        what = "node-lease"         // a lease on a node that a NodeHealthCheck holds
 	unseen           what = "unseen"             // a workload cluster whose nodes could not be looked at
 )
 
 // whats are all of them, for the metric.
-var whats = []what{claim, checkRequest, nodeCheckRequest, remediation, hostPower, hostMark, nodeFence, nodeLease, unseen}
+var whats = []what{claim, checkRequest, nodeCheckRequest, remediation, hostPower, hostMark, machineCondition, nodeFence, nodeLease, unseen}
 
 // facts are what is known of it.
 type facts struct {
@@ -51,6 +52,7 @@ const (
 	release action = "give the check back" // in one patch, so that Cluster API core takes it up at once
 	unmark  action = "take our marks off"
 	erase   action = "delete it"
+	strip   action = "remove our conditions"
 	unfence action = "unfence the node"
 	pass    action = "pass it over" // and say so, aloud: there may be something of ours behind it
 )
@@ -71,6 +73,8 @@ func decide(f facts, now time.Time) (action, string) {
 		return wait, "its remediation, or the sweep of orphaned marks, releases it"
 	case hostMark:
 		return unmark, "the host stays marked as unhealthy"
+	case machineCondition:
+		return strip, "nobody would bring them up to date"
 	case nodeFence:
 		if f.orphaned {
 			return unfence, "the remediation that fenced it is gone"

@@ -50,6 +50,7 @@ func TestWhatBecomesOfATrace(t *testing.T) {
 		"where no controller acts on its kind it is forgotten":          {of(remediation), unmark},
 		"a hold on a host is never cut":                                 {of(hostPower), wait},
 		"a host stays marked as unhealthy, without our memory of it":    {of(hostMark), unmark},
+		"what a Machine says is not kept true any more":                 {of(machineCondition), strip},
 		"a fence belongs to its remediation":                            {of(nodeFence), wait},
 		"one without a remediation is taken away":                       {of(nodeFence, orphaned), unfence},
 		"a lease is given back after the requests":                      {of(nodeLease), wait},

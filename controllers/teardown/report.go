@@ -18,7 +18,7 @@ import (
 var remainingGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "kubemend_teardown_remaining",
 	Help: "With --teardown: objects that still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, host-power, " +
-		"host-mark, node-fence, node-lease, unseen (a workload cluster that does not answer).",
+		"host-mark, machine-condition, node-fence, node-lease, unseen (a workload cluster that does not answer).",
 }, []string{"kind"})
 
 func init() { metrics.Registry.MustRegister(remainingGauge) }

@@ -26,6 +26,8 @@ import (
 // RBAC of this package: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right to patch them,
 // which comes with their kinds; hosts and leases on nodes need the rights of the controllers that marked them.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 
 const (
 	// soon is when to look again while something is left, seldom when nothing is.
@@ -42,6 +44,7 @@ var (
 	clusterKind = clusterv1.GroupVersion.WithKind("Cluster")
 	hostKind    = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 	checkKind   = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	machineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
 
 // Clusters are the connections to workload clusters.

@@ -84,7 +84,8 @@ func uninstallerOf(t *testing.T, ours []string, objects ...client.Object) (*Unin
 		t.Fatal(err)
 	}
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
+		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
 	return &Uninstaller{
 		Client: c, Live: c, Clusters: unreachable{}, Nodes: unreachable{}, Discovery: kinds{}, Clock: clock, Recorder: events.NewFakeRecorder(50),
 		LeaseNamespace: "leases",
@@ -193,6 +194,25 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+}
+
+func TestOurConditionsAreTakenOffMachines(t *testing.T) {
+	machine := &clusterv1.Machine{ObjectMeta: called("m", nil)}
+	machine.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.MachineHealthCheckSucceededCondition}, {Type: mendv1.Remediation}, {Type: mendv1.SpareHostAvailable},
+	}
+	u, _, _ := uninstallerOf(t, nil, machine)
+	for _, left := range []string{"Machine ns/m: nobody would bring them up to date", "no replica that tears down"} {
+		if err := u.reconcile(t.Context(), left[0] == 'M'); err == nil || !strings.Contains(err.Error(), left) {
+			t.Errorf("left is %v, want %s", err, left)
+		}
+	}
+	if err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
+		t.Fatal(err)
+	}
+	if left := machine.Status.Conditions; len(left) != 1 || left[0].Type != clusterv1.MachineHealthCheckSucceededCondition {
+		t.Errorf("left are %v, want HealthCheckSucceeded, which Cluster API core goes on with", left)
 	}
 }
 

@@ -107,3 +107,8 @@ func are(n int) string {
 	}
 	return "are"
 }
+
+// counts is where a person finds the numbers that a condition of a machine leaves out.
+func (c *Case) counts() string {
+	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.About.Name + " has the numbers"
+}

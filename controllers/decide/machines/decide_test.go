@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -152,11 +153,14 @@ func TestNothingIsSetThatMustNot(t *testing.T) {
 		for i, d := range p.Decisions {
 			is, state := f.Targets[i], d.Verdict.State
 			erases := slices.ContainsFunc(d.Conditions, func(c Condition) bool { return c.Type == OwnerRemediated && c.Remove })
+			others := slices.DeleteFunc(slices.Clone(d.Conditions), func(c Condition) bool { return c.Type == mendv1.Remediation })
 			unhealthy, asks := d.Sets(HealthCheckSucceeded, conditionFalse), d.Sets(OwnerRemediated, conditionFalse)
 			for what, forbidden := range map[string]bool{
-				"a machine is marked unhealthy that is not":                          unhealthy && state != health.Unhealthy,
-				"a machine is marked healthy that is not":                            d.Sets(HealthCheckSucceeded, conditionTrue) && state != health.Healthy,
-				"something is done about a machine in between":                       !d.Idle() && (state == health.Pending || state == health.Starting || state == health.Unknown),
+				"a machine is marked unhealthy that is not": unhealthy && state != health.Unhealthy,
+				"a machine is marked healthy that is not":   d.Sets(HealthCheckSucceeded, conditionTrue) && state != health.Healthy,
+				"something is done about a machine in between": (d.Step != NoStep || len(others) > 0) &&
+					(state == health.Pending || state == health.Starting || state == health.Unknown),
+				"anything is written of a machine that is unknown":                   !d.Idle() && state == health.Unknown,
 				"a condition is set on a machine that is being deleted":              !d.Idle() && is.Deleting,
 				"a condition is set on a machine of an older check":                  len(d.Conditions) > 0 && is.Older && d.Step != DeleteRequest,
 				"the request of a machine that is not healthy is deleted":            d.Step == DeleteRequest && state != health.Healthy,

@@ -212,9 +212,10 @@ type Target struct {
 	// they say that it is healthy, and nothing else that a check says. Marked says that a check has set any that are not good.
 	ControlPlane, Failed, Healthy, Marked bool
 
-	// FailedSince is since when its conditions say that it is unhealthy; zero if they do not. SpareReport is the condition SpareHostAvailable as it is stored.
-	FailedSince time.Time
-	SpareReport *Report
+	// FailedSince is since when its conditions say that it is unhealthy; zero if they do not. SpareReport and RemediationReport are the
+	// conditions SpareHostAvailable and kubemend.io/Remediation as they are stored.
+	FailedSince                    time.Time
+	SpareReport, RemediationReport *Report
 
 	// NodeReady says that its node is Ready, or was when Cluster API last saw it, if it cannot be seen.
 	NodeReady bool

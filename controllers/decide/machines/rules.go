@@ -234,7 +234,10 @@ var rules = []Rule{
 		Reason: TooManyUnhealthy, asked: ofAll, Else: true,
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooMany },
 		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0))}
+			return rule.Blocker{
+				Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0)),
+				Brief: "Too many machines are not healthy: " + c.counts(),
+			}
 		},
 	},
 	{
@@ -243,6 +246,7 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: c.plan.Allowed.Reason, Text: c.plan.Allowed.Message, EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast),
+				Brief: "Too few machines are not healthy: " + c.counts(),
 			}
 		},
 	},
@@ -284,6 +288,8 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
+				Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
+					c.About.Name + ")",
 				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
 			}
 		},
@@ -384,6 +390,7 @@ func withinTimeout(c *Case) rule.Blocker {
 func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 	return rule.Blocker{
 		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
-		Next: "kubemend " + c.Action(c.Target) + ", or as soon as a host fits its replacement",
+		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
+		Next:  "kubemend " + c.Action(c.Target) + ", or as soon as a host fits its replacement",
 	}
 }

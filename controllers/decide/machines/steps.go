@@ -6,6 +6,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -60,8 +61,8 @@ var reasons = map[health.Reason]string{
 
 // step decides what to do about the machine of d, and which conditions to set.
 //
-// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its conditions and its request: a node on its way from
-// Unknown to False must not lose its remediation halfway.
+// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
+// API: a node on its way from Unknown to False must not lose its remediation halfway.
 func step(facts *Facts, plan *Plan, d *Decision) {
 	switch d.Verdict.State {
 	case health.Healthy:
@@ -69,11 +70,14 @@ func step(facts *Facts, plan *Plan, d *Decision) {
 	case health.Unhealthy:
 		unhealthyStep(facts, plan, d)
 	case health.Starting, health.Pending, health.Unknown:
+	}
+	if d.Target.Older || d.Target.Deleting {
 		return
 	}
-	if !d.Target.Older && !d.Target.Deleting {
+	if d.Verdict.State == health.Healthy || d.Verdict.State == health.Unhealthy {
 		spareCondition(facts, d)
 	}
+	remediationCondition(facts, d)
 }
 
 func healthyStep(facts *Facts, d *Decision) {
@@ -214,9 +218,12 @@ func releases(facts *Facts) []*Decision {
 	return all
 }
 
-// NotCreated is the condition of a machine whose request could not be created, and why.
-func NotCreated(why error) Condition {
-	return Condition{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()}
+// NotCreated are the conditions of a machine whose request could not be created, and why.
+func NotCreated(why error) []Condition {
+	return []Condition{
+		{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+		{Type: mendv1.Remediation, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+	}
 }
 
 // WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided on these

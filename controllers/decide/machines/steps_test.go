@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -18,6 +19,7 @@ func (d *Decision) steps() string {
 	}
 	for _, c := range d.Conditions {
 		switch {
+		case c.Type == mendv1.Remediation: // TestWhatTheConditionRemediationSays
 		case c.Remove:
 			words = append(words, "no "+c.Type)
 		case c.Type == ExternallyRemediated && c.Message != "":

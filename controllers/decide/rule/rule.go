@@ -30,6 +30,8 @@ type Blocker struct {
 	Cause string `json:"cause,omitempty"`
 	// Text is one sentence or more, without a full stop at its end. It holds no age: it is the same as long as the facts are.
 	Text string `json:"text"`
+	// Brief is Text without what changes with other machines or hosts, for a condition of the machine; empty if Text has nothing of that.
+	Brief string `json:"-"`
 	// Until is when time alone ends the blocker; zero if it does not.
 	Until time.Time `json:"until,omitzero"`
 	// Fix is what a user has to do to end the blocker; empty if it ends without that.

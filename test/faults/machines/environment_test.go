@@ -139,7 +139,9 @@ func (e *environment) start() {
 		Client: writer, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
 		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live),
 	}
-	e.releaser = &machinehealthcheck.Releaser{Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}}
+	e.releaser = &machinehealthcheck.Releaser{
+		Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Unclaimed: machinehealthcheck.Act,
+	}
 	e.must(kinds.Discover(e.ctx, []*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
 		{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
 	}}}, client.HasLabels{mendv1.MadeByUIDLabel}))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
@@ -75,6 +76,10 @@ func TestW8ARequestThatCannotBeReadDoesNotCountAsAbsent(t *testing.T) {
 func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		e.byRequests(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		pending := func() bool { return conditions.Has(e.machine(ctx, "a"), mendv1.Remediation) }
+		Eventually(pending).Should(BeTrue())
+		time.Sleep(time.Second) // a check waits until the cache shows what it wrote
 		e.management.Lag(true)
 		request := metal3("Metal3Remediation", "a")
 		request.SetAnnotations(map[string]string{
@@ -84,7 +89,6 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "a", UID: e.machine(ctx, "a").UID,
 		}})
 		Expect(e.here.Create(ctx, request)).To(Succeed())
-		e.reports(ctx, "a", corev1.ConditionUnknown)
 		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
 		time.Sleep(time.Minute)
 

@@ -244,6 +244,7 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 	}
 	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: m.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: m.Recorder, Discovery: m.Discovery(),
+		Unclaimed: unclaimed,
 	}
 	follower := &remediationrecord.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},

@@ -1,0 +1,110 @@
+package machines
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// ofSet is a machine that belongs to a MachineSet.
+func ofSet(t *given) { t.OwnerKind, t.OwnerName = "MachineSet", "ms" }
+
+// told is a machine that has the condition kubemend.io/Remediation.
+func told(status, reason, message string) func(*given) {
+	return func(t *given) {
+		t.RemediationReport = &Report{Type: mendv1.Remediation, Status: status, Reason: reason, Message: message}
+	}
+}
+
+func TestWhatTheConditionRemediationSays(t *testing.T) {
+	const (
+		stands, gone = "stands", "gone"
+		pending      = "False WithinTimeout: Its timeout of 5m0s has not expired: Node condition Ready is Unknown (Silent)" +
+			". This ends at 2026-01-01T12:01:00Z at the latest"
+		askedOwner   = "Its owner, MachineSet ms, was asked to remediate it"
+		ownerAsked   = "True OwnerAsked: " + askedOwner
+		ownerRefuses = "False CannotBeRemediated: Its owner, MachineSet ms, cannot remediate it: the condition OwnerRemediated says why"
+		ownerMissing = "False NoOwner: Its owner is to remediate it, and it has none: see to it by hand"
+		requestMade  = "True RemediationRequested: Metal3Remediation a is under way for the machine"
+		inWay        = "False RequestInTheWay: Metal3Remediation req exists and was not made by this MachineHealthCheck"
+		byAnother    = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
+		manyFailed   = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
+		inQueue      = "False RemediationsInProgress: It waits for its turn: other remediations are in flight " +
+			"(kubemend.io/max-in-flight of MachineHealthCheck check)"
+		updates = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
+			"it is left alone, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
+		noSpare = "False NoSpareHost: It waits until a free host fits its replacement: the condition SpareHostAvailable says what is free" +
+			". This ends at 2026-01-01T12:59:00Z at the latest"
+		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone"
+		noUse      = "False RemediationRequestCreationFailed: it is odd"
+	)
+	named := func(f *Facts) { f.About.Name, f.Template.Kind = "check", "Metal3Remediation" }
+	timeout := func(t *given) {
+		signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "Silent"}
+		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: t.Verdict.Recheck, Signal: signal}}
+	}
+	before := told(conditionTrue, "OwnerAsked", askedOwner)
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
+	syncing := func(f *Facts) { f.Template.Syncing = true }
+	another := func(t *given) { t.Cycle = &Cycle{Kind: "HostRemediation", Name: "x"} }
+	says := func(t *given) {
+		t.OwnerReport = &Report{Status: conditionFalse, Reason: clusterv1.MachineSetMachineCannotBeRemediatedReason}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"a healthy machine has none":                               {of(is(health.Healthy)), stands},
+		"it goes when the machine is healthy":                      {of(is(health.Healthy, before)), gone},
+		"also if a mark by hand is taken away at the start-up":     {of(is(health.Starting, awaited, before)), gone},
+		"a machine that starts up has none":                        {of(is(health.Starting, awaited)), stands},
+		"nothing is said of what is unknown":                       {of(is(health.Unknown)), stands},
+		"what was said stands in an outage":                        {of(is(health.Unknown, before)), stands},
+		"a pending machine says until when":                        {of(is(health.Pending, timeout)), pending},
+		"and nothing of limits, which others change":               {of(is(health.Pending, timeout)).with(tooMany, atOnce(0)), pending},
+		"one whose remediation is in flight goes on":               {of(is(health.Pending, timeout, ofSet, asked)), ownerAsked},
+		"an owner is asked":                                        {of(bad(ofSet)), ownerAsked},
+		"one that was asked":                                       {of(bad(ofSet, asked)), ownerAsked},
+		"which is said once":                                       {of(bad(ofSet, asked, before)), stands},
+		"one that was asked before the cache shows it":             {of(bad(ofSet, begun)), ownerAsked},
+		"one that cannot remediate it":                             {of(bad(ofSet, refuses, says)), ownerRefuses},
+		"none that could":                                          {of(bad(unowned)), ownerMissing},
+		"a request is made":                                        {of(bad()).with(external), requestMade},
+		"one that exists":                                          {of(bad(requested(OwnRequest))).with(external), requestMade},
+		"one whose provider has asked the owner":                   {of(bad(ofSet, asked, requested(OwnRequest))).with(external), ownerAsked},
+		"one of somebody else is in the way":                       {of(bad(requested(ForeignRequest))).with(external), inWay},
+		"a power cycle that somebody else began":                   {of(bad(another)), byAnother},
+		"a limit blocks, without numbers":                          {of(bad()).with(tooMany), "False TooManyUnhealthy: " + manyFailed},
+		"another limit, without the place in the queue":            {of(bad(), bad(asked, ofSet)).with(atOnce(1)), inQueue},
+		"all blockers are listed, the first is the reason":         {of(bad(updating)).with(tooMany), updates},
+		"what ends in a moment is not said":                        {of(bad()).with(limitsMatter), stands},
+		"nor among others":                                         {of(bad()).with(limitsMatter, tooMany), "False TooManyUnhealthy: " + manyFailed},
+		"no spare host, without the number of those that are free": {of(bad(onHost)).with(waitsFor(time.Hour, none)), noSpare},
+		"what was in progress stands while cycles are not read":    {of(bad(onHost, before)).with(cyclesUnread), stands},
+		"and while requests are listed for the first time":         {of(bad(before)).with(unknown, syncing), stands},
+		"a machine that is being deleted keeps it":                 {of(bad(deleting, before)), stands},
+		"one that an older check acts on is left to that":          {of(bad(older, before)), stands},
+		"a check that is only observed says nothing":               {of(bad()).with(observe), stands},
+		"a template that is missing":                               {of(bad()).with(missing), noTemplate},
+		"a template that is of no use for it":                      {of(bad(unusable)).with(external), noUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.given.with(named)).Decisions[0]
+			got, at := stands, slices.IndexFunc(d.Conditions, func(c Condition) bool { return c.Type == mendv1.Remediation })
+			if at >= 0 {
+				cond := d.Conditions[at]
+				if got = cond.Status + " " + cond.Reason + ": " + cond.Message; cond.Remove {
+					got = gone
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}

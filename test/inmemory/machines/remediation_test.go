@@ -1,0 +1,100 @@
+package machines
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/faults"
+)
+
+// remediation is what the condition kubemend.io/Remediation of a machine says.
+func (s *environment) remediation(machine string) func() string {
+	return func() string {
+		cond := conditions.Get(s.get(machine), mendv1.Remediation)
+		if cond == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", cond.Status, cond.Reason)
+	}
+}
+
+func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a", func(m *clusterv1.Machine) {
+			m.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "1", Controller: new(true),
+			}}
+		})
+		s.check("check", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+		})
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.Expect(s.remediation("a")()).To(Equal("-"))
+
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.Eventually(s.remediation("a")).Should(Equal("False/WithinTimeout"))
+		version := s.get("a").ResourceVersion
+		s.there.Cut()
+		time.Sleep(time.Minute)
+		s.Eventually(s.of("check", "WorkloadClusterReachable")).Should(Equal("False/Unreachable"))
+		time.Sleep(long)
+		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "an outage writes no Machine")
+		s.there.Mend()
+		time.Sleep(long) // what was seen before the outage counts from its end on
+
+		s.Eventually(s.remediation("a")).Should(Equal("False/NoneAtOnce"))
+		s.Expect(s.health("a")()).To(Equal(silent))
+		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
+		s.Eventually(s.remediation("a")).Should(Equal("True/OwnerAsked"))
+		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).To(Equal("Its owner, MachineSet ms, was asked to remediate it"))
+		version = s.get("a").ResourceVersion
+		time.Sleep(long)
+		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "a steady world causes no writes")
+
+		s.comesBack("a")
+		s.Eventually(s.remediation("a")).Should(Equal("-"))
+		s.Expect(s.health("a")()).To(Equal(well))
+		writes, _ := s.writes.Done()
+		patch := faults.Write{Verb: "patch", Kind: "Machine", Name: "a", Subresource: "status"}
+		patches := slices.DeleteFunc(writes, func(write faults.Write) bool { return write != patch })
+		s.Expect(patches).To(HaveLen(6), "healthy, pending, pending anew after the outage, blocked, asked, healthy: each is one patch")
+	})
+}
+
+func TestAMachineOfACheckOnWhichNobodyActsSaysNothing(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("paused", "deselected", "orphaned")
+		s.check("check")
+		s.Eventually(s.health("orphaned")).Should(Equal(well))
+		for _, name := range []string{"paused", "deselected", "orphaned"} {
+			s.nodeReports(name, corev1.NodeReady, corev1.ConditionUnknown, 0)
+			s.Eventually(s.remediation(name)).Should(Equal("False/WithinTimeout"))
+		}
+
+		s.change("deselected", func(m *clusterv1.Machine) { m.Labels["pool"] = "another" })
+		s.Eventually(s.remediation("deselected")).Should(Equal("-"))
+		s.Expect(s.health("deselected")()).To(Equal(well))
+		s.change("paused", annotated(clusterv1.PausedAnnotation, ""))
+		s.Eventually(s.remediation("paused")).Should(Equal("-"))
+		s.change("paused", without(clusterv1.PausedAnnotation))
+		s.Eventually(s.remediation("paused")).Should(Equal("False/WithinTimeout"))
+
+		s.changeCheck("check", pausedAs("true"))
+		s.Eventually(s.remediation("paused")).Should(Equal("-"))
+		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
+		s.Eventually(s.remediation("paused")).ShouldNot(Equal("-"))
+
+		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
+		s.Eventually(s.remediation("paused")).Should(Equal("-"))
+		s.Eventually(s.remediation("orphaned")).Should(Equal("-"))
+	})
+}
