@@ -125,9 +125,9 @@ func (m Mode) Controller() string {
 	case Acting:
 		return "kubemend"
 	case Observing:
-		return "kubemend (observe)"
+		return "core (kubemend observes)"
 	case Core:
-		return "capi-core"
+		return "core"
 	case Other, Paused, None:
 		return string(m)
 	case Unknown:
