@@ -39,6 +39,8 @@ const (
 	Skipped = "Skipped"
 	// NotSelected is that no check selects the object.
 	NotSelected = "NotSelected"
+	// LimitAllowsNone is that the limit of a check allows none of its targets to be unhealthy.
+	LimitAllowsNone = "LimitAllowsNone"
 	// NothingExpected is that nothing happens until something changes.
 	NothingExpected = "NothingExpected"
 	// ReadAgain is that what could not be read is read again.

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -45,7 +48,7 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 	if first.Next != "" {
 		return Step{At: first.Until, Reason: first.Reason, Text: first.Next}
 	}
-	return Step{Reason: first.Reason, Text: resumes(first)}
+	return ended(first)
 }
 
 // remediationNext is what happens next to a machine whose remediation starts or is in flight.
@@ -136,6 +139,15 @@ func stillBlocked(blocker *Blocker) string {
 		text += ", until " + blocker.EndsWhen
 	}
 	return text
+}
+
+// ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
+func ended(blocker *Blocker) Step {
+	if blocker.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
+		return Step{Reason: blocker.Reason, Manual: true,
+			Text: "repair what the unhealthy ones have in common; remediation resumes when " + blocker.EndsWhen}
+	}
+	return Step{Reason: blocker.Reason, Text: resumes(blocker)}
 }
 
 // resumes is when a blocker ends, as far as that can be said, else what it is.

@@ -194,6 +194,8 @@ func (e *Explanation) next() explain.Step {
 		return next
 	}
 	switch {
+	case t != nil && t.Next == (explain.Step{}) && e.Checks[0].Next.Reason == explain.NoManager:
+		return e.Checks[0].Next
 	case t != nil:
 		return cmp.Or(t.Next, explain.NothingNext)
 	case len(e.Checks) > 0:

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -99,12 +100,28 @@ func moreChecks() map[string]story {
 		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
 		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
 		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that selects nothing":                               {aScene(selectsNothing), check("workers")},
+		"a check whose limit allows none":                            {aScene(limitOf("10%")), check("workers")},
+		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":                           {aScene(func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
 		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
 		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
 		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"the status when the user sees no checks":                    {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
 		"the status when there is no cluster":                        {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+	}
+}
+
+// selectsNothing gives the check a selector that no machine matches.
+func selectsNothing(s *scene) {
+	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
+}
+
+// limitOf gives the check another limit.
+func limitOf(limit string) func(*scene) {
+	return func(s *scene) {
+		s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
 	}
 }
 

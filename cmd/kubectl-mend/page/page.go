@@ -328,7 +328,7 @@ func (c *Check) blocks(t *explain.Target) bool {
 func (p *page) action(c *Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
-	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.Ownerless:
+	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager) || t.Ownerless:
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
 		label = "  Action that follows: "
