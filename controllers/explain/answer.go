@@ -274,7 +274,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
 		a.Since = c.NodesUnknownSince
-	case b.Cause != "" && b.Reason != MissingPermission:
+	case b.Cause != "" && b.Reason != MissingPermission && b.Reason != ClusterSilent:
 		a.Reason = b.Cause
 	}
 }

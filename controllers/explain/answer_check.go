@@ -50,7 +50,7 @@ func (c *Check) worst() Answer {
 	case c.SelectsNothing():
 		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
 	case c.NodesUnknown != "":
-		is = Answer{State: IsUnknown, Reason: c.unseenReason(), Since: c.NodesUnknownSince}
+		is = Answer{State: IsUnknown, Reason: c.UnseenReason(), Since: c.NodesUnknownSince}
 	case c.NotCounted(), c.Mode == Unknown, c.Population.Unread > 0:
 		is = Answer{State: IsUnknown}
 	}
@@ -166,9 +166,12 @@ func (c *Check) Useless() Step {
 	return Step{}
 }
 
-// unseenReason is why the nodes of c cannot be judged.
-func (c *Check) unseenReason() string {
+// UnseenReason is why the nodes of c cannot be judged.
+func (c *Check) UnseenReason() string {
 	if c.NodesNotReadable() && !c.notInitialized() {
+		if c.NodesSilent() {
+			return ClusterSilent
+		}
 		return MissingPermission
 	}
 	for i := range c.Conditions {
@@ -178,6 +181,9 @@ func (c *Check) unseenReason() string {
 	}
 	return mendv1.UnreachableReason
 }
+
+// NodesSilent reports whether the workload cluster has not answered the reader in time.
+func (c *Check) NodesSilent() bool { return strings.HasSuffix(c.NodesUnknown, NoAnswer) }
 
 func (c *Check) notInitialized() bool {
 	return slices.ContainsFunc(c.Targets, func(t Target) bool {

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -107,7 +108,24 @@ func (e *Explanation) capacityTodo() explain.Step {
 	if len(e.Capacity) != 1 || e.Capacity[0].waits().Stage == decide.OwnerActs {
 		return explain.Step{}
 	}
-	return explain.CapacityTodo(e.Capacity[0].waits())
+	todo := explain.CapacityTodo(e.Capacity[0].waits())
+	if e.target() == nil {
+		return cmp.Or(todo, e.nodeTodo())
+	}
+	return todo
+}
+
+// nodeNotReady reports whether the node of the machine is there, and not Ready.
+func (e *Explanation) nodeNotReady() bool {
+	return len(e.Capacity) == 1 && e.Capacity[0].waits().Next == decide.NodeGetsReady
+}
+
+// nodeTodo is what a person has to do about the node of the machine, where nobody else sees to it; zero if there is nothing.
+func (e *Explanation) nodeTodo() explain.Step {
+	if len(e.Capacity) != 1 {
+		return explain.Step{}
+	}
+	return explain.NodeTodo(e.Capacity[0].waits())
 }
 
 // deletionAnswer adds to the answer about a machine that is being deleted what that waits for.

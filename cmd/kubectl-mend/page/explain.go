@@ -125,13 +125,21 @@ func (e *Explanation) conclude() {
 	}
 	switch {
 	case e.target() != nil:
-		e.answer(e.Checks[0].AnswerOn(e.target()))
+		a := e.Checks[0].AnswerOn(e.target())
+		if a.State == explain.IsHealthy && a.Action == "" && e.nodeNotReady() {
+			a = explain.NoRuleMatches
+		}
+		e.answer(a)
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
 		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.MissingPermission, Detail: strings.Join(e.Unread, ", ")})
 	default:
-		e.answer(explain.NoCheckSelects)
+		a := explain.NoCheckSelects
+		if e.nodeNotReady() {
+			a.Rest = "its node is not Ready"
+		}
+		e.answer(a)
 	}
 }
 
@@ -197,7 +205,7 @@ func (e *Explanation) next() explain.Step {
 	case t != nil && t.Next == (explain.Step{}) && e.Checks[0].Next.Reason == explain.NoManager:
 		return e.Checks[0].Next
 	case t != nil:
-		return cmp.Or(t.Next, explain.NothingNext)
+		return cmp.Or(t.Next, e.nodeTodo(), explain.NothingNext)
 	case len(e.Checks) > 0:
 		return cmp.Or(e.Checks[0].Next, explain.NothingNext)
 	case len(e.Unread) > 0:

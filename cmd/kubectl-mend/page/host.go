@@ -32,12 +32,18 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		return nil, err
 	}
 	e := &Explanation{At: a.Now, Notes: notes(a)}
-	e.answer(explain.NoMachineOfHost)
+	repair := explain.OutOfService(h)
+	if e.answer(explain.NoMachineOfHost); repair != (explain.Step{}) {
+		e.answer(explain.HostNotUsed)
+	}
 	if m != nil {
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
 		}
 		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
+		if repair != (explain.Step{}) && e.Answer.State == explain.IsHealthy {
+			e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine " + m.Name + " is healthy"})
+		}
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	holding, unknown, err := a.RemediationsHolding(ctx, h)
@@ -51,14 +57,16 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		}
 	}
 	if m == nil {
-		e.Next = cmp.Or(e.remediationNext(false), explain.NothingNext)
+		e.Next = cmp.Or(e.remediationNext(false), repair, explain.NothingNext)
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
 	if m == nil && len(e.Remediations) > 0 {
 		e.answer(e.Remediations[0].Answer())
 	}
-	e.Todo = e.todo()
+	if e.Todo = e.todo(); e.Next != repair {
+		e.Todo = cmp.Or(e.Todo, repair)
+	}
 	e.powerHolds(h, explain.HoldsOf(h, unknown))
 	return e, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
@@ -57,7 +58,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
 	}
-	if capacity.Concerns(m, a.Now) {
+	unattended := e.target() == nil || e.target().State == health.Healthy // its check sees to any other
+	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
 		is, err := capacityOf(ctx, a, m)
 		if err != nil {
 			return nil, err

@@ -33,6 +33,8 @@ func moreMachines() map[string]story {
 		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
 		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
 		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
+		"a machine that no check selects whose node is silent": {aScene(silent(time.Minute, "w1"), nodeReadySaid("w1", time.Minute), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
+		"a machine whose check does not look at its node":      {aScene(silent(time.Minute, "w1"), nodeReadySaid("w1", time.Minute), func(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }), machine("w1")},
 		"a machine without an owner":                           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
 		"a machine whose older check is paused":                {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
 		"a machine of a cluster that does not exist":           {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
@@ -46,6 +48,9 @@ func moreMachines() map[string]story {
 
 // moreHosts are stories of the power of hosts.
 func moreHosts() map[string]story {
+	retired := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
+	}
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
@@ -66,6 +71,10 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
+		"a host that is out of service":                   {aScene(powerCycled("", retired, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
+		"a host of a machine that is out of service":      {aScene(powerCycled("", retired)), host("rack-w1")},
+		"a machine of a cluster that does not answer you": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.unseen = "no answer came in time" }), machine("w1")},
+		"the status when a cluster does not answer you":   {aScene(func(s *scene) { s.unseen = "no answer came in time" }), nil},
 		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Spec.ConsumerRef = nil
 		})), host("rack-w1")},
@@ -116,6 +125,13 @@ func moreChecks() map[string]story {
 // selectsNothing gives the check a selector that no machine matches.
 func selectsNothing(s *scene) {
 	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
+}
+
+// nodeReadySaid is what Cluster API says of a worker whose node is silent.
+func nodeReadySaid(name string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "* Node.Ready: Kubelet stopped posting node status.", ago)
+	}
 }
 
 // limitOf gives the check another limit.

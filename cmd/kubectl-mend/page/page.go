@@ -54,7 +54,9 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	p.list("Not selected by", unselected)
 	p.list("Notes", e.Notes)
 	p.gap()
-	p.step("", e.Next)
+	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
+		p.step("", e.Next)
+	}
 	p.step("", e.Todo)
 	return p.write(out)
 }
@@ -232,8 +234,7 @@ func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Population.Total(); {
 	case n == 0 && (c.ModeText != "" || c.Mode == explain.Unknown):
 	case c.NodesNotReadable():
-		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.",
-			c.Population.Total(), c.Limit))
+		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Population.Total(), c.Limit))
 	default:
 		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
 	}

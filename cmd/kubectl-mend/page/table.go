@@ -273,6 +273,8 @@ func (p *page) controller(r Row) string {
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
+	case r.Check.NodesSilent():
+		return p.paint.Waits(explain.ClusterSilent)
 	case r.Check.NodesNotReadable():
 		return p.paint.Waits(explain.MissingPermission)
 	case r.NodesUnknown != "":
