@@ -114,11 +114,20 @@ func moreChecks() map[string]story {
 		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
 		"a healthy machine and no manager":                           {aScene(func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
 		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
-		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
-		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
-		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
-		"the status when the user sees no checks":                    {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
-		"the status when there is no cluster":                        {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
+			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
+			other := s.cluster.DeepCopy()
+			other.Name, other.UID = "c2", "c2"
+			s.others = append(s.others, other, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
+				h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""}
+			}))
+		}), nil},
+		"the status of a check that does not look at nodes": {aScene(silent(time.Minute, "w1"), func(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }), nil},
+		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when there is no cluster":               {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
 	}
 }
 

@@ -130,7 +130,9 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		follow(ctx, a, c)
 		e.Checks = append(e.Checks, about(*c, func(explain.Target) bool { return false }))
 		at := slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == e.Answer.Target })
-		silent := func(is Capacity) bool { return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady }
+		silent := func(is Capacity) bool {
+			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
+		}
 		if at < 0 || c.Targets[at].State == health.Healthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
 		}

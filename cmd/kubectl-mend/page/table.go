@@ -59,15 +59,9 @@ func (r *Row) OK() bool {
 // Print writes s for a person.
 func (s *Status) Print(out io.Writer, l Layout) error {
 	p := &page{now: s.At, width: l.Width, paint: l.Paint}
-	for _, m := range s.Managers {
-		p.manager(m, l.Wide)
-	}
-	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
-		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
-	}
-	p.gap()
 	p.checks(s, l)
 	p.besides(s)
+	p.uncovered(s)
 	if len(s.Unreachable) > 0 {
 		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
@@ -75,8 +69,17 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		}
 	}
 	p.list("Notes", s.Notes)
+	if len(s.Managers) > 0 {
+		p.gap()
+	}
+	for _, m := range s.Managers {
+		p.manager(m, l.Wide)
+	}
 	return p.write(out)
 }
+
+// acts reports whether m may act.
+func acts(m managerlease.Manager) bool { return m.Alive && !m.Unbound }
 
 // manager is one line, and what it does not serve; with all kinds and reasons if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {
@@ -103,12 +106,12 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
-			p.line("", "There are no checks here"+".")
+			p.line("", s.troubles()+"There are no checks here.")
 		}
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+	p.line("", s.troubles()+fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
 		s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
 	if len(rows) > 0 {
 		p.gap()
