@@ -204,6 +204,21 @@ type Remediation struct {
 // InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.
 func (r *Remediation) InProgress() bool { return r.State != "" && !powercycle.State(r.State).Final() }
 
+// Over reports whether nothing follows the power cycle of the host: neither its owner nor a person has to act.
+func (r *Remediation) Over() bool {
+	state := powercycle.State(r.State)
+	return state.Final() && state != powercycle.OwnerRequested && !r.Next.Manual
+}
+
+// Ended is how a remediation has ended, and when.
+func (r *Remediation) Ended() string {
+	text := r.Ref.String() + ": " + r.State
+	if !r.StateSince.IsZero() {
+		text += " since " + r.StateSince.UTC().Format(time.RFC3339)
+	}
+	return text
+}
+
 // Findings are those of a verdict at now.
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))

@@ -10,7 +10,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -67,9 +69,36 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		e.Capacity = []Capacity{*is}
 	}
 	e.madeFor(a, m)
+	e.remediatedBefore(a, m)
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
+}
+
+// remediatedBefore adds the last remediation of m that is over to the facts, by its record or, where there is none, by the remediation itself, which is
+// not shown as one in progress.
+func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
+	var last *mendv1.RemediationRecord
+	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
+		of := r.Spec.Target.Machine
+		if of != nil && of.Name == m.Name && !r.Open() && r.Status.Begun != nil && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
+			last = r
+		}
+	}
+	if last != nil {
+		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: explain.LastRemediation(last)})
+	}
+	t := e.target()
+	e.Remediations = slices.DeleteFunc(e.Remediations, func(r explain.Remediation) bool {
+		current := t != nil && t.InFlight && slices.Contains(t.Requests, r.Ref)
+		if !r.Over() || current {
+			return false
+		}
+		if last == nil || !slices.ContainsFunc(last.Status.Requests, func(req mendv1.RecordRef) bool { return req.Name == r.Name }) {
+			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: r.Ended()})
+		}
+		return true
+	})
 }
 
 // notes are what could not be read, and with what the explanations do without.

@@ -51,6 +51,11 @@ func moreHosts() map[string]story {
 	retired := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
 	}
+	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Name, r.Finalizers = "w1-by-hand", nil
+		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Began: noon.Add(-5 * time.Minute), Touched: true,
+			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.Succeeded}})
+	}
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
@@ -71,6 +76,8 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
+		"a machine whose power cycle is over":             {aScene(silent(6*time.Minute, "w1", "w2", "w3"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine that was power-cycled":                 {aScene(powerCycledBefore), machine("w1")},
 		"a host that is out of service":                   {aScene(powerCycled("", retired, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
 		"a host of a machine that is out of service":      {aScene(powerCycled("", retired)), host("rack-w1")},
 		"a machine of a cluster that does not answer you": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.unseen = "no answer came in time" }), machine("w1")},
@@ -141,6 +148,16 @@ func nodeReadySaid(name string, ago time.Duration) func(*scene) {
 	return func(s *scene) {
 		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "* Node.Ready: Kubelet stopped posting node status.", ago)
 	}
+}
+
+// powerCycledBefore is the record of a power cycle of w1 that has healed it.
+func powerCycledBefore(s *scene) {
+	begun, ended := at(40*time.Minute), at(39*time.Minute)
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-x7k2p"}}
+	r.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Name: "w1"}
+	r.Status = mendv1.RemediationRecordStatus{Begun: &begun, Ended: &ended, Outcome: mendv1.RecordHealed,
+		Requests: []mendv1.RecordRef{{Kind: "HostRemediation", Name: "w1"}}}
+	s.others = append(s.others, r)
 }
 
 // limitOf gives the check another limit.
