@@ -210,15 +210,6 @@ func (r *Remediation) Over() bool {
 	return state.Final() && state != powercycle.OwnerRequested && !r.Next.Manual
 }
 
-// Ended is how a remediation has ended, and when.
-func (r *Remediation) Ended() string {
-	text := r.Ref.String() + ": " + r.State
-	if !r.StateSince.IsZero() {
-		text += " since " + r.StateSince.UTC().Format(time.RFC3339)
-	}
-	return text
-}
-
 // Findings are those of a verdict at now.
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -143,7 +141,7 @@ func stillBlocked(blocker *Blocker) string {
 
 // ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
 func ended(blocker *Blocker) Step {
-	if blocker.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
+	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
 		return Step{Reason: blocker.Reason, Manual: true,
 			Text: "repair what the unhealthy ones have in common; remediation resumes when " + blocker.EndsWhen}
 	}

@@ -50,8 +50,7 @@ func LastRemediation(r *mendv1.RemediationRecord) string {
 	if n := len(r.Status.Requests); n > 0 {
 		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
 	}
-	switch {
-	case strings.Contains(how, "HostRemediation"), strings.Contains(how, "Metal3Remediation"):
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
 		how = "power-cycled " + how
 	}
 	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),

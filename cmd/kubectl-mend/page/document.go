@@ -60,8 +60,8 @@ func (s *Status) Document() *cliv1.Status {
 		is.ClaimedBy, is.CapacityMissing = r.ClaimedBy, r.Missing.document()
 		d.Items = append(d.Items, is)
 	}
-	for i := range s.Uncovered {
-		d.Notes = append(d.Notes, "Not covered by checks: "+s.Uncovered[i].String())
+	for _, cluster := range s.Uncovered {
+		d.Notes = append(d.Notes, "Not covered by checks: "+cluster)
 	}
 	for _, name := range s.OutOfService {
 		d.Notes = append(d.Notes, "Host out of service: "+name)

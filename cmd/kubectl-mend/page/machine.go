@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -75,8 +76,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// remediatedBefore adds the last remediation of m that is over to the facts, by its record or, where there is none, by the remediation itself, which is
-// not shown as one in progress.
+// remediatedBefore adds to the facts what of m's remediations is over, by the last record and by those that are there, which are shown no more.
 func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	var last *mendv1.RemediationRecord
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
@@ -90,14 +90,12 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	}
 	t := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(r explain.Remediation) bool {
-		current := t != nil && t.InFlight && slices.Contains(t.Requests, r.Ref)
-		if !r.Over() || current {
-			return false
+		over := r.Over() && (t == nil || !t.InFlight || !slices.Contains(t.Requests, r.Ref))
+		if over {
+			value := fmt.Sprintf("%s: %s since %s", r.Ref, r.State, r.StateSince.UTC().Format(time.RFC3339))
+			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
 		}
-		if last == nil || !slices.ContainsFunc(last.Status.Requests, func(req mendv1.RecordRef) bool { return req.Name == r.Name }) {
-			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: r.Ended()})
-		}
-		return true
+		return over
 	})
 }
 

@@ -45,6 +45,7 @@ type Owner struct {
 	More int
 
 	cluster string
+	counted bool // how many machines it wants is not known but by those that are there
 	members []*clusterv1.Machine
 }
 
@@ -78,11 +79,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	if err != nil {
 		return nil, err
 	}
-	standalone, err := standaloneIn(ctx, a, key, owners)
-	if err != nil {
-		return nil, err
-	}
-	for _, o := range append(owners, standalone...) {
+	for _, o := range owners {
 		if err := e.addOwner(ctx, a, o); err != nil {
 			return nil, err
 		}
@@ -90,34 +87,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	return e, e.concludeOwners(ctx, a, key)
 }
 
-// standaloneIn are what makes the machines of a Cluster that none of owners makes: control planes of other providers, and persons.
-func standaloneIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey, owners []*Owner) ([]*Owner, error) {
-	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
-		return nil, fmt.Errorf("list the Machines in %s: %w", cluster.Namespace, err)
-	}
-	var more []*Owner
-	for i := range list.Items {
-		m := &list.Items[i]
-		owns := func(o *Owner) bool { return o.owns(m) }
-		if m.Spec.ClusterName != cluster.Name || slices.ContainsFunc(owners, owns) {
-			continue
-		}
-		at := slices.IndexFunc(more, owns)
-		if at < 0 {
-			o := &Owner{Ref: explain.Ref{Namespace: cluster.Namespace}, cluster: cluster.Name}
-			if by := metav1.GetControllerOf(m); by != nil {
-				o.Kind, o.Name = by.Kind, by.Name
-			}
-			more, at = append(more, o), len(more)
-		}
-		more[at].Replicas++
-	}
-	return more, nil
-}
-
-// judged adds the checks of the Cluster, and what they do about the machine that the answer is about. Of one that no check acts on, nothing happens
-// by itself.
+// judged adds the checks of the Cluster, and what they do about the machine that the answer is about, if its node is not Ready.
 func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) error {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return c.Namespace == cluster.Namespace && c.Spec.ClusterName == cluster.Name
@@ -141,9 +111,8 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		if e.Answer.State = explain.CapacityBlocked; said.Phase() != cliv1.Blocked {
 			e.Answer.State, e.Todo = explain.CapacityMissing, explain.Step{}
 		}
-		e.Answer.Reason, e.Answer.Detail, e.Answer.By = said.Reason, said.Detail, said.By
-		e.Answer.Since, e.Answer.Until, e.Answer.Expires, e.Answer.Unless = said.Since, said.Until, said.Expires, said.Unless
-		e.answer(e.Answer)
+		said.State, said.Action, said.Target, said.Rest = e.Answer.State, "", e.Answer.Target, e.Answer.Rest
+		e.answer(said)
 		e.Next = cmp.Or(t.Next, e.Next)
 	}
 	return nil
@@ -165,7 +134,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		return
 	}
 	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
-	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server of Cluster " + cluster.Name + ", its load balancer and the network"}
+	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server of Cluster " + cluster.Name + ", its load balancer and network"}
 	if reason == explain.MissingPermission {
 		e.Next.Text = "ask as a user who may read the kubeconfig of Cluster " + cluster.Name
 	}
@@ -195,11 +164,12 @@ func planeOwner(kcp *controlplanev1.KubeadmControlPlane) *Owner {
 	}
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, MachineSets without one, and others.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*Owner, error) {
 	var owners []*Owner
 	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{planes, deployments, sets} {
+	machines := &clusterv1.MachineList{}
+	for _, list := range []client.ObjectList{planes, deployments, sets, machines} {
 		if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil && !unreadable(err) {
 			return nil, fmt.Errorf("list the owners of machines in %s: %w", cluster.Namespace, err)
 		}
@@ -217,6 +187,22 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 				Replicas: int(ptr.Deref(ms.Spec.Replicas, 0)),
 			})
 		}
+	}
+	for i := range machines.Items { // control planes of other providers, and what has no owner
+		m := &machines.Items[i]
+		if m.Spec.ClusterName != cluster.Name || slices.ContainsFunc(owners, func(o *Owner) bool { return o.owns(m) && !o.counted }) {
+			continue
+		}
+		o := &Owner{Ref: explain.Ref{Namespace: cluster.Namespace}, cluster: cluster.Name, counted: true}
+		if by := metav1.GetControllerOf(m); by != nil {
+			o.Kind, o.Name = by.Kind, by.Name
+		}
+		if at := slices.IndexFunc(owners, func(other *Owner) bool { return other.Ref == o.Ref }); at >= 0 {
+			o = owners[at]
+		} else {
+			owners = append(owners, o)
+		}
+		o.Replicas++
 	}
 	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name }), nil
 }
@@ -353,7 +339,8 @@ func (e *Explanation) concludeOwners(ctx context.Context, a *inspect.Asker, clus
 	e.answer(explain.OwnerAnswer(ready, replicas, told))
 	e.Next = explain.NothingNext
 	if first != nil {
-		e.Next, e.Todo = cmp.Or(explain.CapacityNext(first.waits()), explain.NodeTodo(first.waits()), explain.NothingNext), explain.CapacityTodo(first.waits())
+		e.Next = cmp.Or(explain.CapacityNext(first.waits()), explain.NodeTodo(first.waits()), explain.NothingNext)
+		e.Todo = explain.CapacityTodo(first.waits())
 	}
 	if err := e.judged(ctx, a, cluster); err != nil {
 		return err
@@ -371,7 +358,8 @@ func (p *page) owner(o *Owner, notes []string) {
 			p.heading("Machines without a Ready node")
 		}
 	} else {
-		p.heading(cmp.Or(strings.TrimSpace(o.Kind+" "+o.Name), "Machines without an owner") + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
+		name := cmp.Or(strings.TrimSpace(o.Kind+" "+o.Name), "Machines without an owner")
+		p.heading(name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
 	}
 	for i := range o.Capacity {
 		c := &o.Capacity[i]

@@ -32,12 +32,13 @@ type Status struct {
 	// Unreachable are the workload clusters that the manager cannot reach.
 	Unreachable []Cluster
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
-	Uncovered    []Uncovered
-	OutOfService []string
+	Uncovered, OutOfService []string
 	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
 	Missing  Missing
 	Recorded bool
 	Notes    []string
+
+	notReady int // machines that no check sees to
 }
 
 // Row is a check, and how many of its targets are being remediated.

@@ -61,7 +61,11 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	p := &page{now: s.At, width: l.Width, paint: l.Paint}
 	p.checks(s, l)
 	p.besides(s)
-	p.uncovered(s)
+	p.list("Not covered by checks", s.Uncovered)
+	if len(s.OutOfService) > 0 {
+		p.list("Hosts out of service", s.OutOfService)
+		p.line("  To do: ", "Repair each, then remove its marks: kubectl mend reset host/NAME -n NAMESPACE.")
+	}
 	if len(s.Unreachable) > 0 {
 		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
@@ -77,9 +81,6 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	}
 	return p.write(out)
 }
-
-// acts reports whether m may act.
-func acts(m managerlease.Manager) bool { return m.Alive && !m.Unbound }
 
 // manager is one line, and what it does not serve; with all kinds and reasons if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {

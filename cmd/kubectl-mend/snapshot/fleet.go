@@ -15,6 +15,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -32,11 +33,7 @@ const firstLook = 2 * time.Minute
 func (r *reading) restless(ctx context.Context, everything []query) ([]query, func(*clusterv1.Cluster) bool) {
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) == 0 { // of hosts, those that are out of service
-		everything = []query{{gvk: hostGVK, namespace: r.Namespace, bare: true, keep: func(o client.Object) bool {
-			_, marked := o.GetAnnotations()[infrav1.UnhealthyAnnotation]
-			_, legacy := o.GetAnnotations()[infrav1.LegacyUnhealthyAnnotation]
-			return marked || legacy
-		}}}
+		everything = []query{{gvk: hostGVK, namespace: r.Namespace, bare: true, keep: func(o client.Object) bool { return host.Unhealthy(o) }}}
 	} else if len(wanted) < len(r.snapshot.Objects(clusterGVK, "")) {
 		everything[0] = r.machinesIn(wanted)
 	}
@@ -59,7 +56,8 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 			return check.Spec.ClusterName == cluster.Name && !(acted(check, cluster) && machinehealthcheck.Calm(check, cluster))
 		}
 		key := client.ObjectKeyFromObject(cluster)
-		if everywhere || remediated(key) || !machinesReady(cluster) || slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
+		if everywhere || remediated(key) || !machinesReady(cluster) ||
+			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
 			wanted = append(wanted, key)
 			continue
 		}
