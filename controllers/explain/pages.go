@@ -231,24 +231,6 @@ func NotListed(n int) string {
 	return fmt.Sprintf("%d checks that are OK are not listed; --not-ok=false lists all.", n)
 }
 
-// NotServedBriefly are the kinds that m does not serve, each with the reason of the metric; empty if it serves all.
-func NotServedBriefly(m managerlease.Manager) string {
-	if !m.Alive || m.Unbound || m.Announcement == nil {
-		return ""
-	}
-	var all []string
-	for _, k := range m.Announcement.Kinds {
-		if k.Reason != "" {
-			kind, _, _ := strings.Cut(k.CRD, ".")
-			all = append(all, kind+" ("+k.Reason+")")
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "Does not serve: " + strings.Join(all, ", ") + "; -o wide says why"
-}
-
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {

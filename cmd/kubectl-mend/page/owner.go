@@ -188,8 +188,14 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 			})
 		}
 	}
-	for i := range machines.Items { // control planes of other providers, and what has no owner
-		m := &machines.Items[i]
+	owners = slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
+	return withOthers(owners, cluster, machines.Items), nil
+}
+
+// withOthers are owners, and what makes the machines of a Cluster that none of them makes: control planes of other providers, and persons.
+func withOthers(owners []*Owner, cluster client.ObjectKey, machines []clusterv1.Machine) []*Owner {
+	for i := range machines {
+		m := &machines[i]
 		if m.Spec.ClusterName != cluster.Name || slices.ContainsFunc(owners, func(o *Owner) bool { return o.owns(m) && !o.counted }) {
 			continue
 		}
@@ -204,7 +210,7 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 		}
 		o.Replicas++
 	}
-	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name }), nil
+	return owners
 }
 
 // ofOwner explains one owner.

@@ -82,17 +82,11 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	return p.write(out)
 }
 
-// manager is one line, and what it does not serve; with all kinds and reasons if that is asked for.
+// manager is one line, and what it does not serve; with what it serves if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {
 	sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
 	p.line("", sentence+".")
-	if !wide {
-		if brief := explain.NotServedBriefly(m); brief != "" {
-			p.line("  ", brief+".")
-		}
-		return
-	}
-	if len(serves) > 0 {
+	if wide && len(serves) > 0 {
 		p.line("  Serves: ", strings.Join(serves, ", ")+".")
 	}
 	for _, kind := range notServed {
