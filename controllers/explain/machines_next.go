@@ -74,7 +74,10 @@ func ownerNext(machine *machines.Target) Step {
 		return Ownerless
 	}
 	owner := machine.OwnerKind + " " + machine.OwnerName
+	familiar := machine.OwnerKind == "MachineSet" || machine.OwnerKind == "KubeadmControlPlane"
 	switch reason := machine.OwnerAnswer(); {
+	case reason == "" && !familiar:
+		return Step{Reason: OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
 	case reason == "":
 		return Step{Reason: OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
 	case machine.PutOff():

@@ -105,7 +105,10 @@ func (e *Explanation) capacityNext() explain.Step {
 
 // capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
-	if len(e.Capacity) != 1 || e.Capacity[0].waits().Stage == decide.OwnerActs {
+	if len(e.Capacity) != 1 {
+		return explain.Step{}
+	}
+	if t := e.target(); e.Capacity[0].waits().Stage == decide.OwnerActs && t != nil && t.Next.Manual { // which says it
 		return explain.Step{}
 	}
 	todo := explain.CapacityTodo(e.Capacity[0].waits())

@@ -13,6 +13,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -116,6 +117,9 @@ func tolerate(unread *[]string, kind string, err error) error {
 // conclude puts the check that acts first, and sets the answer and the next step.
 func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
+	if todo := e.capacityTodo(); todo.Reason == string(decide.Unpause) && e.target() != nil && e.target().InFlight {
+		e.target().Next = todo // its owner does nothing before
+	}
 	e.Next = e.next()
 	e.Todo = e.todo()
 	for i := range e.Checks {
