@@ -47,8 +47,7 @@ var (
 // The answers about objects that no check judges.
 var (
 	NoCheckSelects  = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no check selects it"}
-	NoRuleMatches   = Answer{State: NotChecked, Reason: NoRule, Implied: true, Detail: "its node is not Ready, which its check does not look at"}
-	HostNotUsed     = Answer{State: IsBlocked, Reason: HostOutOfService, Detail: "no Machine is on this host"}
+	NoRuleMatches   = Answer{State: NotChecked, Reason: NoRule, Implied: true, Detail: "its node is not Ready, which no rule is about"}
 	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 

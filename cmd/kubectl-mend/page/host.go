@@ -32,18 +32,12 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		return nil, err
 	}
 	e := &Explanation{At: a.Now, Notes: notes(a)}
-	repair := explain.OutOfService(h)
-	if e.answer(explain.NoMachineOfHost); repair != (explain.Step{}) {
-		e.answer(explain.HostNotUsed)
-	}
+	e.answer(explain.NoMachineOfHost)
 	if m != nil {
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
 		}
 		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
-		if repair != (explain.Step{}) && e.Answer.State == explain.IsHealthy {
-			e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine " + m.Name + " is healthy"})
-		}
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	holding, unknown, err := a.RemediationsHolding(ctx, h)
@@ -57,18 +51,35 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		}
 	}
 	if m == nil {
-		e.Next = cmp.Or(e.remediationNext(false), repair, explain.NothingNext)
+		e.Next = cmp.Or(e.remediationNext(false), explain.NothingNext)
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
 	if m == nil && len(e.Remediations) > 0 {
 		e.answer(e.Remediations[0].Answer())
 	}
-	if e.Todo = e.todo(); e.Next != repair {
+	e.Todo = e.todo()
+	e.powerHolds(h, explain.HoldsOf(h, unknown))
+	e.outOfService(explain.OutOfService(h))
+	return e, nil
+}
+
+// outOfService adds what a person has to do about a host that no machine is put on, if there is anything.
+func (e *Explanation) outOfService(repair explain.Step) {
+	if repair == (explain.Step{}) {
+		return
+	}
+	switch a := e.Answer; {
+	case a == explain.NoMachineOfHost:
+		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: a.Detail})
+	case a.State == explain.IsHealthy && a.Action == "":
+		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine is healthy"})
+	}
+	if e.Next == explain.NothingNext {
+		e.Next = repair
+	} else {
 		e.Todo = cmp.Or(e.Todo, repair)
 	}
-	e.powerHolds(h, explain.HoldsOf(h, unknown))
-	return e, nil
 }
 
 // powerHolds adds what annotations do to the power of h that are of no remediation, where no remediation is in flight.

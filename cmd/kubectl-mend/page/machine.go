@@ -76,12 +76,12 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// remediatedBefore adds to the facts what of m's remediations is over, by the last record and by those that are there, which are shown no more.
+// remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are not shown any more.
 func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	var last *mendv1.RemediationRecord
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
-		of := r.Spec.Target.Machine
-		if of != nil && of.Name == m.Name && !r.Open() && r.Status.Begun != nil && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
+		of, closed := r.Spec.Target.Machine, !r.Open() && r.Status.Begun != nil
+		if of != nil && of.Name == m.Name && closed && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
 			last = r
 		}
 	}

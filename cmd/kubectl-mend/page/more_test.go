@@ -33,8 +33,8 @@ func moreMachines() map[string]story {
 		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
 		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
 		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
-		"a machine that no check selects whose node is silent": {aScene(silent(time.Minute, "w1"), nodeReadySaid("w1", time.Minute), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
-		"a machine whose check does not look at its node":      {aScene(silent(time.Minute, "w1"), nodeReadySaid("w1", time.Minute), func(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }), machine("w1")},
+		"a machine that no check selects whose node is silent": {aScene(nodeReadySaid("w1"), selectsNothing), machine("w1")},
+		"a machine whose check does not look at its node":      {aScene(nodeReadySaid("w1"), looksAtNoNode), machine("w1")},
 		"a machine whose owner is paused": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""),
 			func(s *scene) { s.set.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), machine("w1")},
 		"a machine of an owner of another provider": {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "K3sControlPlane", "cp"),
@@ -57,9 +57,10 @@ func moreHosts() map[string]story {
 	}
 	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Name, r.Finalizers = "w1-by-hand", nil
-		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Began: noon.Add(-5 * time.Minute), Touched: true,
-			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.Succeeded}})
+		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Began: noon.Add(-5 * time.Minute),
+			Touched: true, Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.Succeeded}})
 	}
+	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
@@ -80,15 +81,13 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
-		"a machine whose power cycle is over":             {aScene(silent(6*time.Minute, "w1", "w2", "w3"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
-		"a machine that was power-cycled":                 {aScene(powerCycledBefore), machine("w1")},
-		"a host that is out of service":                   {aScene(powerCycled("", retired, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
-		"a host of a machine that is out of service":      {aScene(powerCycled("", retired)), host("rack-w1")},
-		"a machine of a cluster that does not answer you": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.unseen = "no answer came in time" }), machine("w1")},
-		"the status when a cluster does not answer you":   {aScene(func(s *scene) { s.unseen = "no answer came in time" }), nil},
-		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
-			h.Spec.ConsumerRef = nil
-		})), host("rack-w1")},
+		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1", "w2", "w3"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine that was power-cycled":                        {aScene(powerCycledBefore), machine("w1")},
+		"a host that is out of service":                          {aScene(powerCycled("", retired, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
+		"a host of a machine that is out of service":             {aScene(powerCycled("", retired)), host("rack-w1")},
+		"a machine of a cluster that does not answer you":        {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
+		"the status when a cluster does not answer you":          {aScene(noAnswer), nil},
+		"a host of no machine that is held off":                  {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
 		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
@@ -123,7 +122,7 @@ func moreChecks() map[string]story {
 		"a check that selects nothing":                               {aScene(selectsNothing), check("workers")},
 		"a check whose limit allows none":                            {aScene(limitOf("10%")), check("workers")},
 		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
-		"a healthy machine and no manager":                           {aScene(func(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }), machine("w1")},
+		"a healthy machine and no manager":                           {aScene(managerGone), machine("w1")},
 		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
@@ -133,7 +132,7 @@ func moreChecks() map[string]story {
 				h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""}
 			}))
 		}), nil},
-		"the status of a check that does not look at nodes": {aScene(silent(time.Minute, "w1"), func(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }), nil},
+		"the status of a check that does not look at nodes": {aScene(nodeReadySaid("w1"), looksAtNoNode), nil},
 		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
 		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
 		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
@@ -147,12 +146,22 @@ func selectsNothing(s *scene) {
 	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
 }
 
-// nodeReadySaid is what Cluster API says of a worker whose node is silent.
-func nodeReadySaid(name string, ago time.Duration) func(*scene) {
+// nodeReadySaid makes a worker's node silent, and Cluster API say so.
+func nodeReadySaid(name string) func(*scene) {
 	return func(s *scene) {
-		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "* Node.Ready: Kubelet stopped posting node status.", ago)
+		silent(time.Minute, name)(s)
+		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "", time.Minute)
 	}
 }
+
+// managerGone ends the lease of the manager.
+func managerGone(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// looksAtNoNode takes the rules about nodes from the check.
+func looksAtNoNode(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }
+
+// noAnswer is a workload cluster that does not answer the user.
+func noAnswer(s *scene) { s.unseen = "no answer came in time" }
 
 // powerCycledBefore is the record of a power cycle of w1 that has healed it.
 func powerCycledBefore(s *scene) {

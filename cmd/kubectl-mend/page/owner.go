@@ -134,7 +134,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		return
 	}
 	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
-	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server of Cluster " + cluster.Name + ", its load balancer and network"}
+	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster.Name}
 	if reason == explain.MissingPermission {
 		e.Next.Text = "ask as a user who may read the kubeconfig of Cluster " + cluster.Name
 	}

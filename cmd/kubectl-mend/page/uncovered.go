@@ -22,7 +22,42 @@ import (
 
 // uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
 func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, cluster string, judged []explain.Check) error {
-	healthy := map[client.ObjectKey]bool{} // of all targets
+	healthy := healthyTargets(judged)
+	list := &clusterv1.MachineList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
+		return fmt.Errorf("list Machines: %w", err)
+	}
+	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
+		if cluster != "" && c.Name != cluster || !c.DeletionTimestamp.IsZero() {
+			continue
+		}
+		key := client.ObjectKeyFromObject(c)
+		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
+			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
+		unselected, notReady := 0, []string(nil)
+		if !a.Snapshot.Counted(key) {
+			unselected, notReady = unattended(a, key, list.Items, checks, healthy)
+		}
+		var parts []string
+		if len(checks) == 0 {
+			parts = append(parts, "it has no MachineHealthCheck")
+		}
+		if unselected > 0 {
+			parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
+		}
+		if len(notReady) > 0 {
+			parts = append(parts, "not Ready, and no check sees to it: "+firstOf(notReady))
+		}
+		if s.notReady += len(notReady); len(parts) > 0 {
+			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
+		}
+	}
+	return nil
+}
+
+// healthyTargets says of each machine that is a target whether it is judged, and healthy.
+func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
+	healthy := map[client.ObjectKey]bool{}
 	for i := range judged {
 		for _, t := range judged[i].Targets {
 			ref := t.Ref
@@ -32,25 +67,16 @@ func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, clust
 			healthy[client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}] = t.State == health.Healthy && t.Skipped == ""
 		}
 	}
-	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return fmt.Errorf("list Machines: %w", err)
-	}
-	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
-		if (cluster == "" || c.Name == cluster) && c.DeletionTimestamp.IsZero() {
-			s.uncoverCluster(a, client.ObjectKeyFromObject(c), list.Items, healthy)
-		}
-	}
-	return nil
+	return healthy
 }
 
-func (s *Status) uncoverCluster(a *inspect.Asker, cluster client.ObjectKey, machines []clusterv1.Machine, healthy map[client.ObjectKey]bool) {
-	checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, cluster.Namespace),
-		func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != cluster.Name })
-	unselected, notReady := 0, []string(nil)
+// unattended are how many of the machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
+func unattended(
+	a *inspect.Asker, cluster client.ObjectKey, machines []clusterv1.Machine, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
+) (unselected int, notReady []string) {
 	for i := range machines {
 		m := &machines[i]
-		if m.Namespace != cluster.Namespace || m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() || a.Snapshot.Counted(cluster) {
+		if m.Namespace != cluster.Namespace || m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
 		well, selected := healthy[client.ObjectKeyFromObject(m)]
@@ -64,19 +90,7 @@ func (s *Status) uncoverCluster(a *inspect.Asker, cluster client.ObjectKey, mach
 			notReady = append(notReady, m.Name)
 		}
 	}
-	var parts []string
-	if len(checks) == 0 {
-		parts = append(parts, "it has no MachineHealthCheck")
-	}
-	if unselected > 0 {
-		parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
-	}
-	if len(notReady) > 0 {
-		parts = append(parts, "not Ready, and no check sees to it: "+firstOf(notReady))
-	}
-	if s.notReady += len(notReady); len(parts) > 0 {
-		s.Uncovered = append(s.Uncovered, cluster.String()+": "+strings.Join(parts, "; "))
-	}
+	return unselected, notReady
 }
 
 // outOfService are the hosts that are marked unhealthy. That they could not be read, the notes say.

@@ -33,7 +33,8 @@ const firstLook = 2 * time.Minute
 func (r *reading) restless(ctx context.Context, everything []query) ([]query, func(*clusterv1.Cluster) bool) {
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) == 0 { // of hosts, those that are out of service
-		everything = []query{{gvk: hostGVK, namespace: r.Namespace, bare: true, keep: func(o client.Object) bool { return host.Unhealthy(o) }}}
+		marked := func(o client.Object) bool { return host.Unhealthy(o) }
+		everything = []query{{gvk: hostGVK, namespace: r.Namespace, bare: true, keep: marked}}
 	} else if len(wanted) < len(r.snapshot.Objects(clusterGVK, "")) {
 		everything[0] = r.machinesIn(wanted)
 	}
