@@ -126,9 +126,7 @@ func moreChecks() map[string]story {
 		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
-			other := s.cluster.DeepCopy()
-			other.Name, other.UID = "c2", "c2"
-			s.others = append(s.others, other, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
+			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
 				h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""}
 			}))
 		}), nil},

@@ -39,7 +39,7 @@ func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, clust
 			unselected, notReady = unattended(a, key, list.Items, checks, healthy)
 		}
 		var parts []string
-		if len(checks) == 0 {
+		if len(checks) == 0 && (unselected > 0 || a.Snapshot.Counted(key)) { // else NodeHealthChecks may select all
 			parts = append(parts, "it has no MachineHealthCheck")
 		}
 		if unselected > 0 {
@@ -55,7 +55,7 @@ func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, clust
 	return nil
 }
 
-// healthyTargets says of each machine that is a target whether it is judged, and healthy.
+// healthyTargets says of each machine that is a target whether all its checks judge it healthy.
 func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	healthy := map[client.ObjectKey]bool{}
 	for i := range judged {
@@ -64,7 +64,9 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 			if t.Machine != nil {
 				ref = *t.Machine
 			}
-			healthy[client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}] = t.State == health.Healthy && t.Skipped == ""
+			key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+			before, again := healthy[key] // by another check
+			healthy[key] = t.State == health.Healthy && t.Skipped == "" && (before || !again)
 		}
 	}
 	return healthy
