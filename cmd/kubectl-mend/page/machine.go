@@ -76,7 +76,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are not shown any more.
+// remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are shown no more.
 func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	var last *mendv1.RemediationRecord
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {

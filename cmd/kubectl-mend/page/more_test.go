@@ -57,8 +57,8 @@ func moreHosts() map[string]story {
 	}
 	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Name, r.Finalizers = "w1-by-hand", nil
-		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Began: noon.Add(-5 * time.Minute),
-			Touched: true, Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.Succeeded}})
+		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Touched: true,
+			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded}})
 	}
 	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
@@ -81,9 +81,9 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
-		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1", "w2", "w3"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
 		"a machine that was power-cycled":                        {aScene(powerCycledBefore), machine("w1")},
-		"a host that is out of service":                          {aScene(powerCycled("", retired, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil })), host("rack-w1")},
+		"a host that is out of service":                          {aScene(powerCycled("", retired, free)), host("rack-w1")},
 		"a host of a machine that is out of service":             {aScene(powerCycled("", retired)), host("rack-w1")},
 		"a machine of a cluster that does not answer you":        {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
 		"the status when a cluster does not answer you":          {aScene(noAnswer), nil},

@@ -79,9 +79,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		checks = append(checks, nodes...)
 	}
 	if len(s.Unread) == 0 {
-		if err := s.uncover(ctx, a, namespace, cluster, checks); err != nil {
-			return nil, err
-		}
+		s.uncover(a, namespace, cluster, checks)
 	}
 	s.OutOfService = outOfService(ctx, a, namespace)
 	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -21,12 +20,8 @@ import (
 )
 
 // uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
-func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, cluster string, judged []explain.Check) error {
+func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []explain.Check) {
 	healthy := healthyTargets(judged)
-	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil && !unreadable(err) {
-		return fmt.Errorf("list Machines: %w", err)
-	}
 	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
 		if cluster != "" && c.Name != cluster || !c.DeletionTimestamp.IsZero() {
 			continue
@@ -36,7 +31,7 @@ func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, clust
 			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
 		unselected, notReady := 0, []string(nil)
 		if !a.Snapshot.Counted(key) {
-			unselected, notReady = unattended(a, key, list.Items, checks, healthy)
+			unselected, notReady = unattended(a, key, checks, healthy)
 		}
 		var parts []string
 		if len(checks) == 0 && (unselected > 0 || a.Snapshot.Counted(key)) { // else NodeHealthChecks may select all
@@ -52,7 +47,6 @@ func (s *Status) uncover(ctx context.Context, a *inspect.Asker, namespace, clust
 			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
 		}
 	}
-	return nil
 }
 
 // healthyTargets says of each machine that is a target whether all its checks judge it healthy.
@@ -72,13 +66,12 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	return healthy
 }
 
-// unattended are how many of the machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
+// unattended are how many machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
 func unattended(
-	a *inspect.Asker, cluster client.ObjectKey, machines []clusterv1.Machine, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
+	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
 ) (unselected int, notReady []string) {
-	for i := range machines {
-		m := &machines[i]
-		if m.Namespace != cluster.Namespace || m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
+	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, cluster.Namespace) {
+		if m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
 		well, selected := healthy[client.ObjectKeyFromObject(m)]
