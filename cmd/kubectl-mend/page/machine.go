@@ -80,8 +80,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	var last *mendv1.RemediationRecord
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
-		of, closed := r.Spec.Target.Machine, !r.Open() && r.Status.Begun != nil
-		if of != nil && of.Name == m.Name && closed && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
+		machine, closed := r.Spec.Target.Machine, !r.Open() && r.Status.Begun != nil
+		if machine != nil && machine.Name == m.Name && closed && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
 			last = r
 		}
 	}

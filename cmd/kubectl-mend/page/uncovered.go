@@ -74,14 +74,14 @@ func unattended(
 		if m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
 			continue
 		}
-		well, selected := healthy[client.ObjectKeyFromObject(m)]
+		isHealthy, selected := healthy[client.ObjectKeyFromObject(m)]
 		selected = selected || slices.ContainsFunc(checks, func(check *clusterv1.MachineHealthCheck) bool {
 			return machinehealthcheck.Unselected(check, m) == ""
 		})
 		if !selected {
 			unselected++
 		}
-		if (!selected || well) && a.NodeNotReady(m) {
+		if (!selected || isHealthy) && a.NodeNotReady(m) {
 			notReady = append(notReady, m.Name)
 		}
 	}
