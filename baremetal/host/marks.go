@@ -302,9 +302,9 @@ func MarkedFor(host *bmov1alpha1.BareMetalHost) types.UID {
 }
 
 // Unhealthy reports whether host is marked as unhealthy, for any generation of CAPM3 and by whomever: no machine is put on it then.
-func Unhealthy(host *bmov1alpha1.BareMetalHost) bool {
+func Unhealthy(host metav1.Object) bool {
 	return slices.ContainsFunc(unhealthyKeys, func(key string) bool {
-		_, marked := host.Annotations[key]
+		_, marked := host.GetAnnotations()[key]
 		return marked
 	})
 }

@@ -39,6 +39,12 @@ const (
 	Skipped = "Skipped"
 	// NotSelected is that no check selects the object.
 	NotSelected = "NotSelected"
+	// NoRule is that a node is not Ready, and no check that selects it looks at that.
+	NoRule = "NoRuleMatches"
+	// HostOutOfService is that a host is marked unhealthy, and no machine is put on it.
+	HostOutOfService = "OutOfService"
+	// LimitAllowsNone is that the limit of a check allows none of its targets to be unhealthy.
+	LimitAllowsNone = "LimitAllowsNone"
 	// NothingExpected is that nothing happens until something changes.
 	NothingExpected = "NothingExpected"
 	// ReadAgain is that what could not be read is read again.

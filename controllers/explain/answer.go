@@ -151,8 +151,24 @@ func (a Answer) why(at Moment) string {
 	return why
 }
 
-// AnswerOn is the answer about t, a target of c.
+// AnswerOn is the answer about t, a target of c. Without a manager nothing follows, also where t is healthy.
 func (c *Check) AnswerOn(t *Target) Answer {
+	a := c.answerOn(t)
+	if c.Next.Reason != NoManager || a.Action != "" || a.Phase() != cliv1.Healthy && a.Phase() != cliv1.Pending {
+		return a
+	}
+	if a.Action = NotRemediated; c.Mode == Unknown {
+		a.Action = ActionUnknown
+	}
+	if a.Reason == "" {
+		a.Reason = NoManager
+	} else {
+		a.Rest = NoManager
+	}
+	return a
+}
+
+func (c *Check) answerOn(t *Target) Answer {
 	switch {
 	case t.Skipped != "":
 		return Answer{State: IsSkipped, Reason: Skipped, Implied: true, Detail: Clause(t.Skipped)}
@@ -258,7 +274,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
 		a.Since = c.NodesUnknownSince
-	case b.Cause != "" && b.Reason != MissingPermission:
+	case b.Cause != "" && b.Reason != MissingPermission && b.Reason != ClusterSilent:
 		a.Reason = b.Cause
 	}
 }

@@ -47,8 +47,10 @@ var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1
 func (c *Check) worst() Answer {
 	is := Answer{State: IsHealthy}
 	switch {
+	case c.SelectsNothing():
+		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
 	case c.NodesUnknown != "":
-		is = Answer{State: IsUnknown, Reason: c.unseenReason(), Since: c.NodesUnknownSince}
+		is = Answer{State: IsUnknown, Reason: c.UnseenReason(), Since: c.NodesUnknownSince}
 	case c.NotCounted(), c.Mode == Unknown, c.Population.Unread > 0:
 		is = Answer{State: IsUnknown}
 	}
@@ -80,6 +82,8 @@ func (c *Check) restrict(a *Answer) {
 		is.Action, is.Reason, is.Detail = NotRemediated, c.Reason, c.Numbers()
 	case c.Text != "" && c.Blocked() != string(budget.AtWork):
 		is.Action, is.Reason = NotRemediated, c.Reason
+	case a.State == IsHealthy && c.Useless() != (Step{}):
+		is.Action, is.Reason = NotRemediated, c.Useless().Reason
 	default:
 		return
 	}
@@ -142,9 +146,32 @@ func (c *Check) NotCounted() bool {
 	return c.NodesNotReadable() || c.Reason == NotExplained || c.Population.Total() == 0 && c.ModeText != ""
 }
 
-// unseenReason is why the nodes of c cannot be judged.
-func (c *Check) unseenReason() string {
+// SelectsNothing reports whether c judges nothing, since no target matches its selector.
+func (c *Check) SelectsNothing() bool {
+	return c.Population.Total() == 0 && len(c.Targets) == 0 && c.Mode != Unknown && c.NodesUnknown == "" && !c.NotCounted()
+}
+
+// Useless is what a person has to change in c, which remediates nothing whatever happens to its targets; zero if it may remediate some.
+func (c *Check) Useless() Step {
+	total := c.Population.Total()
+	switch {
+	case c.Mode == Paused || c.Mode == None || c.LimitInvalid():
+		return Step{}
+	case c.SelectsNothing():
+		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
+	case total > 0 && c.Limits.AtLeast == 0 && c.Limits.AtMost <= 0:
+		return Step{Reason: LimitAllowsNone, Manual: true,
+			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limit, total)}
+	}
+	return Step{}
+}
+
+// UnseenReason is why the nodes of c cannot be judged.
+func (c *Check) UnseenReason() string {
 	if c.NodesNotReadable() && !c.notInitialized() {
+		if c.NodesSilent() {
+			return ClusterSilent
+		}
 		return MissingPermission
 	}
 	for i := range c.Conditions {
@@ -154,6 +181,9 @@ func (c *Check) unseenReason() string {
 	}
 	return mendv1.UnreachableReason
 }
+
+// NodesSilent reports whether the workload cluster has not answered the reader in time.
+func (c *Check) NodesSilent() bool { return strings.HasSuffix(c.NodesUnknown, NoAnswer) }
 
 func (c *Check) notInitialized() bool {
 	return slices.ContainsFunc(c.Targets, func(t Target) bool {

@@ -141,8 +141,11 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		phase  cliv1.Phase
 		reason string
 	}{
-		"HEALTHY: 2 of 2":             {Check{Mode: Acting, Population: population(2, 0), Targets: []Target{healthy, healthy, skipped}}, cliv1.Healthy, ""},
-		"HEALTHY: it selects nothing": {Check{Mode: Acting}, cliv1.Healthy, ""},
+		"HEALTHY: 2 of 2": {Check{Mode: Acting, Limits: budget.Limits{AtMost: 1}, Population: population(2, 0),
+			Targets: []Target{healthy, healthy, skipped}}, cliv1.Healthy, ""},
+		"HEALTHY, NOT REMEDIATED: LimitAllowsNone; 2 of 2 healthy": {Check{Mode: Acting, Population: population(2, 0),
+			Targets: []Target{healthy, healthy}}, cliv1.Healthy, LimitAllowsNone},
+		"NOT CHECKED: it selects nothing": {Check{Mode: Acting}, cliv1.NotChecked, NotSelected},
 		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
 			Check{Mode: Core, Population: population(2, 0), Targets: []Target{healthy, healthy}}, cliv1.Healthy, NotActing,
 		},

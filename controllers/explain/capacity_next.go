@@ -10,7 +10,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
 
-// CapacityNext is what comes next on the way to the capacity of a machine; zero at an end.
+// CapacityNext is what comes next on the way to the capacity of a machine; zero at an end, and where nobody is known to act.
 func CapacityNext(s *capacity.Story) Step {
 	if s.Reason == capacity.KubeadmDefers {
 		if next := ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer); !next.Manual {
@@ -67,8 +67,6 @@ var nextTexts = map[capacity.Next]string{
 	capacity.HostIsTaken:         "the provider takes BareMetalHost {host} for {machine}",
 	capacity.InfrastructureComes: "the infrastructure of {machine} becomes ready",
 	capacity.NodeRegisters:       "the node of {machine} registers",
-	capacity.NodeGetsReady:       "the node of {machine} becomes Ready",
-	capacity.MachineGetsHealthy:  "{machine} becomes healthy, or what its health check asks for replaces or repairs it",
 	capacity.GoesOn:              "it goes on from there",
 }
 
@@ -81,6 +79,17 @@ func CapacityDeadline(s *capacity.Story) string {
 		return "a health check counts " + machineText(s) + " as unhealthy since then"
 	}
 	return "a health check counts " + machineText(s) + " as unhealthy without a node"
+}
+
+// NodeTodo is what a person has to do about a node that nobody else sees to; zero if the story is about something else.
+func NodeTodo(s *capacity.Story) Step {
+	switch {
+	case s.Next == capacity.NodeGetsReady:
+		return Step{Reason: string(capacity.LookAtNode), Manual: true, Text: inStory(s, todoTexts[capacity.LookAtNode])}
+	case s.Next == capacity.MachineGetsHealthy:
+		return Step{Reason: string(s.Reason), Manual: true, Text: inStory(s, "see which health check marks {machine}, and why")}
+	}
+	return Step{}
 }
 
 // CapacityTodo is what a person can do for the capacity of a machine; zero if there is nothing but to wait.

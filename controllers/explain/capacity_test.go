@@ -76,8 +76,8 @@ func TestEachReasonStepAndTodoOfACapacityHasItsSentence(t *testing.T) {
 	for _, next := range constantsOf(t, "capacity/story.go", "Next") {
 		s := whole()
 		s.Next = capacity.Next(next)
-		if step := CapacityNext(s); (step == Step{}) != (s.Next == capacity.Nothing) {
-			t.Errorf("the step of %s is %+v", next, step)
+		if step, todo := CapacityNext(s), NodeTodo(s); (step == Step{} && todo == Step{}) != (s.Next == capacity.Nothing) {
+			t.Errorf("the step of %s is %+v, and to do is %+v", next, step, todo)
 		}
 	}
 }

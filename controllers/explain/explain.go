@@ -204,6 +204,12 @@ type Remediation struct {
 // InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.
 func (r *Remediation) InProgress() bool { return r.State != "" && !powercycle.State(r.State).Final() }
 
+// Over reports whether nothing follows the power cycle of the host: neither its owner nor a person has to act.
+func (r *Remediation) Over() bool {
+	state := powercycle.State(r.State)
+	return state.Final() && state != powercycle.OwnerRequested && !r.Next.Manual
+}
+
 // Findings are those of a verdict at now.
 func Findings(v health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(v.Findings))

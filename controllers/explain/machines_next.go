@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -45,7 +46,7 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 	if first.Next != "" {
 		return Step{At: first.Until, Reason: first.Reason, Text: first.Next}
 	}
-	return Step{Reason: first.Reason, Text: resumes(first)}
+	return ended(first)
 }
 
 // remediationNext is what happens next to a machine whose remediation starts or is in flight.
@@ -73,7 +74,10 @@ func ownerNext(machine *machines.Target) Step {
 		return Ownerless
 	}
 	owner := machine.OwnerKind + " " + machine.OwnerName
+	familiar := machine.OwnerKind == "MachineSet" || machine.OwnerKind == "KubeadmControlPlane"
 	switch reason := machine.OwnerAnswer(); {
+	case reason == "" && !familiar:
+		return Step{Reason: OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
 	case reason == "":
 		return Step{Reason: OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
 	case machine.PutOff():
@@ -136,6 +140,15 @@ func stillBlocked(blocker *Blocker) string {
 		text += ", until " + blocker.EndsWhen
 	}
 	return text
+}
+
+// ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
+func ended(blocker *Blocker) Step {
+	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
+		return Step{Reason: blocker.Reason, Manual: true,
+			Text: "repair what the unhealthy ones have in common; remediation resumes when " + blocker.EndsWhen}
+	}
+	return Step{Reason: blocker.Reason, Text: resumes(blocker)}
 }
 
 // resumes is when a blocker ends, as far as that can be said, else what it is.

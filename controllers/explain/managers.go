@@ -20,7 +20,9 @@ const (
 	NoManager = "NoManager"
 	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or
 	// the Machine of a node.
-	NodesUnread   = "NodesUnread"
+	NodesUnread = "NodesUnread"
+	// ClusterSilent is that a workload cluster did not answer the reader in time.
+	ClusterSilent = "NoAnswer"
 	MachineUnread = "MachineUnread"
 	// CannotBeExplained is the reason of a check that could not be explained, since something is missing that its controller reads.
 	NotExplained = "CannotBeExplained"

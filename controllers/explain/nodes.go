@@ -211,6 +211,9 @@ func unblocked(next Step, target *Target) Step {
 		over = sooner(over, Step{At: b.Until, Reason: b.Reason, Text: b.EndsWhen})
 	}
 	if first := target.Blockers[0]; over.At.IsZero() {
+		if next.At.IsZero() && !target.InFlight {
+			return ended(&first)
+		}
 		return meanwhile(next, first)
 	}
 	if len(target.Blockers) == 1 {

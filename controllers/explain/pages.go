@@ -47,6 +47,7 @@ var (
 // The answers about objects that no check judges.
 var (
 	NoCheckSelects  = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no check selects it"}
+	NoRuleMatches   = Answer{State: NotChecked, Reason: NoRule, Implied: true, Detail: "its node is not Ready, which no rule is about"}
 	NoMachineOfHost = Answer{State: NotChecked, Reason: NotSelected, Implied: true, Detail: "no Machine is on this host"}
 )
 
@@ -62,7 +63,7 @@ func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
 // MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
 func MachineUnjudged(m *clusterv1.Machine, why string) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s. The answer is without them", m.Spec.ClusterName, why)
+	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is without them", m.Spec.ClusterName, why)
 	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
 		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
 		if c.Message != "" {
@@ -99,10 +100,22 @@ func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
 			facts = append(facts, Fact{powerEffect(name), name})
 		}
 	}
+	if host.Unhealthy(h) {
+		facts = append(facts, Fact{"out of service", "it is marked unhealthy, and no machine is put on it"})
+	}
 	if h.Status.ErrorMessage != "" {
 		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
 	}
 	return append(facts, Attributions(h)...)
+}
+
+// OutOfService is what a person has to do about h, which is marked so that no machine is put on it; zero if it is not.
+func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
+	if !host.Unhealthy(h) {
+		return Step{}
+	}
+	return Step{Reason: HostOutOfService, Manual: true,
+		Text: fmt.Sprintf("repair the host, then remove its marks: kubectl mend reset host/%s -n %s", h.Name, h.Namespace)}
 }
 
 // powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix it keeps the
@@ -207,24 +220,6 @@ func (c *Check) Remarks() []string {
 		all = append(all, c.Text)
 	}
 	return all
-}
-
-// NotServedBriefly are the kinds that m does not serve, each with the reason of the metric; empty if it serves all.
-func NotServedBriefly(m managerlease.Manager) string {
-	if !m.Alive || m.Unbound || m.Announcement == nil {
-		return ""
-	}
-	var all []string
-	for _, k := range m.Announcement.Kinds {
-		if k.Reason != "" {
-			kind, _, _ := strings.Cut(k.CRD, ".")
-			all = append(all, kind+" ("+k.Reason+")")
-		}
-	}
-	if len(all) == 0 {
-		return ""
-	}
-	return "Does not serve: " + strings.Join(all, ", ") + "; -o wide says why"
 }
 
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.

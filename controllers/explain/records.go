@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
@@ -41,6 +42,19 @@ func RecordNews(is record.News, target, sentence string, todo Step, by string, d
 		return "The capacity of " + target + " does not come back: " + sentence
 	}
 	return sentence
+}
+
+// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func LastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
+	}
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
+		how = "power-cycled " + how
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
 }
 
 func toDo(s Step) string {

@@ -143,7 +143,7 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 		"the limit cannot be read": {aCheck(a("m", health.Unhealthy, owner)).limited("some"),
 			"Correct spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", true},
 		"there are too many": {aCheck(a("m", health.Unhealthy, owner), a("n", health.Unhealthy, owner)).limited("1"),
-			"blocked. Resumes when at most 1 of 2 is not healthy (now 2)", false},
+			"repair what the unhealthy ones have in common; remediation resumes when at most 1 of 2 is not healthy (now 2)", true},
 		"it is healthy and being deleted": {aCheck(a("m", health.Healthy, owner, beingDeleted)), "", false},
 		"no timeout runs for it":          {aCheck(a("m", health.Pending, owner)).limited("100%"), "", false},
 		"it is core's, and its first node may take for ever": {aCheck(a("m", health.Starting, owner)).limited("100%").with(unclaimed),

@@ -280,7 +280,8 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			w.SetNodes(client.ObjectKeyFromObject(cluster), []corev1.Node{node})
-			return w, w.Add(announced(managerlease.UsualNamespace, "dev"), cluster, machine, check)
+			err := w.Add(announced(managerlease.UsualNamespace, "dev"), cluster, machine, check)
+			return w, err
 		}
 		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
 			t.Fatalf("%s: exit code %d: %s", line, code, errOut)

@@ -210,6 +210,10 @@ func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cl
 		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
 		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
 	}
+	if why == explain.NoAnswer { // which says nothing about rights
+		hold.Reason, hold.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", check.Spec.ClusterName, why)
+		hold.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
+	}
 	is.NodesUnknown, is.NodesUnknownSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Text = said.Reason, said.Message

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +30,15 @@ func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
 		return is.True()
 	}
 	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
+}
+
+// NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
+func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
+	if is, known := a.nodeReady(m); known {
+		return !is.True()
+	}
+	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
+	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -104,10 +105,30 @@ func (e *Explanation) capacityNext() explain.Step {
 
 // capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
-	if len(e.Capacity) != 1 || e.Capacity[0].waits().Stage == decide.OwnerActs {
+	if len(e.Capacity) != 1 {
 		return explain.Step{}
 	}
-	return explain.CapacityTodo(e.Capacity[0].waits())
+	if t := e.target(); e.Capacity[0].waits().Stage == decide.OwnerActs && t != nil && t.Next.Manual { // which says it
+		return explain.Step{}
+	}
+	todo := explain.CapacityTodo(e.Capacity[0].waits())
+	if e.target() == nil {
+		return cmp.Or(todo, e.nodeTodo())
+	}
+	return todo
+}
+
+// nodeNotReady reports whether the node of the machine is there, and not Ready.
+func (e *Explanation) nodeNotReady() bool {
+	return len(e.Capacity) == 1 && e.Capacity[0].waits().Next == decide.NodeGetsReady
+}
+
+// nodeTodo is what a person has to do about the node of the machine, where nobody else sees to it; zero if there is nothing.
+func (e *Explanation) nodeTodo() explain.Step {
+	if len(e.Capacity) != 1 {
+		return explain.Step{}
+	}
+	return explain.NodeTodo(e.Capacity[0].waits())
 }
 
 // deletionAnswer adds to the answer about a machine that is being deleted what that waits for.

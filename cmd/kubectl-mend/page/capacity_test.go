@@ -17,6 +17,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
@@ -198,6 +199,16 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 	}, answered)
 }
 
+// unselected are workers of no deployment, which the check does not select.
+func unselected(names ...string) func(*scene) {
+	return func(s *scene) {
+		for _, name := range names {
+			s.machines[name].Labels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
+		}
+		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](3)
+	}
+}
+
 func TestCapacityOfOwners(t *testing.T) {
 	const left = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n* Pod shop/db-0: deletionTimestamp set, but still not removed from the Node"
 	md := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
@@ -242,7 +253,13 @@ func TestCapacityOfOwners(t *testing.T) {
 		"a scaled-down deployment whose machine does not go": {aScene(deletes("DrainingNode", left), deployed, smaller), md},
 		"a deployment of a cluster that is being deleted":    {aScene(deletes("DrainingNode", left), deployed, leaves), md},
 		"a control plane that defers":                        {aScene(plane()), kcp},
-		"a cluster with a control plane and a deployment":    {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
+		"a cluster out of reach":                             {aScene(deployed, outOfSight), cluster},
+		"a cluster that does not answer you":                 {aScene(deployed, noAnswer), cluster},
+		"a cluster that is short-circuited":                  {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed), cluster},
+		"a cluster during a power cycle":                     {aScene(silent(6*time.Minute, "w1"), deployed, powerCycled(powercycle.PoweringOff)), cluster},
+		"a cluster with machines that nobody makes": {aScene(silent(6*time.Minute, "w4"), deployed,
+			ownedBy("w4", "", ""), ownedBy("w5", "RKE2ControlPlane", "cp"), unselected("w4", "w5")), cluster},
+		"a cluster with a control plane and a deployment": {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},
 	}, answered)
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -83,15 +82,8 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 		}
 	}
 	if len(objects) > 0 {
-		names, rest, are := slices.Sorted(maps.Keys(objects)), "", "checks are"
-		if len(names) > mostNames {
-			names, rest = names[:mostNames], fmt.Sprintf(" and %d more", len(names)-mostNames)
-		}
-		if len(found.sources) == 1 {
-			are = "check is"
-		}
-		found.notes = append(found.notes, fmt.Sprintf("%d %s claimed by the label %s: %s of %s%s",
-			len(found.sources), are, mendv1.ClaimLabel, mendv1.ClaimLabelAct, strings.Join(names, ", "), rest))
+		found.notes = append(found.notes, fmt.Sprintf("%s claimed by the label %s: %s of %s", explain.Number(len(found.sources), "check"),
+			mendv1.ClaimLabel, mendv1.ClaimLabelAct, firstOf(slices.Sorted(maps.Keys(objects)))))
 	}
 	found.notes = append(found.notes, invalidLabels(a, clusters...)...)
 	return found

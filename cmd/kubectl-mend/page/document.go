@@ -60,6 +60,12 @@ func (s *Status) Document() *cliv1.Status {
 		is.ClaimedBy, is.CapacityMissing = r.ClaimedBy, r.Missing.document()
 		d.Items = append(d.Items, is)
 	}
+	for _, cluster := range s.Uncovered {
+		d.Notes = append(d.Notes, "Not covered by checks: "+cluster)
+	}
+	for _, name := range s.OutOfService {
+		d.Notes = append(d.Notes, "Host out of service: "+name)
+	}
 	for _, c := range s.Unreachable {
 		d.Unreachable = append(d.Unreachable, cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Name, Since: document.Time(c.Since), Message: c.Why})
 	}

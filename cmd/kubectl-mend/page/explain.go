@@ -13,6 +13,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -116,6 +117,9 @@ func tolerate(unread *[]string, kind string, err error) error {
 // conclude puts the check that acts first, and sets the answer and the next step.
 func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
+	if todo := e.capacityTodo(); todo.Reason == string(decide.Unpause) && e.target() != nil && e.target().InFlight {
+		e.target().Next = todo // its owner does nothing before
+	}
 	e.Next = e.next()
 	e.Todo = e.todo()
 	for i := range e.Checks {
@@ -125,13 +129,21 @@ func (e *Explanation) conclude() {
 	}
 	switch {
 	case e.target() != nil:
-		e.answer(e.Checks[0].AnswerOn(e.target()))
+		a := e.Checks[0].AnswerOn(e.target())
+		if a.State == explain.IsHealthy && a.Action == "" && e.nodeNotReady() {
+			a = explain.NoRuleMatches
+		}
+		e.answer(a)
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
 		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.MissingPermission, Detail: strings.Join(e.Unread, ", ")})
 	default:
-		e.answer(explain.NoCheckSelects)
+		a := explain.NoCheckSelects
+		if e.nodeNotReady() {
+			a.Rest = "its node is not Ready"
+		}
+		e.answer(a)
 	}
 }
 
@@ -194,8 +206,10 @@ func (e *Explanation) next() explain.Step {
 		return next
 	}
 	switch {
+	case t != nil && t.Next == (explain.Step{}) && e.Checks[0].Next.Reason == explain.NoManager:
+		return e.Checks[0].Next
 	case t != nil:
-		return cmp.Or(t.Next, explain.NothingNext)
+		return cmp.Or(t.Next, e.nodeTodo(), explain.NothingNext)
 	case len(e.Checks) > 0:
 		return cmp.Or(e.Checks[0].Next, explain.NothingNext)
 	case len(e.Unread) > 0:

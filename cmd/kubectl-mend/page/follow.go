@@ -29,7 +29,7 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 		c.Next = soonest
 	}
 	if c.Next == (explain.Step{}) {
-		c.Next = waitedFor(c)
+		c.Next = cmp.Or(c.Useless(), waitedFor(c))
 	}
 }
 

@@ -37,7 +37,7 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	e.Facts = explain.GoneFacts(subject.Cluster, subject.Owner.Kind, subject.Owner.Name, began)
 	e.Capacity = []Capacity{{Story: s, Unread: f.Unread}}
 	e.answer(explain.GoneAnswer(&s))
-	e.Next, e.Todo = cmp.Or(explain.CapacityNext(&s), explain.NothingNext), explain.CapacityTodo(&s)
+	e.Next, e.Todo = cmp.Or(explain.CapacityNext(&s), explain.NodeTodo(&s), explain.NothingNext), explain.CapacityTodo(&s)
 	return e, nil
 }
 

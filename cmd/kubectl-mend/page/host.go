@@ -60,7 +60,26 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	e.Todo = e.todo()
 	e.powerHolds(h, explain.HoldsOf(h, unknown))
+	e.outOfService(explain.OutOfService(h))
 	return e, nil
+}
+
+// outOfService adds what a person has to do about a host that no machine is put on, if there is anything.
+func (e *Explanation) outOfService(repair explain.Step) {
+	if repair == (explain.Step{}) {
+		return
+	}
+	switch a := e.Answer; {
+	case a == explain.NoMachineOfHost:
+		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: a.Detail})
+	case a.State == explain.IsHealthy && a.Action == "":
+		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine is healthy"})
+	}
+	if e.Next == explain.NothingNext {
+		e.Next = repair
+	} else {
+		e.Todo = cmp.Or(e.Todo, repair)
+	}
 }
 
 // powerHolds adds what annotations do to the power of h that are of no remediation, where no remediation is in flight.

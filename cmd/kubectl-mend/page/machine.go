@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
@@ -57,7 +61,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
 	}
-	if capacity.Concerns(m, a.Now) {
+	unattended := e.target() == nil || e.target().State == health.Healthy // its check sees to any other
+	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
 		is, err := capacityOf(ctx, a, m)
 		if err != nil {
 			return nil, err
@@ -65,9 +70,33 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		e.Capacity = []Capacity{*is}
 	}
 	e.madeFor(a, m)
+	e.remediatedBefore(a, m)
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
+}
+
+// remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are shown no more.
+func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
+	var last *mendv1.RemediationRecord
+	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
+		machine, closed := r.Spec.Target.Machine, !r.Open() && r.Status.Begun != nil
+		if machine != nil && machine.Name == m.Name && closed && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
+			last = r
+		}
+	}
+	if last != nil {
+		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: explain.LastRemediation(last)})
+	}
+	t := e.target()
+	e.Remediations = slices.DeleteFunc(e.Remediations, func(r explain.Remediation) bool {
+		over := r.Over() && (t == nil || !t.InFlight || !slices.Contains(t.Requests, r.Ref))
+		if over {
+			value := fmt.Sprintf("%s: %s since %s", r.Ref, r.State, r.StateSince.UTC().Format(time.RFC3339))
+			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
+		}
+		return over
+	})
 }
 
 // notes are what could not be read, and with what the explanations do without.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,19 +33,34 @@ func moreMachines() map[string]story {
 		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
 		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
 		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
-		"a machine without an owner":                           {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
-		"a machine whose older check is paused":                {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
-		"a machine of a cluster that does not exist":           {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
-		"a machine of a cluster that is being deleted":         {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
-		"a machine of a check that is being deleted":           {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
-		"a machine whose checks the user may not read":         {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
-		"a machine that has been given all the time":           {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
-		"a node of whose name the management cluster has one":  {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
+		"a machine that no check selects whose node is silent": {aScene(nodeReadySaid("w1"), selectsNothing), machine("w1")},
+		"a machine whose check does not look at its node":      {aScene(nodeReadySaid("w1"), looksAtNoNode), machine("w1")},
+		"a machine whose owner is paused": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""),
+			func(s *scene) { s.set.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), machine("w1")},
+		"a machine of an owner of another provider": {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "K3sControlPlane", "cp"),
+			askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
+		"a machine without an owner":                          {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
+		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
+		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
+		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
+		"a machine whose checks the user may not read":        {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
+		"a machine that has been given all the time":          {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
+		"a node of whose name the management cluster has one": {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
 	}
 }
 
 // moreHosts are stories of the power of hosts.
 func moreHosts() map[string]story {
+	retired := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
+	}
+	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Name, r.Finalizers = "w1-by-hand", nil
+		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Touched: true,
+			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded}})
+	}
+	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
@@ -65,9 +81,13 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
-		"a host of no machine that is held off": {aScene(powerCycled(powercycle.PoweringOff, func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
-			h.Spec.ConsumerRef = nil
-		})), host("rack-w1")},
+		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine that was power-cycled":                        {aScene(powerCycledBefore), machine("w1")},
+		"a host that is out of service":                          {aScene(powerCycled("", retired, free)), host("rack-w1")},
+		"a host of a machine that is out of service":             {aScene(powerCycled("", retired)), host("rack-w1")},
+		"a machine of a cluster that does not answer you":        {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
+		"the status when a cluster does not answer you":          {aScene(noAnswer), nil},
+		"a host of no machine that is held off":                  {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
 		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
 		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
@@ -99,12 +119,62 @@ func moreChecks() map[string]story {
 		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
 		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
 		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that selects nothing":                               {aScene(selectsNothing), check("workers")},
+		"a check whose limit allows none":                            {aScene(limitOf("10%")), check("workers")},
+		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":                           {aScene(managerGone), machine("w1")},
 		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
-		"the status with one at once":                                {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
-		"the status with an impossible limit":                        {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
-		"the status of what is not claimed, or is paused":            {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
-		"the status when the user sees no checks":                    {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
-		"the status when there is no cluster":                        {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
+			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
+			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
+				h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""}
+			}))
+		}), nil},
+		"the status of a check that does not look at nodes": {aScene(nodeReadySaid("w1"), looksAtNoNode), nil},
+		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when there is no cluster":               {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+	}
+}
+
+// selectsNothing gives the check a selector that no machine matches.
+func selectsNothing(s *scene) {
+	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
+}
+
+// nodeReadySaid makes a worker's node silent, and Cluster API say so.
+func nodeReadySaid(name string) func(*scene) {
+	return func(s *scene) {
+		silent(time.Minute, name)(s)
+		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "", time.Minute)
+	}
+}
+
+// managerGone ends the lease of the manager.
+func managerGone(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// looksAtNoNode takes the rules about nodes from the check.
+func looksAtNoNode(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }
+
+// noAnswer is a workload cluster that does not answer the user.
+func noAnswer(s *scene) { s.unseen = "no answer came in time" }
+
+// powerCycledBefore is the record of a power cycle of w1 that has healed it.
+func powerCycledBefore(s *scene) {
+	begun, ended := at(40*time.Minute), at(39*time.Minute)
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-x7k2p"}}
+	r.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Name: "w1"}
+	r.Status = mendv1.RemediationRecordStatus{Begun: &begun, Ended: &ended, Outcome: mendv1.RecordHealed,
+		Requests: []mendv1.RecordRef{{Kind: "HostRemediation", Name: "w1"}}}
+	s.others = append(s.others, r)
+}
+
+// limitOf gives the check another limit.
+func limitOf(limit string) func(*scene) {
+	return func(s *scene) {
+		s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
 	}
 }
 

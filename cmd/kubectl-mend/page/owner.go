@@ -17,9 +17,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -43,6 +45,7 @@ type Owner struct {
 	More int
 
 	cluster string
+	counted bool // how many machines it wants is not known but by those that are there
 	members []*clusterv1.Machine
 }
 
@@ -81,8 +84,60 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 			return nil, err
 		}
 	}
-	e.concludeOwners()
-	return e, nil
+	return e, e.concludeOwners(ctx, a, key)
+}
+
+// judged adds the checks of the Cluster, and what they do about the machine that the answer is about, if its node is not Ready.
+func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) error {
+	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
+		return c.Namespace == cluster.Namespace && c.Spec.ClusterName == cluster.Name
+	})
+	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
+		return err
+	}
+	for i := range checks {
+		c := &checks[i]
+		follow(ctx, a, c)
+		e.Checks = append(e.Checks, about(*c, func(explain.Target) bool { return false }))
+		at := slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == e.Answer.Target })
+		silent := func(is Capacity) bool {
+			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
+		}
+		if at < 0 || c.Targets[at].State == health.Healthy || !slices.ContainsFunc(e.Capacity, silent) {
+			continue
+		}
+		t := &c.Targets[at]
+		said := c.AnswerOn(t)
+		if e.Answer.State = explain.CapacityBlocked; said.Phase() != cliv1.Blocked {
+			e.Answer.State, e.Todo = explain.CapacityMissing, explain.Step{}
+		}
+		said.State, said.Action, said.Target, said.Rest = e.Answer.State, "", e.Answer.Target, e.Answer.Rest
+		e.answer(said)
+		e.Next = cmp.Or(t.Next, e.Next)
+	}
+	return nil
+}
+
+// outOfReach replaces the answer where the workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
+func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
+	why, since, unseen := a.Snapshot.Unseen(cluster)
+	reason := explain.MissingPermission
+	if why == explain.NoAnswer {
+		reason = explain.ClusterSilent
+	}
+	for i := range e.Checks {
+		if c := &e.Checks[i]; c.NodesUnknown != "" && !c.NodesNotReadable() {
+			reason, since, unseen = c.UnseenReason(), c.NodesUnknownSince, true
+		}
+	}
+	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
+		return
+	}
+	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
+	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster.Name}
+	if reason == explain.MissingPermission {
+		e.Next.Text = "ask as a user who may read the kubeconfig of Cluster " + cluster.Name
+	}
 }
 
 // read reads the object that a page is about.
@@ -109,11 +164,12 @@ func planeOwner(kcp *controlplanev1.KubeadmControlPlane) *Owner {
 	}
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, MachineSets without one, and others.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*Owner, error) {
 	var owners []*Owner
 	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{planes, deployments, sets} {
+	machines := &clusterv1.MachineList{}
+	for _, list := range []client.ObjectList{planes, deployments, sets, machines} {
 		if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil && !unreadable(err) {
 			return nil, fmt.Errorf("list the owners of machines in %s: %w", cluster.Namespace, err)
 		}
@@ -132,7 +188,29 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 			})
 		}
 	}
-	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name }), nil
+	owners = slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
+	return withOthers(owners, cluster, machines.Items), nil
+}
+
+// withOthers are owners, and what makes the machines of a Cluster that none of them makes: control planes of other providers, and persons.
+func withOthers(owners []*Owner, cluster client.ObjectKey, machines []clusterv1.Machine) []*Owner {
+	for i := range machines {
+		m := &machines[i]
+		if m.Spec.ClusterName != cluster.Name || slices.ContainsFunc(owners, func(o *Owner) bool { return o.owns(m) && !o.counted }) {
+			continue
+		}
+		o := &Owner{Ref: explain.Ref{Namespace: cluster.Namespace}, cluster: cluster.Name, counted: true}
+		if by := metav1.GetControllerOf(m); by != nil {
+			o.Kind, o.Name = by.Kind, by.Name
+		}
+		if at := slices.IndexFunc(owners, func(other *Owner) bool { return other.Ref == o.Ref }); at >= 0 {
+			o = owners[at]
+		} else {
+			owners = append(owners, o)
+		}
+		o.Replicas++
+	}
+	return owners
 }
 
 // ofOwner explains one owner.
@@ -144,8 +222,7 @@ func ofOwner(ctx context.Context, a *inspect.Asker, o *Owner, obj client.Object)
 		return nil, err
 	}
 	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
-	e.concludeOwners()
-	return e, nil
+	return e, e.concludeOwners(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 }
 
 // addOwner adds o with the stories of its machines.
@@ -178,10 +255,16 @@ func (e *Explanation) addOwner(ctx context.Context, a *inspect.Asker, o *Owner) 
 
 // owns reports whether m is a machine of o.
 func (o *Owner) owns(m *clusterv1.Machine) bool {
+	if m.Spec.ClusterName != o.cluster {
+		return false
+	}
 	if o.Kind == deploymentKind {
 		return m.Labels[clusterv1.MachineDeploymentNameLabel] == o.Name
 	}
 	owner := metav1.GetControllerOf(m)
+	if o.Kind == "" {
+		return owner == nil
+	}
 	return owner != nil && owner.Kind == o.Kind && owner.Name == o.Name
 }
 
@@ -244,7 +327,7 @@ func (c *Capacity) before(other *Capacity) bool {
 }
 
 // concludeOwners sets the answer and the next step: of the first story that needs a person, or else of the first one.
-func (e *Explanation) concludeOwners() {
+func (e *Explanation) concludeOwners(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) error {
 	ready, replicas := 0, 0
 	for i := range e.Owners {
 		ready, replicas = ready+e.Owners[i].Ready, replicas+e.Owners[i].Replicas
@@ -262,8 +345,16 @@ func (e *Explanation) concludeOwners() {
 	e.answer(explain.OwnerAnswer(ready, replicas, told))
 	e.Next = explain.NothingNext
 	if first != nil {
-		e.Next, e.Todo = cmp.Or(explain.CapacityNext(first.waits()), explain.NothingNext), explain.CapacityTodo(first.waits())
+		e.Next = cmp.Or(explain.CapacityNext(first.waits()), explain.NodeTodo(first.waits()), explain.NothingNext)
+		e.Todo = explain.CapacityTodo(first.waits())
 	}
+	if err := e.judged(ctx, a, cluster); err != nil {
+		return err
+	}
+	if e.outOfReach(a, cluster); e.Next == e.Todo {
+		e.Todo = explain.Step{}
+	}
+	return nil
 }
 
 // owner prints o with the stories of its machines; of the subject the facts have the numbers.
@@ -273,7 +364,8 @@ func (p *page) owner(o *Owner, notes []string) {
 			p.heading("Machines without a Ready node")
 		}
 	} else {
-		p.heading(o.Kind + " " + o.Name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
+		name := cmp.Or(strings.TrimSpace(o.Kind+" "+o.Name), "Machines without an owner")
+		p.heading(name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
 	}
 	for i := range o.Capacity {
 		c := &o.Capacity[i]

@@ -54,7 +54,9 @@ func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error 
 	p.list("Not selected by", unselected)
 	p.list("Notes", e.Notes)
 	p.gap()
-	p.step("", e.Next)
+	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
+		p.step("", e.Next)
+	}
 	p.step("", e.Todo)
 	return p.write(out)
 }
@@ -232,8 +234,7 @@ func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Population.Total(); {
 	case n == 0 && (c.ModeText != "" || c.Mode == explain.Unknown):
 	case c.NodesNotReadable():
-		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy cannot be seen with your rights.",
-			c.Population.Total(), c.Limit))
+		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Population.Total(), c.Limit))
 	default:
 		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
 	}
@@ -256,12 +257,16 @@ const mostNames = 10
 
 func (p *page) groups(indent string, groups []Group) {
 	for _, g := range groups {
-		names, more := g.Names, ""
-		if len(names) > mostNames {
-			names, more = names[:mostNames], fmt.Sprintf(" and %d more", len(g.Names)-mostNames)
-		}
-		p.line(indent+string(g.Class)+": ", strings.Join(names, ", ")+more)
+		p.line(indent+string(g.Class)+": ", firstOf(g.Names))
 	}
+}
+
+// firstOf are the first of names, and how many more there are.
+func firstOf(names []string) string {
+	if more := len(names) - mostNames; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // target is what c makes of one of its targets. The answer about the subject is in the first line of the page.
@@ -328,7 +333,7 @@ func (c *Check) blocks(t *explain.Target) bool {
 func (p *page) action(c *Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
-	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.Ownerless:
+	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager) || t.Ownerless:
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
 		label = "  Action that follows: "

@@ -31,10 +31,14 @@ type Status struct {
 	Unread []string
 	// Unreachable are the workload clusters that the manager cannot reach.
 	Unreachable []Cluster
+	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
+	Uncovered, OutOfService []string
 	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
 	Missing  Missing
 	Recorded bool
 	Notes    []string
+
+	notReady int // machines that no check sees to
 }
 
 // Row is a check, and how many of its targets are being remediated.
@@ -74,6 +78,10 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 		checks = append(checks, nodes...)
 	}
+	if len(s.Unread) == 0 {
+		s.uncover(a, namespace, cluster, checks)
+	}
+	s.OutOfService = outOfService(ctx, a, namespace)
 	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
 	capacities, counted := capacitiesOf(a), 0
 	s.Missing = capacities.all(ctx, namespace, cluster)

@@ -59,15 +59,13 @@ func (r *Row) OK() bool {
 // Print writes s for a person.
 func (s *Status) Print(out io.Writer, l Layout) error {
 	p := &page{now: s.At, width: l.Width, paint: l.Paint}
-	for _, m := range s.Managers {
-		p.manager(m, l.Wide)
-	}
-	if len(s.Managers) == 0 && s.ManagersUnknown == "" {
-		p.line("", p.paint.Waits("No manager of kubemend has announced itself: what follows is what one would do")+".")
-	}
-	p.gap()
 	p.checks(s, l)
 	p.besides(s)
+	p.list("Not covered by checks", s.Uncovered)
+	if len(s.OutOfService) > 0 {
+		p.list("Hosts out of service", s.OutOfService)
+		p.line("  To do: ", "Repair each, then remove its marks: kubectl mend reset host/NAME -n NAMESPACE.")
+	}
 	if len(s.Unreachable) > 0 {
 		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
@@ -75,20 +73,20 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		}
 	}
 	p.list("Notes", s.Notes)
+	if len(s.Managers) > 0 {
+		p.gap()
+	}
+	for _, m := range s.Managers {
+		p.manager(m, l.Wide)
+	}
 	return p.write(out)
 }
 
-// manager is one line, and what it does not serve; with all kinds and reasons if that is asked for.
+// manager is one line, and what it does not serve; with what it serves if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {
 	sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
 	p.line("", sentence+".")
-	if !wide {
-		if brief := explain.NotServedBriefly(m); brief != "" {
-			p.line("  ", brief+".")
-		}
-		return
-	}
-	if len(serves) > 0 {
+	if wide && len(serves) > 0 {
 		p.line("  Serves: ", strings.Join(serves, ", ")+".")
 	}
 	for _, kind := range notServed {
@@ -103,12 +101,12 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
-			p.line("", "There are no checks here"+".")
+			p.line("", s.troubles()+"There are no checks here.")
 		}
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+	p.line("", s.troubles()+fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
 		s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
 	if len(rows) > 0 {
 		p.gap()
@@ -294,6 +292,8 @@ func (p *page) controller(r Row) string {
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
+	case r.Check.NodesSilent():
+		return p.paint.Waits(explain.ClusterSilent)
 	case r.Check.NodesNotReadable():
 		return p.paint.Waits(explain.MissingPermission)
 	case r.NodesUnknown != "":

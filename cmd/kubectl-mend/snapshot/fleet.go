@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
@@ -13,6 +15,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -29,8 +32,9 @@ const firstLook = 2 * time.Minute
 // their machines and nodes nearly all of what there is to read. It returns what is still to be read, and of which clusters the nodes are.
 func (r *reading) restless(ctx context.Context, everything []query) ([]query, func(*clusterv1.Cluster) bool) {
 	wanted := r.restlessClusters(ctx)
-	if len(wanted) == 0 {
-		everything = nil
+	if len(wanted) == 0 { // of hosts, those that are out of service
+		marked := func(o client.Object) bool { return host.Unhealthy(o) }
+		everything = []query{{gvk: hostGVK, namespace: r.Namespace, bare: true, keep: marked}}
 	} else if len(wanted) < len(r.snapshot.Objects(clusterGVK, "")) {
 		everything[0] = r.machinesIn(wanted)
 	}
@@ -53,7 +57,8 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 			return check.Spec.ClusterName == cluster.Name && !(acted(check, cluster) && machinehealthcheck.Calm(check, cluster))
 		}
 		key := client.ObjectKeyFromObject(cluster)
-		if everywhere || remediated(key) || slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
+		if everywhere || remediated(key) || !machinesReady(cluster) ||
+			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
 			wanted = append(wanted, key)
 			continue
 		}
@@ -61,6 +66,16 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		r.snapshot.SetNodes(key, nil)
 	}
 	return wanted
+}
+
+// machinesReady reports whether Cluster API says of no machine of a Cluster that it is not Ready: also of those that no check selects.
+func machinesReady(cluster *clusterv1.Cluster) bool {
+	for _, kind := range []string{clusterv1.ClusterControlPlaneMachinesReadyCondition, clusterv1.ClusterWorkerMachinesReadyCondition} {
+		if c := meta.FindStatusCondition(cluster.Status.Conditions, kind); c != nil && c.Status != metav1.ConditionTrue {
+			return false
+		}
+	}
+	return true
 }
 
 // actsOn reports whether a manager keeps the status of a check that it reconciles up to date. It does not if the check is unclaimed, unless its mode for

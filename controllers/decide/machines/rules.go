@@ -245,8 +245,8 @@ var rules = []Rule{
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooFew },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: c.plan.Allowed.Reason, Text: c.plan.Allowed.Message, EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast),
-				Brief: "Too few machines are not healthy: " + c.counts(),
+				Reason: c.plan.Allowed.Reason, Cause: string(TooFewUnhealthy), Text: c.plan.Allowed.Message,
+				EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast), Brief: "Too few machines are not healthy: " + c.counts(),
 			}
 		},
 	},

@@ -127,9 +127,9 @@ func (m Mode) Controller() string {
 	case Acting:
 		return "kubemend"
 	case Observing:
-		return "kubemend (observe)"
+		return "core (kubemend observes)"
 	case Core:
-		return "capi-core"
+		return "core"
 	case Other, Paused, None:
 		return string(m)
 	case Unknown:

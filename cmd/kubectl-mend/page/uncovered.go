@@ -1,0 +1,118 @@
+package page
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	hosts "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
+func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []explain.Check) {
+	healthy := healthyTargets(judged)
+	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
+		if cluster != "" && c.Name != cluster || !c.DeletionTimestamp.IsZero() {
+			continue
+		}
+		key := client.ObjectKeyFromObject(c)
+		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
+			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
+		unselected, notReady := 0, []string(nil)
+		if !a.Snapshot.Counted(key) {
+			unselected, notReady = unattended(a, key, checks, healthy)
+		}
+		var parts []string
+		if len(checks) == 0 && (unselected > 0 || a.Snapshot.Counted(key)) { // else NodeHealthChecks may select all
+			parts = append(parts, "it has no MachineHealthCheck")
+		}
+		if unselected > 0 {
+			parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
+		}
+		if len(notReady) > 0 {
+			parts = append(parts, "not Ready, and no check sees to it: "+firstOf(notReady))
+		}
+		if s.notReady += len(notReady); len(parts) > 0 {
+			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
+		}
+	}
+}
+
+// healthyTargets says of each machine that is a target whether all its checks judge it healthy.
+func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
+	healthy := map[client.ObjectKey]bool{}
+	for i := range judged {
+		for _, t := range judged[i].Targets {
+			ref := t.Ref
+			if t.Machine != nil {
+				ref = *t.Machine
+			}
+			key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+			before, again := healthy[key] // by another check
+			healthy[key] = t.State == health.Healthy && t.Skipped == "" && (before || !again)
+		}
+	}
+	return healthy
+}
+
+// unattended are how many machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
+func unattended(
+	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
+) (unselected int, notReady []string) {
+	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, cluster.Namespace) {
+		if m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		isHealthy, selected := healthy[client.ObjectKeyFromObject(m)]
+		selected = selected || slices.ContainsFunc(checks, func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, m) == ""
+		})
+		if !selected {
+			unselected++
+		}
+		if (!selected || isHealthy) && a.NodeNotReady(m) {
+			notReady = append(notReady, m.Name)
+		}
+	}
+	return unselected, notReady
+}
+
+// outOfService are the hosts that are marked unhealthy. That they could not be read, the notes say.
+func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []string {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHostList"))
+	_ = a.Reader().List(ctx, list, client.InNamespace(namespace))
+	var marked []string
+	for i := range list.Items {
+		if hosts.Unhealthy(&list.Items[i]) {
+			marked = append(marked, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+	}
+	return marked
+}
+
+// troubles are what is wrong that no row of the table shows, each as a sentence, for the first line.
+func (s *Status) troubles() string {
+	text := ""
+	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive && !m.Unbound }) {
+		text = "No manager of kubemend runs. "
+	}
+	if s.notReady > 0 {
+		text += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
+	}
+	if n := len(s.OutOfService); n > 0 {
+		text += explain.Number(n, "host") + " out of service. "
+	}
+	return text
+}
