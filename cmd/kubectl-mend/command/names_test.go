@@ -270,12 +270,13 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 			w.Clock = clocktesting.NewFakePassiveClock(noon)
 			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
 			check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-			check.Spec.ClusterName = "c1"
+			check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{clusterv1.ClusterNameLabel: "c1"}
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}}
 			for _, name := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
 				cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue})
 			}
 			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+			machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
 			machine.Spec.ClusterName, machine.Status.NodeRef.Name = "c1", "n"
 			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
