@@ -83,10 +83,10 @@ func CapacityDeadline(s *capacity.Story) string {
 
 // NodeTodo is what a person has to do about a node that nobody else sees to; zero if the story is about something else.
 func NodeTodo(s *capacity.Story) Step {
-	switch {
-	case s.Next == capacity.NodeGetsReady:
+	switch s.Next {
+	case capacity.NodeGetsReady:
 		return Step{Reason: string(capacity.LookAtNode), Manual: true, Text: inStory(s, todoTexts[capacity.LookAtNode])}
-	case s.Next == capacity.MachineGetsHealthy:
+	case capacity.MachineGetsHealthy:
 		return Step{Reason: string(s.Reason), Manual: true, Text: inStory(s, "see which health check marks {machine}, and why")}
 	}
 	return Step{}

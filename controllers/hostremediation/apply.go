@@ -183,8 +183,11 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	return err == nil, err
 }
 
-// markHost marks the host as it is now, if it is still the machine's.
+// markHost marks the host as it is now, if there is one and it is still the machine's.
 func (r *Reconciler) markHost(ctx context.Context, w *observed, do powercycle.Action) error {
+	if w.found.Host == nil {
+		return nil
+	}
 	err := r.Hosts.Refresh(ctx, &w.found)
 	switch {
 	case err != nil || w.found.Is != powercycle.HostOurs:

@@ -62,12 +62,22 @@ func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
 	k.seen.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "renamed"}, Spec: corev1.NodeSpec{ProviderID: "metal3://a"}}
 	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
 	k.reaches(powercycle.MovingWorkload)
+	k.r.Clusters = silent{} // the cache says nothing for a moment
+	k.pass()
 	remembered, err := remediation.RecordOf(k.remediation())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if k.looked != "renamed" || remembered.Node != "renamed" {
 		t.Errorf("Node %q was read to be fenced, and %q is remembered to be unfenced", k.looked, remembered.Node)
+	}
+}
+
+// An administrator may delete a BareMetalHost to correct the address of its BMC.
+func TestAHostThatIsGoneIsNotMarked(t *testing.T) {
+	k := fixtureOf(t)
+	if err := k.r.markHost(t.Context(), &observed{}, powercycle.Disprove); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -251,6 +251,8 @@ func (w *observed) nodeName() string {
 		return w.record.Node
 	case w.node != nil:
 		return w.node.Name
+	case w.record.Node != "" && (w.record.Fencing || w.record.NodeUID != ""): // as it was seen, since the cache may show no Node now
+		return w.record.Node
 	}
 	return cmp.Or(w.machine.Status.NodeRef.Name, w.record.Node)
 }
@@ -258,7 +260,7 @@ func (w *observed) nodeName() string {
 // named is the machine with the name of its node, which the record keeps where the machine has lost it.
 func (w *observed) named() *clusterv1.Machine {
 	m := *w.machine
-	m.Status.NodeRef.Name = w.nodeName()
+	m.Status.NodeRef.Name = cmp.Or(m.Status.NodeRef.Name, w.record.Node)
 	return &m
 }
 

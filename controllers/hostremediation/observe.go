@@ -357,7 +357,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
 		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
-		Disproved: host.Disproved(w.found.Host),
+		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
 	}
 	if w.machine == nil {
 		return f

@@ -17,7 +17,10 @@ type Options struct {
 
 // AddFlags adds the controllers' flags to fs and sets their defaults.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.Func("fencing", "Removed.", func(string) error {
+	fs.Func("fencing", "Removed.", func(mode string) error {
+		if mode == "auto" || mode == "taint" { // a manifest of an older release may say so, and means what is done
+			return nil
+		}
 		return errors.New("nodes are fenced by the out-of-service taint alone, which every Kubernetes that Cluster API supports has: remove the flag")
 	})
 	_ = fs.MarkHidden("fencing") // the flag is there

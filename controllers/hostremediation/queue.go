@@ -180,7 +180,8 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
 		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
-	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host))
+	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
+	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host)) && !host.Disproved(found.Host)
 	member.Remediations = queuedOf(w.existing, m, w.rem)
 	return member, nil
 }

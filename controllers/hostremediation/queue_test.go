@@ -128,6 +128,7 @@ func (p *plane) other(name, remembers string) {
 	p.t.Helper()
 	rem := aRemediation(types.UID("other-"+name), remembers).Unwrapped()
 	rem.SetNamespace("ns")
+	rem.SetCreationTimestamp(metav1.NewTime(noon.Add(-time.Hour)))
 	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
 	if err := p.client.Create(p.t.Context(), rem); err != nil {
 		p.t.Fatal(err)
@@ -212,6 +213,15 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		},
 		"nor while what another remediation remembers cannot be read": {
 			[]string{"b"}, func(p *plane) { p.answers(); p.other("b", "{") }, "b is being remediated (HostRemediation other-b)",
+		},
+		"one is although one that waits for longer waits for a person to reset its host": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("node", corev1.ConditionUnknown)
+				p.node("b", corev1.ConditionUnknown)
+				p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z","person":"PowerOffDisproved"}`)
+				p.others["b"].Annotations = map[string]string{mendv1.PowerOffDisprovedAnnotation: "2026-01-01T10:00:00Z"}
+				p.answers()
+			}, "",
 		},
 		"none is before it is known whether the API answers": {
 			[]string{"b", "c"}, func(p *plane) { p.r.Clusters = connecting{} }, "it is not known yet which members of the control plane are alive",

@@ -61,7 +61,7 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 			continue
 		}
 		switch {
-		case target.node != nil || target.other != nil || deleting(target.machine):
+		case target.node != nil || target.other != nil || deleting(target.machine) || len(leftAloneBy(target.machine)) > 0:
 		case markedNodeDeleted(target.machine) && !w.mayStart(target):
 			gone[name] = true
 		default:

@@ -115,7 +115,8 @@ func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[stri
 func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	var oldest *clusterv1.MachineHealthCheck
 	for _, check := range checks {
-		if modeFor(check, cluster, Act) != machines.Paused && (oldest == nil || older(check, oldest)) {
+		_, invalid := selectorOf(check) // a check with such a selector judges no machine
+		if invalid == nil && modeFor(check, cluster, Act) != machines.Paused && (oldest == nil || older(check, oldest)) {
 			oldest = check
 		}
 	}

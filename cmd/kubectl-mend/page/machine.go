@@ -61,19 +61,28 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
 		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
 	}
-	unattended := e.target() == nil || e.target().State == health.Healthy // its check sees to any other
-	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
-		is, err := capacityOf(ctx, a, m)
-		if err != nil {
-			return nil, err
-		}
-		e.Capacity = []Capacity{*is}
+	if err := e.capacityOfMachine(ctx, a, m); err != nil {
+		return nil, err
 	}
 	e.madeFor(a, m)
 	e.remediatedBefore(a, m)
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
+}
+
+// capacityOfMachine tells of the capacity of m where that is awaited, or where no check sees to a Node that is not Ready.
+func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+	unattended := e.target() == nil || e.target().State == health.Healthy // its check sees to any other
+	if !capacity.Concerns(m, a.Now) && (!unattended || !a.NodeNotReady(m)) {
+		return nil
+	}
+	story, err := capacityOf(ctx, a, m)
+	if err != nil {
+		return err
+	}
+	e.Capacity = []Capacity{*story}
+	return nil
 }
 
 // remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are shown no more.

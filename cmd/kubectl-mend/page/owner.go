@@ -84,7 +84,10 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 			return nil, err
 		}
 	}
-	return e, e.concludeOwners(ctx, a, key)
+	if err := e.concludeOwners(ctx, a, key); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // judged adds the checks of the Cluster, and what they do about the machine that the answer is about, if its node is not Ready.
@@ -222,7 +225,10 @@ func ofOwner(ctx context.Context, a *inspect.Asker, o *Owner, obj client.Object)
 		return nil, err
 	}
 	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
-	return e, e.concludeOwners(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
+	if err := e.concludeOwners(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster}); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // addOwner adds o with the stories of its machines.
@@ -351,7 +357,8 @@ func (e *Explanation) concludeOwners(ctx context.Context, a *inspect.Asker, clus
 	if err := e.judged(ctx, a, cluster); err != nil {
 		return err
 	}
-	if e.outOfReach(a, cluster); e.Next == e.Todo {
+	e.outOfReach(a, cluster)
+	if e.Next == e.Todo {
 		e.Todo = explain.Step{}
 	}
 	return nil
