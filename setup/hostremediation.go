@@ -38,7 +38,8 @@ func hostRemediationServices(
 	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *Options,
 ) ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
-	nodes := fence.NewNodes(workload.Verified{ClusterCache: cc, Clusters: clusters}, left.Send)
+	verified := workload.Verified{ClusterCache: cc, Clusters: clusters}
+	nodes := fence.NewNodes(verified, left.Send)
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		nodes.Close()
@@ -68,7 +69,7 @@ func hostRemediationServices(
 			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay, Records: kept,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-				return cc.GetUncachedClient(ctx, cluster)
+				return verified.GetUncachedClient(ctx, cluster)
 			},
 			Self: here, Teardown: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}

@@ -75,8 +75,7 @@ func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
 
 // An administrator may delete a BareMetalHost to correct the address of its BMC.
 func TestAHostThatIsGoneIsNotMarked(t *testing.T) {
-	k := fixtureOf(t)
-	if err := k.r.markHost(t.Context(), &observed{}, powercycle.Disprove); err != nil {
+	if err := fixtureOf(t).r.markHost(t.Context(), &observed{}, powercycle.Disprove); err != nil {
 		t.Error(err)
 	}
 }

@@ -216,7 +216,6 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		},
 		"one is although one that waits for longer waits for a person to reset its host": {
 			[]string{"b", "c"}, func(p *plane) {
-				p.node("node", corev1.ConditionUnknown)
 				p.node("b", corev1.ConditionUnknown)
 				p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z","person":"PowerOffDisproved"}`)
 				p.others["b"].Annotations = map[string]string{mendv1.PowerOffDisprovedAnnotation: "2026-01-01T10:00:00Z"}

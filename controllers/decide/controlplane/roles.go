@@ -10,13 +10,15 @@ const etcdLabel = "node-role.kubernetes.io/etcd"
 
 // memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl takes a role from the key alone.
 var memberLabels = []string{
-	"node-role.kubernetes.io/control-plane", // kubeadm, k3s, RKE2, Talos, OpenShift
-	"node-role.kubernetes.io/master",        // kubeadm before 1.24, k3s, RKE2, OpenShift
-	"node-role.kubernetes.io/controlplane",  // RKE1 (rancher/rke, services/kubeapi.go)
+	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, Talos and OpenShift.
+	"node-role.kubernetes.io/control-plane",
+	"node-role.kubernetes.io/master",       // kubeadm before 1.24, k3s, RKE2, OpenShift
+	"node-role.kubernetes.io/controlplane", // RKE1 (rancher/rke, services/kubeapi.go)
 	// k3s, RKE1 and RKE2. A server that runs etcd alone has no other role (docs.k3s.io/installation/server-roles), nor has
 	// Harvester's witness.
 	etcdLabel,
-	"node-role.kubernetes.io/arbiter",          // OpenShift's topology HighlyAvailableArbiter: a node that runs etcd alone
+	// OpenShift's topology HighlyAvailableArbiter: it runs etcd alone (openshift/enhancements, arbiter-clusters.md).
+	"node-role.kubernetes.io/arbiter",
 	"node.kubernetes.io/microk8s-controlplane", // MicroK8s writes no role (canonical/microk8s, microk8s-resources/default-args/kubelet)
 }
 
