@@ -167,12 +167,8 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 
 func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
 	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
-	found, err := h.Of(t.Context(), aMachine())
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
-	if err := h.Refresh(t.Context(), &found); err != nil {
+	if err := h.Refresh(t.Context(), &Found{Host: aHost(), Is: powercycle.HostOurs}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Of(t.Context(), aMachine()); !errors.Is(err, consistency.ErrStale) {

@@ -37,6 +37,12 @@ type Power struct {
 	Trouble string
 }
 
+// FailsSince reports whether BMO has reported since then, by its own clock, that it cannot manage the power. A status without
+// lastUpdated may be as new.
+func (p Power) FailsSince(then time.Time) bool {
+	return p.Fails && (p.Said.IsZero() || p.Said.After(then))
+}
+
 // PowerOf returns what host says of its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 	if host == nil {

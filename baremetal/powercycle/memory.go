@@ -223,7 +223,11 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 	case AskPerson:
 		m.Person = step.Reason
 	case Reboot:
-		m.Touched = true
+		m.Said, m.Touched = f.Said, true
+	case Release:
+		if f.State == PoweringOn {
+			m.Said = f.Said
+		}
 	case NoteOn:
 		m.WasOff, m.Receipt = false, time.Time{}
 	case Unfence:

@@ -46,6 +46,7 @@ func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 	for step, want := range map[Step]time.Time{
 		{Do: KeepOff, Next: PoweringOff}:                                f.Said,
 		{Do: NoteAsked, Next: PoweringOff}:                              f.Said,
+		{Do: Reboot, Next: Rebooting}:                                   f.Said,
 		{Do: Advance, Next: PoweringOff, Reason: SignOfLifeReason}:      f.Said,
 		{Do: NoteOn, Next: PoweringOff}:                                 f.Memory.Said,
 		{Do: BeginAttempt, Next: Preparing, Reason: AttemptBeganReason}: {},
@@ -53,6 +54,10 @@ func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 		if got := After(f, step, noon).Said; !got.Equal(want) {
 			t.Errorf("%+v: %s, want %s", step, got, want)
 		}
+	}
+	f.State = PoweringOn // an error of powering off is none of powering on
+	if got := After(f, Step{Do: Release, Next: PoweringOn}, noon).Said; !got.Equal(f.Said) {
+		t.Errorf("released: %s, want %s", got, f.Said)
 	}
 }
 

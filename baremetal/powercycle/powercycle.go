@@ -183,8 +183,8 @@ type Memory struct {
 	Acted time.Time `json:"acted,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
 	Asked time.Time `json:"asked,omitzero"`
-	// Said is when the operator of the host had said anything of it last when it was asked, by its own clock. What it said
-	// before proves nothing.
+	// Said is when the operator of the host had said anything of it last when it was asked for a change of its power, by its own
+	// clock. What it said before proves nothing.
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
@@ -281,7 +281,8 @@ type Facts struct {
 	NoPowerOff bool
 	// KeptOffByOthers says that somebody who is no remediation keeps the host off.
 	KeptOffByOthers bool
-	// PowerFails says that the operator of the host reports that it cannot manage the power.
+	// PowerFails says that the operator of the host has reported that it cannot manage the power, after it was asked last: an error that it had
+	// reported before is of another day, or of another step.
 	PowerFails bool
 	// KeptOff says that the host carries a mark of ours that keeps it off; HasPowerAnnotations, that it carries any mark of ours but that of the
 	// unhealthy host.

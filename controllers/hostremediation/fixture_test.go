@@ -46,11 +46,10 @@ type fixture struct {
 	obeyed     bool
 	at         map[act]func() error
 
-	host  *bmov1alpha1.BareMetalHost
-	found *host.Found // what is found instead of host, if anything
-	seen  fence.Seen
-	// looked is the name of the Node that was read last past the cache.
-	looked string
+	host   *bmov1alpha1.BareMetalHost
+	found  *host.Found // what is found instead of host, if anything
+	seen   fence.Seen
+	looked string // the name of the Node that was read last past the cache
 }
 
 // silent are workload clusters that do not answer.

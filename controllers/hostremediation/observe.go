@@ -355,7 +355,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
 		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
 		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
-		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.Fails, KeptOffByOthers: w.power.KeptOffBy != "",
+		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.FailsSince(w.record.Said), KeptOffByOthers: w.power.KeptOffBy != "",
 		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
 	}

@@ -275,8 +275,7 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 			for _, name := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
 				cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue})
 			}
-			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
-			machine.Labels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: check.Spec.Selector.MatchLabels}}
 			machine.Spec.ClusterName, machine.Status.NodeRef.Name = "c1", "n"
 			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}

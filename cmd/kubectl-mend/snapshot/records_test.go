@@ -20,15 +20,7 @@ func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "metal", Name: machine + "-1", CreationTimestamp: at, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 	}}
-	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordObserved, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &at, Due: &at, Decided: at, BlockedBy: "Pending",
-		Target:    mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}, HostModel: "ACME"},
-		Requester: mendv1.RecordRequester{User: "alice"}, Evidence: []mendv1.RecordEvidence{{Type: "Ready"}, {Type: "DiskPressure"}},
-	}
-	r.Status = mendv1.RemediationRecordStatus{
-		Begun: &at, BegunBy: "manager", CapacityBack: &at, Ended: &at, Outcome: mendv1.RecordReplaced,
-		Replacement: &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: "new"}}, Steps: []mendv1.RecordStep{{Time: at, Reason: "Replaced"}},
-	}
+	r.Spec.Target = mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}}
 	return r
 }
 
