@@ -77,7 +77,7 @@ var _ = Describe("For a person with the roles of the examples", fencing, func() 
 		}).Should(BeTrue())
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
-			e := explained(ctx, "host/"+host)
+			e := explained(ctx, "hrem/"+rem.Name)
 			g.Expect(e.Remediations).To(HaveLen(1))
 			g.Expect([]string{e.Remediations[0].State, e.Remediations[0].Message}).To(Equal([]string{rem.Status.Step, rem.Status.Message}))
 		}).Should(Succeed())
