@@ -77,6 +77,9 @@ func flagsDocument() string {
 func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *testing.T) {
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o := NewOptions(fs)
+	if err := fs.Parse([]string{"--fencing=auto", "--fencing=taint"}); err != nil {
+		t.Errorf("an older manifest is refused: %v", err)
+	}
 	for option, tc := range map[string]struct {
 		words []string
 		now   func() string

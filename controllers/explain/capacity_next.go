@@ -10,7 +10,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 )
 
-// CapacityNext is what comes next on the way to the capacity of a machine; zero at an end, and where nobody is known to act.
+// CapacityNext is what comes next on the way to the capacity of a machine; zero at an end, and where no controller is known to act.
 func CapacityNext(s *capacity.Story) Step {
 	if s.Reason == capacity.KubeadmDefers {
 		if next := ByKubeadm(s.Owner.Name, s.Args.Kubeadm, s.Args.KubeadmAnswer); !next.Manual {
@@ -81,7 +81,7 @@ func CapacityDeadline(s *capacity.Story) string {
 	return "a health check counts " + machineText(s) + " as unhealthy without a node"
 }
 
-// NodeTodo is what a person has to do about a node that nobody else sees to; zero if the story is about something else.
+// NodeTodo is what a person has to do about a Node that no check remediates; zero if the story is about something else.
 func NodeTodo(s *capacity.Story) Step {
 	switch s.Next {
 	case capacity.NodeGetsReady:

@@ -11,6 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
@@ -106,6 +108,17 @@ func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
 		later := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: &corev1.Node{ObjectMeta: node.ObjectMeta}, ObjectNew: node}
 		if got := nodeChanges().Update(later); got != (row.id != "") {
 			t.Errorf("%+v: that its provider ID is known passes: %t", row, got)
+		}
+	}
+}
+
+func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T) {
+	k := fixtureOf(t)
+	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
+	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
+		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: k.host, Is: belongs}}
+		if got := k.r.factsOf(w).Disproved; got != want {
+			t.Errorf("host %d: %t", belongs, got)
 		}
 	}
 }

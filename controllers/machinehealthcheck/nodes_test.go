@@ -99,9 +99,12 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 	return nil, nil
 }
 
-// A rollout deletes every machine of a cluster, and each takes its node along.
+// A rollout deletes every machine of a cluster, and each takes its node along. Nor is that of one that its users want left alone.
 func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
+	w.skipped = aCheck(a("alone", health.Healthy, onNode, func(t *target) {
+		t.machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})).targets
 	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}

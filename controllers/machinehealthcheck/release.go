@@ -37,7 +37,7 @@ import (
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
 // machines now, or because the machine was relabelled. It deletes the requests that were made for them and removes
 // the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim
-// was taken away or it was paused, it removes the conditions that nobody but kubemend sets.
+// was taken away or it was paused, it removes the conditions that only kubemend sets.
 //
 // A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
 // when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
@@ -151,7 +151,7 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 }
 
 // removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold; of our
-// own types nobody else sets any. On a machine that is judged those are all that goes.
+// own types only kubemend sets any. On a machine that is judged those are all that goes.
 func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine, judged bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {

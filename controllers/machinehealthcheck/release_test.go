@@ -186,3 +186,15 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 		})
 	}
 }
+
+// Cluster API's webhook refuses such a selector, where it is installed.
+func TestACheckWhoseSelectorIsInvalidActsOnNoMachine(t *testing.T) {
+	invalid, claimed := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	invalid.Name, claimed.Name = "a", "b" // of the same age the first by name acts
+	invalid.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}
+	claimed.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	checks := map[string]*clusterv1.MachineHealthCheck{"a": invalid, "b": claimed}
+	if !(&Releaser{Unclaimed: Observe}).actedOn(checks, &clusterv1.Cluster{}) {
+		t.Error("the claimed check does not act: what it says of its machines would be removed")
+	}
+}

@@ -9,12 +9,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// own reports whether cond is of a type that nobody but kubemend sets on a Machine.
+// own reports whether cond is of a type that only kubemend sets on a Machine.
 func own(cond metav1.Condition) bool {
 	return cond.Type == mendv1.Remediation || cond.Type == mendv1.SpareHostAvailable
 }
 
-// HasOwn reports whether m has a condition that nobody but kubemend sets.
+// HasOwn reports whether m has a condition that only kubemend sets.
 func HasOwn(m *clusterv1.Machine) bool { return slices.ContainsFunc(m.Status.Conditions, own) }
 
 // DropOwn removes those conditions from m, which no cache may share.

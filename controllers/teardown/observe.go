@@ -143,7 +143,7 @@ func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {
 	return nil
 }
 
-// observeMachines looks for conditions of Machines that nobody but kubemend sets. It reads some Machines at a time: there may be thousands.
+// observeMachines looks for conditions of Machines that only kubemend sets. It reads some Machines at a time: there may be thousands.
 func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
 	next := ""
 	for more := true; more; more = next != "" {

@@ -24,7 +24,7 @@ const (
 	remediation      what = "remediation"        // a remediation of a host with our finalizer, memory or backup
 	hostPower        what = "host-power"         // an annotation that acts on the power of a host
 	hostMark         what = "host-mark"          // an annotation that names the remediation for which we marked a host as unhealthy
-	machineCondition what = "machine-condition"  // conditions of a Machine that nobody but us sets
+	machineCondition what = "machine-condition"  // conditions of a Machine that only kubemend sets
 	nodeFence        what = "node-fence"         // a node that we fenced
 	nodeLease        what = "node-lease"         // a lease on a node that a NodeHealthCheck holds
 	unseen           what = "unseen"             // a workload cluster whose nodes could not be looked at

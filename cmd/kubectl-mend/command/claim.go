@@ -21,8 +21,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// handover is one call of claim, or of release.
-type handover struct {
+// claimCommand is one call of claim, or of release.
+type claimCommand struct {
 	genericiooptions.IOStreams
 
 	release bool
@@ -44,7 +44,7 @@ type selection struct {
 }
 
 func (o *Options) claim() *cobra.Command {
-	return o.handover(&handover{IOStreams: o.IOStreams}, &cobra.Command{
+	return o.claimOrRelease(&claimCommand{IOStreams: o.IOStreams}, &cobra.Command{
 		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
 		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
 			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
@@ -56,7 +56,7 @@ func (o *Options) claim() *cobra.Command {
 }
 
 func (o *Options) release() *cobra.Command {
-	return o.handover(&handover{IOStreams: o.IOStreams, release: true}, &cobra.Command{
+	return o.claimOrRelease(&claimCommand{IOStreams: o.IOStreams, release: true}, &cobra.Command{
 		Short: "Release MachineHealthChecks from kubemend to Cluster API core",
 		Long: "Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation " +
 			clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". Remediations that kubemend has started go on.\n\n" +
@@ -64,8 +64,8 @@ func (o *Options) release() *cobra.Command {
 	})
 }
 
-// handover completes the command of claim, or of release.
-func (o *Options) handover(h *handover, c *cobra.Command) *cobra.Command {
+// claimOrRelease completes the command of claim, or of release.
+func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Command {
 	var cluster, selector string
 	c.Use = h.verb() + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
 	c.Example = fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run\n  %[1]s %[2]s -A -l team=a --yes",
@@ -133,7 +133,7 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 }
 
 // selected are the checks that are meant. If a name does not exist none is returned: a typing error is not to hand half of them over.
-func (h *handover) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
+func (h *claimCommand) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := h.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
@@ -163,7 +163,7 @@ func (h *handover) selected(ctx context.Context, s selection) ([]clusterv1.Machi
 }
 
 // run says what will be, asks, and does it. A check that stays as it is holds up no other.
-func (h *handover) run(ctx context.Context, s selection) error {
+func (h *claimCommand) run(ctx context.Context, s selection) error {
 	checks, err := h.selected(ctx, s)
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (h *handover) run(ctx context.Context, s selection) error {
 }
 
 // write asks, and writes the annotation of each check.
-func (h *handover) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
+func (h *claimCommand) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
 	if h.dryRun == noDryRun {
 		if err := ask(ctx, h.IOStreams, h.yes, h.asks); err != nil {
 			return err
@@ -220,7 +220,7 @@ func (h *handover) write(ctx context.Context, checks []*clusterv1.MachineHealthC
 
 // annotate writes the annotation, unless it has changed since the plan was made. A status that a controller has written meanwhile is no
 // such change.
-func (h *handover) annotate(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
+func (h *claimCommand) annotate(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		check := &clusterv1.MachineHealthCheck{}
 		if err := h.client.Get(ctx, client.ObjectKeyFromObject(planned), check); err != nil && !apierrors.IsNotFound(err) {
@@ -243,7 +243,7 @@ func (h *handover) annotate(ctx context.Context, planned *clusterv1.MachineHealt
 	})
 }
 
-func (h *handover) verb() string {
+func (h *claimCommand) verb() string {
 	if h.release {
 		return "release"
 	}

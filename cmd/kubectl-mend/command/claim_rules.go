@@ -29,7 +29,7 @@ type controllers struct {
 
 // controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one
 // anywhere else.
-func (h *handover) controllers(ctx context.Context) controllers {
+func (h *claimCommand) controllers(ctx context.Context) controllers {
 	var found controllers
 	if found.managers, found.unlisted = managerlease.Of(ctx, h.client, h.now); found.unlisted != nil {
 		if one, err := managerlease.In(ctx, h.client, managerlease.UsualNamespace, h.now); err == nil && one != nil {
@@ -68,7 +68,7 @@ type claimFacts struct {
 
 // factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one,
 // the manager claims the check again.
-func (h *handover) factsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, found controllers) (*claimFacts, error) {
+func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, found controllers) (*claimFacts, error) {
 	facts := &claimFacts{controllers: found, check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	if err := h.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
@@ -89,7 +89,7 @@ func (h *handover) factsOf(ctx context.Context, check *clusterv1.MachineHealthCh
 }
 
 // plan decides what becomes of a check.
-func (h *handover) plan(facts *claimFacts) plan {
+func (h *claimCommand) plan(facts *claimFacts) plan {
 	if stays := h.staysAsItIs(facts.check); stays != nil {
 		return *stays
 	}
@@ -113,7 +113,7 @@ func (h *handover) plan(facts *claimFacts) plan {
 }
 
 // staysAsItIs is why nothing becomes of a check, whatever acts on it; nil if something may.
-func (h *handover) staysAsItIs(check *clusterv1.MachineHealthCheck) *plan {
+func (h *claimCommand) staysAsItIs(check *clusterv1.MachineHealthCheck) *plan {
 	value, paused := check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim
 	switch {

@@ -76,7 +76,7 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
 		"which tool applies the check is named": {claimFactsOf("", labelled("kustomize.toolkit.fluxcd.io/name")), claims + "; Flux (Kustomization fleet) applies the check"},
 	} {
-		t.Run(name, func(t *testing.T) { isPlanned(t, &handover{}, tc.facts, tc.want) })
+		t.Run(name, func(t *testing.T) { isPlanned(t, &claimCommand{}, tc.facts, tc.want) })
 	}
 }
 
@@ -105,12 +105,12 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true})
 		}), others},
 	} {
-		t.Run(name, func(t *testing.T) { isPlanned(t, &handover{release: true}, tc.facts, tc.want) })
+		t.Run(name, func(t *testing.T) { isPlanned(t, &claimCommand{release: true}, tc.facts, tc.want) })
 	}
 }
 
 // isPlanned compares the beginning of what is planned, and whether --force goes on exactly where the refusal is unsure.
-func isPlanned(t *testing.T, h *handover, facts *claimFacts, want string) {
+func isPlanned(t *testing.T, h *claimCommand, facts *claimFacts, want string) {
 	t.Helper()
 	decided := h.plan(facts)
 	h.force = true
@@ -143,7 +143,7 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 		"one that was given back as well":              {given, noon.Add(time.Second), "Cluster API core has not run since 2026-01-01T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &handover{client: deskWith(t, tc.lease).client, now: tc.now}
+			h := &claimCommand{client: deskWith(t, tc.lease).client, now: tc.now}
 			if got := h.controllers(t.Context()).core; !strings.HasPrefix(got.text, tc.want) || tc.want == "" && got.text != "" {
 				t.Errorf("got %q, want %q", got.text, tc.want)
 			}
@@ -165,7 +165,7 @@ func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
 			d := deskWith(t, cluster, namespaceWith(tc.namespace))
-			facts, err := (&handover{client: d.client}).factsOf(t.Context(), checkNamed("workers", ""), controllers{})
+			facts, err := (&claimCommand{client: d.client}).factsOf(t.Context(), checkNamed("workers", ""), controllers{})
 			if err != nil || facts.labelled != tc.want {
 				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}

@@ -49,7 +49,7 @@ func deskWith(t *testing.T, objects ...client.Object) *desk {
 func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
 
 // claims runs claim, and returns what was printed and with which code it ends.
-func (d *desk) claims(s selection, edits ...func(*handover)) (string, int) {
+func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
 	d.t.Helper()
 	d.out.Reset()
 	if s.namespace == "" {
@@ -58,7 +58,7 @@ func (d *desk) claims(s selection, edits ...func(*handover)) (string, int) {
 	if s.labels == nil {
 		s.labels = labels.Everything()
 	}
-	h := &handover{
+	h := &claimCommand{
 		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, client: d.client, now: noon, asks: d.asks,
 	}
 	for _, edit := range edits {
@@ -131,9 +131,9 @@ func bound(of managerlease.Installed, namespace string) *rbacv1.ClusterRoleBindi
 	}
 }
 
-func yes(h *handover) { h.yes = true }
+func yes(h *claimCommand) { h.yes = true }
 
-func release(h *handover) { h.release = true }
+func release(h *claimCommand) { h.release = true }
 
 func namespaceWith(labelled map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labelled}}
@@ -164,16 +164,16 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 	for name, tc := range map[string]struct {
 		typed string
 		asks  bool
-		edit  func(*handover)
+		edit  func(*claimCommand)
 		code  int
 		says  string
 	}{
-		"no":                        {"n\n", true, func(*handover) {}, Refused, "error: nothing was changed"},
-		"an empty line":             {"\n", true, func(*handover) {}, Refused, "error: nothing was changed"},
-		"the end of the input":      {"", true, func(*handover) {}, Refused, "error: nothing was changed"},
-		"no terminal":               {"y\n", false, func(*handover) {}, Refused, "there is no terminal to ask at, so say --yes"},
-		"a dry run does not ask":    {"y\n", true, func(h *handover) { h.dryRun = clientDryRun }, Done, "mhc/workers in metal claimed (dry run)"},
-		"a dry run though it is so": {"", false, func(h *handover) { h.dryRun, h.yes = clientDryRun, true }, Done, "mhc/workers in metal claimed (dry run)"},
+		"no":                        {"n\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
+		"an empty line":             {"\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
+		"the end of the input":      {"", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
+		"no terminal":               {"y\n", false, func(*claimCommand) {}, Refused, "there is no terminal to ask at, so say --yes"},
+		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = clientDryRun }, Done, "mhc/workers in metal claimed (dry run)"},
+		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = clientDryRun, true }, Done, "mhc/workers in metal claimed (dry run)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
@@ -201,7 +201,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 			interrupt()
 		}
 	}
-	h := &handover{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true}
+	h := &claimCommand{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true}
 	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
 	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", err)
@@ -274,7 +274,7 @@ func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
 
 func TestADryRunOfTheServerIsOne(t *testing.T) {
 	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
-	got, code := d.claims(selection{names: []string{"workers"}}, func(h *handover) { h.dryRun = serverDryRun })
+	got, code := d.claims(selection{names: []string{"workers"}}, func(h *claimCommand) { h.dryRun = serverDryRun })
 	if code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal claimed (server dry run)") {
 		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}

@@ -123,7 +123,7 @@ func (e *Explanation) nodeNotReady() bool {
 	return len(e.Capacity) == 1 && e.Capacity[0].waits().Next == decide.NodeGetsReady
 }
 
-// nodeTodo is what a person has to do about the node of the machine, where nobody else sees to it; zero if there is nothing.
+// nodeTodo is what a person has to do about the node of the machine, where no check remediates it; zero if there is nothing.
 func (e *Explanation) nodeTodo() explain.Step {
 	if len(e.Capacity) != 1 {
 		return explain.Step{}

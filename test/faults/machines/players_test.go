@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/partners/owners"
 )
 
 // finalizer is that of a provider, which keeps a request until what it has begun is over.
@@ -215,7 +215,7 @@ func (e *environment) ownerActs() (replaced int) {
 	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
 	for i := range all.Items {
 		m := &all.Items[i]
-		if !owners.Asked(m) {
+		if !collections.IsUnhealthyAndOwnerRemediated(m) {
 			continue
 		}
 		delete(e.there.nodes, m.Name)
