@@ -136,11 +136,11 @@ func TestAHostIsPoweredOffWhileAnotherWorkloadClusterAnswersAndNoNodeOfThatIsFen
 	scene(t, func(ctx context.Context, e *environment) {
 		host, rem := e.powerCycled(ctx)
 		is := e.state(ctx, rem)
+		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.PoweringOff))
 		standby := e.fallOver(ctx, "b")
 		e.there = clientOf(standby)
 		e.node(ctx, "a")
 		e.reports(ctx, "a", corev1.ConditionUnknown)
-		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.PoweringOff))
 		e.switchOff(ctx, host)
 		Eventually(is).WithTimeout(time.Minute).Should(Equal(powercycle.MovingWorkload))
 		time.Sleep(5 * time.Minute)

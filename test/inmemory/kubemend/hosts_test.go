@@ -61,7 +61,10 @@ func (e *environment) state(ctx context.Context, rem client.Object) func() power
 
 // switchOff has h powered off.
 func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHost) {
-	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(h), h)).To(Succeed())
+	Eventually(func() (map[string]string, error) { // the operator powers no host off before it is asked to
+		err := e.here.Get(ctx, client.ObjectKeyFromObject(h), h)
+		return h.Annotations, err
+	}).WithTimeout(time.Minute).Should(HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix)))
 	h.Status.PoweredOn = false
 	Expect(e.here.Status().Update(ctx, h)).To(Succeed())
 }
