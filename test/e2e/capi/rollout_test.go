@@ -39,7 +39,8 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	}, SpecTimeout(specPatience))
 })
 
-var _ = Describe("A control plane of one machine", func() {
+// Last: its cluster comes up beside the other specs.
+var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
 		shrinks.allHealthy(ctx)
 		DeferCleanup(shrinks.remove)
