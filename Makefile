@@ -65,7 +65,7 @@ CODE_MODULES = $(filter-out hack/cosign hack/tools test/rig/certmanager test/rig
 # half a minute; with six leases run out. `go test` starts packages in the order in which they are named: those that take longest come first, so that nothing
 # runs alone at the end.
 PARALLEL ?= 3
-PACKAGES ?= ./test/e2e ./test/e2e/baremetal ./test/api ./test/e2e/capi ./test/e2e/... ./test/demo ./...
+PACKAGES ?= ./test/e2e/baremetal ./test/e2e/capi ./test/api ./test/e2e ./test/e2e/... ./test/demo ./...
 
 # `go test ./...` does not look into other modules. Those with tests are run too, unless PACKAGES asks for certain packages: the one that only
 # computes beside the others, the one with a control plane after them. All of it is one stream, for one summary.
