@@ -20,7 +20,6 @@ import (
 // memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for events and metrics.
 type memory struct {
 	written written
-	slot    slot
 
 	mu     sync.Mutex
 	began  time.Time // when the first reconcile was made, or could have been
@@ -165,51 +164,6 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 		}
 	}
 	return memory
-}
-
-// slot is taken by the one node of the control plane for which a request is being made. Reconciles of several checks run at the same time,
-// and neither sees in what it has read what the other is about to do.
-type slot struct {
-	mu   sync.Mutex
-	node string
-	// held says that a request is being made, until is when the last one was, or when it will have been if it is not known what has become of it.
-	held  bool
-	until time.Time
-}
-
-// unsure is how long a request may still appear whose creation was answered by nothing, or by an error that does not say that it was refused.
-const unsure = 30 * time.Second
-
-// take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused while it is held, even for the
-// same node, and to a reconcile that has begun to read before the last one that took it was done: from then on none reads less than that has
-// written. Then it returns when to try again.
-func (s *slot) take(node string, observed, now time.Time) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held || s.node != "" && s.node != node && observed.Before(s.until) {
-		if next := now.Add(consistency.Lag); next.After(s.until) {
-			return next
-		}
-		return s.until
-	}
-	s.node, s.held = node, true
-	return time.Time{}
-}
-
-// leave gives the slot up. made says that the request was made, or may have been, and sure that it is known; if nothing came of it the slot is free
-// at once.
-func (s *slot) leave(now time.Time, made, sure bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.held = false
-	switch {
-	case made && !sure:
-		s.until = now.Add(unsure)
-	case made:
-		s.until = now
-	case !now.Before(s.until): // else one that was asked for before may appear
-		s.node, s.until = "", now
-	}
 }
 
 // written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a reconcile
