@@ -174,7 +174,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	}
 	for _, j := range o.End {
 		if o.try(r.Requests.Delete(ctx, obj(j))) {
-			r.memory.written.of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
+			r.memory.written.Of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
 			o.ended = append(o.ended, j)
 		}
 	}
@@ -242,7 +242,7 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(req), keys, err)
 	}
 	if obj.GetUID() == req.GetUID() {
-		r.memory.written.note(obj)
+		r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Note(obj)
 	}
 	return nil
 }

@@ -2,24 +2,21 @@ package nodehealthcheck
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for events and metrics.
 type memory struct {
-	written written
+	written consistency.Kinds // requests
 
 	mu     sync.Mutex
 	began  time.Time // when the first reconcile was made, or could have been
@@ -166,42 +163,14 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 	return memory
 }
 
-// written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a reconcile
-// that believed it would do everything once more: take a second control-plane node down, for one.
-type written struct {
-	kinds sync.Map // of schema.GroupKind to *consistency.Writes
-}
-
-func (w *written) of(kind schema.GroupKind) *consistency.Writes {
-	writes, _ := w.kinds.LoadOrStore(kind, &consistency.Writes{})
-	return writes.(*consistency.Writes)
-}
-
-func (w *written) note(obj *unstructured.Unstructured) {
-	w.of(obj.GroupVersionKind().GroupKind()).Note(obj)
-}
-
-// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Of what it does not show at
-// all the API server knows whether it is new, or gone.
+// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Decided on that, everything
+// would be done once more.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
-	writes := r.memory.written.of(kind.GroupKind())
+	writes := r.memory.written.Of(kind.GroupKind())
 	for i := range list {
 		if writes.Stale(&list[i]) {
 			return consistency.ErrStale
 		}
 	}
-	for _, key := range writes.Pending() {
-		obj := &metav1.PartialObjectMetadata{}
-		obj.SetGroupVersionKind(kind)
-		err := r.Live.Get(ctx, key, obj)
-		switch {
-		case remediationrequest.Missing(err):
-			writes.Forget(key)
-		case err != nil:
-			return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
-		default:
-			return consistency.ErrStale
-		}
-	}
-	return nil
+	return writes.Unseen(ctx, r.Live, kind, "")
 }
