@@ -103,9 +103,8 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
-// longer than a cache takes to catch up: what it began counts from its end.
-func after(w *observed, p plan, done applied, now time.Time) remembered {
+// after is what is to be remembered of w, of the plan for it and of what became of that.
+func after(w *observed, p plan, done applied) remembered {
 	next := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
 		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
@@ -123,7 +122,7 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, p.facts.Kind, now)
+		next.note(w, o, p.facts.Kind)
 	}
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(w, p, done.status))
@@ -135,7 +134,7 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (next *remembered) note(w *observed, o outcome, kind string, now time.Time) {
+func (next *remembered) note(w *observed, o outcome, kind string) {
 	if o.attempted() && o.err != nil {
 		next.decided.Failed(string(o.target.machine.UID), w.now)
 	}
@@ -146,7 +145,7 @@ func (next *remembered) note(w *observed, o outcome, kind string, now time.Time)
 		next.wrote = append(next.wrote, o.saved.Name)
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(string(o.target.machine.UID), kind, now)
+		next.decided.Began(string(o.target.machine.UID))
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}

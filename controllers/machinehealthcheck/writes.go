@@ -107,10 +107,10 @@ func (o *ownWrites) forget(machine client.Object) {
 }
 
 // stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
-// requested of an owner would not count. It is no failure, and the check is reconciled again in a moment.
+// begun would not count. It is no failure, and the check is reconciled again in a moment.
 // (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
-	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
+	return w.lagging || slices.ContainsFunc(w.before.wrote, func(name string) bool {
 		target := find(name, w.targets, w.skipped)
 		return target != nil && r.written.stale(target.machine) && !r.undone(ctx, w, target.machine)
 	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
