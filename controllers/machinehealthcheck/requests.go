@@ -121,6 +121,12 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 			return err
 		}
 	}
+	return r.observeRequests(ctx, w)
+}
+
+// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the reconcile waits,
+// and after a while the machines are judged without beginning anything.
+func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
 	}
@@ -130,7 +136,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 		return err
 	case w.before.stale < standsStill:
 		w.lagging = true
-	default: // the machines are judged all the same
+	default:
 		w.remediation.Syncing = true
 		w.lookAgainIn(syncingRequests)
 	}
