@@ -117,12 +117,12 @@ func after(w *observed, p plan, done applied) remembered {
 		next.inFlight = map[types.UID]flight{}
 		for _, i := range p.Open {
 			if machine := w.targets[i].machine; p.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, p.facts.Kind}
+				next.inFlight[machine.UID] = flight{machine.Name, remediationKind(w)}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, p.facts.Kind)
+		next.note(w, o, remediationKind(w))
 	}
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(w, p, done.status))

@@ -236,7 +236,7 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 // lag repeats a reconcile when its cache may show what was written.
 func (r *Reconciler) lag(check string) ctrl.Result {
 	now := r.Clock.Now()
-	return enqueue.At(now.Add(r.memory.lag(check)), now)
+	return enqueue.At(now.Add(r.memory.stale.Next(client.ObjectKey{Name: check})), now)
 }
 
 // applied is what became of a plan.
@@ -262,7 +262,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Pla
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
-	r.memory.caughtUp(state.check.Name)
+	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
 	if done.status != nil {
 		r.send(ctx, state, unhealthyEvents(state, plan))

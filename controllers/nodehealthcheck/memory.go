@@ -17,14 +17,13 @@ import (
 // memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for events and metrics.
 type memory struct {
 	written consistency.Kinds // requests
+	stale   consistency.Waits // by check, also of those that are gone
 
 	mu     sync.Mutex
 	began  time.Time // when the first reconcile was made, or could have been
 	checks map[string]*remembered
 	// orphans are the requests of checks that are gone, by check.
 	orphans map[string]map[types.UID]ongoing
-	// stale are the reconciles in a row that have read what was older than what was written, by check, also of those that are gone.
-	stale map[string]int
 }
 
 // remembered is what the reconciles of one check remember. There is one of them at a time.
@@ -41,7 +40,7 @@ type remembered struct {
 func (m *memory) lock() (unlock func()) {
 	m.mu.Lock()
 	if m.checks == nil {
-		m.checks, m.orphans, m.stale = map[string]*remembered{}, map[string]map[types.UID]ongoing{}, map[string]int{}
+		m.checks, m.orphans = map[string]*remembered{}, map[string]map[types.UID]ongoing{}
 	}
 	return m.mu.Unlock
 }
@@ -130,19 +129,6 @@ func (m *memory) hasOrphans(check string) bool {
 func (m *memory) released(check string) {
 	defer m.lock()()
 	delete(m.orphans, check)
-}
-
-// lag is how long the cache is waited for that a reconcile of the check has found to be stale, in a row.
-func (m *memory) lag(check string) time.Duration {
-	defer m.lock()()
-	m.stale[check]++
-	return consistency.Wait(m.stale[check])
-}
-
-// caughtUp notes that a reconcile of the check has read no less than what was written.
-func (m *memory) caughtUp(check string) {
-	defer m.lock()()
-	delete(m.stale, check)
 }
 
 // remembers adds what became of a plan to what it remembers.

@@ -58,9 +58,7 @@ type Facts struct {
 	Skipped []*Target
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
 	Counted *Counted
-	// Kind names the remediator: the kind of the requests, or Owner.
-	Kind   string
-	Memory Memory
+	Memory  Memory
 	// Capacity is what is not back of the remediations that the check has asked for.
 	Capacity Capacity
 }
