@@ -48,9 +48,8 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was
-	// not answered.
-	wrote, unsure []string
+	// wrote are the machines that it wrote, by name; true if the owner was asked to remediate it and the answer to that was lost, or it was refused.
+	wrote map[string]bool
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
@@ -109,6 +108,7 @@ func after(w *observed, p plan, done applied) remembered {
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
 		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
 		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
+		wrote: map[string]bool{},
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		next.failed = w.before.failed + 1
@@ -138,11 +138,8 @@ func (next *remembered) note(w *observed, o outcome, kind string) {
 	if o.attempted() && o.err != nil {
 		next.decided.Failed(string(o.target.machine.UID), w.now)
 	}
-	if o.unsure {
-		next.unsure = append(next.unsure, o.target.machine.Name)
-	}
-	if o.saved != nil {
-		next.wrote = append(next.wrote, o.saved.Name)
+	if o.saved != nil || o.unsure {
+		next.wrote[o.target.machine.Name] = o.unsure
 	}
 	if o.requested && o.Step == machines.CreateRequest {
 		next.decided.Began(string(o.target.machine.UID))

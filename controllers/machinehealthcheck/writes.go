@@ -114,13 +114,12 @@ const standsStill = 7
 // begun would not count. It is no failure, and the check is reconciled again in a moment.
 // (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
-	awaited := func(lost bool) func(name string) bool {
-		return func(name string) bool {
-			target := find(name, w.targets, w.skipped)
-			return target != nil && r.awaited(ctx, w, target.machine, lost)
+	for name, lost := range w.before.wrote {
+		if target := find(name, w.targets, w.skipped); target != nil && r.awaited(ctx, w, target.machine, lost) {
+			return true
 		}
 	}
-	return w.lagging || slices.ContainsFunc(w.before.wrote, awaited(false)) || slices.ContainsFunc(w.before.unsure, awaited(true))
+	return w.lagging
 }
 
 // awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
