@@ -48,9 +48,9 @@ type scope struct {
 	until time.Time
 }
 
-// Begin takes all scopes, in the same order for everybody, and calls begin, which reads past the caches, decides on that as before, and writes
-// only if the decision is the same. It returns ErrBusy if the scopes cannot be taken in time. A beginning whose answer was lost may be
-// repeated by the same caller at once, by others after Settles: the write may be carried out after they have read.
+// Begin takes all scopes, in the same order for everybody, and calls begin, which reads past the caches, decides on that as before, and
+// writes only if the decision is the same. It returns ErrBusy if the scopes cannot be taken in time. A beginning whose answer was lost
+// may be repeated by the same caller at once, by others after Settles: the write may be carried out after they have read.
 func (g *Gate) Begin(ctx context.Context, by string, scopes []string, begin func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, Within)
 	defer cancel()

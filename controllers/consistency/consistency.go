@@ -76,8 +76,9 @@ func (w *Writes) Stale(obj client.Object) bool {
 	return false
 }
 
-// Unseen returns ErrStale if an object of that kind in a namespace, or in any if that is empty, was written, or may have been, and no cache has shown it yet.
-// It is for when Stale was asked of all objects that a cache shows, and none was: of the others the API server knows whether they are new, or gone.
+// Unseen returns ErrStale if an object of that kind in a namespace, or in any if that is empty, was written, or may have been, and no cache
+// has shown it yet. It is for when Stale was asked of all objects that a cache shows, and none was: of the others the API server knows
+// whether they are new, or gone.
 func (w *Writes) Unseen(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, namespace string) error {
 	var unseen error
 	w.written.Range(func(key, _ any) bool {

@@ -2,6 +2,7 @@ package hostremediation
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -10,6 +11,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
 )
 
 // Design, "What must hold, always", 4: of two members that decide by the same caches, which show neither beginning yet, one begins.
@@ -60,5 +62,23 @@ func TestOneOfTwoMembersBeginsWhileTheCachesShowNeither(t *testing.T) {
 	}
 	if underWay != 1 {
 		t.Errorf("%d have begun, want 1", underWay)
+	}
+}
+
+func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	lost := errors.New("EOF")
+	err := k.r.Gate.Begin(t.Context(), "other-uid", []string{"machine machine-uid"}, func(context.Context) error { return lost })
+	if !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})
+	if err != nil || result.RequeueAfter != retry || len(k.did) > 0 || remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
+		t.Errorf("%+v, %v: it has begun, or is not tried again: %v", result, err, k.did)
+	}
+	k.wait(begin.Settles)
+	if !remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
+		t.Error("it does not begin when the other one cannot begin any more")
 	}
 }

@@ -173,8 +173,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(w, step, done), nil
 }
 
-// plan observes the remediation called key and decides on its next step. What may go first is read past the cache if this is to confirm that the
-// remediation begins, as was decided on first; nil for the first time.
+// plan observes the remediation called key and decides on its next step. What may go first is read past the cache if this is to confirm
+// that the remediation begins, as was decided on first; nil for the first time.
 func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *observed) (*observed, powercycle.Step, error) {
 	w, err := r.observe(ctx, key, first)
 	if err != nil || w == nil {

@@ -92,7 +92,8 @@ type taken struct {
 	step powercycle.Step
 }
 
-// observe observes the remediation called key for a reconcile, which has observed first before; nil if it has not. It returns nil if there is nothing to do.
+// observe observes the remediation called key for a reconcile, which has observed first before; nil if it has not. It returns nil if there
+// is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *observed) (*observed, error) {
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if first != nil {

@@ -48,7 +48,7 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote, by name; true if the owner was asked to remediate it and the answer to that was lost, or it was refused.
+	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
 	wrote map[string]bool
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int

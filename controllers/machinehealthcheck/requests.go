@@ -124,8 +124,8 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 	return r.observeRequests(ctx, w)
 }
 
-// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the reconcile waits,
-// and after a while the machines are judged without beginning anything.
+// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
+// reconcile waits, and after a while the machines are judged without beginning anything.
 func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
@@ -143,8 +143,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not count, and more
-// would begin than is allowed at once.
+// requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not
+// count, and more would begin than is allowed at once.
 func (r *Reconciler) requestsShown(ctx context.Context, w *observed) error {
 	created := r.requested.Of(w.remediation.kind.GroupKind())
 	for _, req := range w.requests[w.remediation.kind] {

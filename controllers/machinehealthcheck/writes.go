@@ -135,7 +135,8 @@ func (r *Reconciler) awaited(ctx context.Context, w *observed, machine *clusterv
 	stored := &metav1.PartialObjectMetadata{}
 	stored.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
-	if client.IgnoreNotFound(err) != nil || err == nil && stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion) {
+	behind := stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
+	if behind || client.IgnoreNotFound(err) != nil {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
 			"Machine", klog.KObj(machine), "stale", w.before.stale, "error", err)
 		return true

@@ -84,8 +84,8 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 	o.again = o.again || errors.Is(err, begin.ErrBusy)
 }
 
-// step takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the node last.
-// Whatever fails in between, the next reconcile goes on from there.
+// step takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the
+// node last. Whatever fails in between, the next reconcile goes on from there.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	first := o.first()
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {

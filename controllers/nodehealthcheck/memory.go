@@ -149,8 +149,8 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 	return memory
 }
 
-// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Decided on that, everything
-// would be done once more.
+// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Decided on
+// that, everything would be done once more.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
 	writes := r.memory.written.Of(kind.GroupKind())
 	for i := range list {

@@ -123,8 +123,8 @@ func identityOf(record *mendv1.RemediationRecord) identity {
 	return identity{record.Spec.Mode, TargetOf(record).UID, record.Namespace}
 }
 
-// open is the open record for the target of record; nil if there is none. What the cache does not show yet is looked for past it, and everything if the
-// cache was found to be late.
+// open is the open record for the target of record; nil if there is none. What the cache does not show yet is looked for past it, and
+// everything if the cache was found to be late.
 func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, late bool) (*mendv1.RemediationRecord, error) {
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
@@ -155,7 +155,8 @@ func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationR
 	if there, err := ofTarget(ctx, reader, record); there != nil || err != nil {
 		return there, err
 	}
-	return first(ctx, reader, record.Namespace, client.MatchingLabels{mendv1.RecordOpenLabel: "true"}, func(there *mendv1.RemediationRecord) bool {
+	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true"}
+	return first(ctx, reader, record.Namespace, among, func(there *mendv1.RemediationRecord) bool {
 		return movedFrom(there, record) || cameBack(there, record)
 	})
 }
@@ -168,7 +169,8 @@ func ofTarget(ctx context.Context, reader client.Reader, record *mendv1.Remediat
 }
 
 // first is the first open record in a namespace with these labels that matches; nil if there is none.
-func first(ctx context.Context, reader client.Reader, namespace string, among client.MatchingLabels, matches func(*mendv1.RemediationRecord) bool,
+func first(
+	ctx context.Context, reader client.Reader, namespace string, among client.MatchingLabels, matches func(*mendv1.RemediationRecord) bool,
 ) (*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), among, client.UnsafeDisableDeepCopy); err != nil {
