@@ -59,13 +59,15 @@ func (g *Gate) Begin(ctx context.Context, by string, scopes []string, begin func
 		if !g.take(ctx, name) {
 			return fmt.Errorf("wait for %s: %w", name, ErrBusy)
 		}
-		defer g.leave(name)
+		defer g.leave(name) // also where the next one cannot be taken
 	}
 	if name := g.unsettled(by, names); name != "" {
 		return fmt.Errorf("wait for %s: %w", name, ErrBusy)
 	}
 	err := begin(ctx)
-	g.settle(by, names, Lost(err))
+	if Lost(err) {
+		g.doubt(by, names)
+	}
 	return err
 }
 
@@ -122,11 +124,8 @@ func (g *Gate) unsettled(by string, names []string) string {
 	return ""
 }
 
-// settle notes whether the answer of a beginning was lost. One that was lost before stays so: the later one says nothing of the former.
-func (g *Gate) settle(by string, names []string, lost bool) {
-	if !lost {
-		return
-	}
+// doubt notes that the answer of a beginning was lost. No later answer ends that before Settles is over: it says nothing of the former write.
+func (g *Gate) doubt(by string, names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, name := range names {
