@@ -124,7 +124,7 @@ func (g *Gate) unsettled(by string, names []string) string {
 	return ""
 }
 
-// doubt notes that the answer of a beginning was lost. No later answer ends that before Settles is over: it says nothing of the former write.
+// doubt notes that the answer of a beginning was lost. No later answer ends that before Settles is over: it says nothing of that write.
 func (g *Gate) doubt(by string, names []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
