@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
@@ -173,7 +174,9 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 		if name := r.writeAhead(ctx, w, s, healthSaid(o.saved)); name != "" {
 			records.Name(s.request, types.NamespacedName{Namespace: w.check.Namespace, Name: name})
 		}
-		err = r.Requests.Create(ctx, s.request)
+		if err = r.Requests.Create(ctx, s.request); err == nil || begin.Lost(err) {
+			r.requested.Of(w.remediation.kind.GroupKind()).Note(s.request)
+		}
 	}
 	switch {
 	case errors.Is(err, remediationrequest.ErrAppeared):

@@ -101,7 +101,7 @@ func (m *memory) recall(w *observed) {
 
 // leave remembers w, its plan, and what became of that.
 func (m *memory) leave(w *observed, p plan, outcomes ...outcome) {
-	m.keep(after(w, p, applied{outcomes: outcomes}, w.now), w)
+	m.keep(after(w, p, applied{outcomes: outcomes}), w)
 }
 
 // allowed is the condition RemediationAllowed.

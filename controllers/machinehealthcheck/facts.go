@@ -43,7 +43,7 @@ func (w *observed) facts() machines.Facts {
 		Outage: w.outage(),
 		Limits: limits, Invalid: invalid != nil, Limited: w.before.lasts && limited(w.check), Cooldown: cooldown, Storm: stormOf(w.check),
 		Read: machines.Needs{Cycles: w.unread != nil, Template: w.remediation.tried, Spares: w.spares.read}, Explains: w.explains,
-		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Kind: remediationKind(w), Memory: w.before.decided, Counted: w.counted,
+		Template: w.remediation.Template, CyclesUnread: w.remediation.cyclesUnread, Memory: w.before.decided, Counted: w.counted,
 		SpareWait: spareWait, Spares: w.spares.Spares, Targets: make([]*machines.Target, len(w.targets)), Overlaps: w.overlaps,
 		Capacity: w.capacity,
 	}

@@ -48,9 +48,8 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was
-	// not answered.
-	wrote, unsure []string
+	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
+	wrote map[string]bool
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
@@ -103,13 +102,13 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
-// longer than a cache takes to catch up: what it began counts from its end.
-func after(w *observed, p plan, done applied, now time.Time) remembered {
+// after is what is to be remembered of w, of the plan for it and of what became of that.
+func after(w *observed, p plan, done applied) remembered {
 	next := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
 		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
 		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
+		wrote: map[string]bool{},
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		next.failed = w.before.failed + 1
@@ -118,12 +117,12 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 		next.inFlight = map[types.UID]flight{}
 		for _, i := range p.Open {
 			if machine := w.targets[i].machine; p.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, p.facts.Kind}
+				next.inFlight[machine.UID] = flight{machine.Name, remediationKind(w)}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, p.facts.Kind, now)
+		next.note(w, o, remediationKind(w))
 	}
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(w, p, done.status))
@@ -135,18 +134,15 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (next *remembered) note(w *observed, o outcome, kind string, now time.Time) {
+func (next *remembered) note(w *observed, o outcome, kind string) {
 	if o.attempted() && o.err != nil {
 		next.decided.Failed(string(o.target.machine.UID), w.now)
 	}
-	if o.unsure {
-		next.unsure = append(next.unsure, o.target.machine.Name)
-	}
-	if o.saved != nil {
-		next.wrote = append(next.wrote, o.saved.Name)
+	if o.saved != nil || o.unsure {
+		next.wrote[o.target.machine.Name] = o.unsure
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(string(o.target.machine.UID), kind, now)
+		next.decided.Began(string(o.target.machine.UID))
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}

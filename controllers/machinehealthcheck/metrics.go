@@ -120,7 +120,7 @@ func measure(w *observed, p plan, outcomes []outcome) {
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
 	}
 	if n := begun + begunUncounted(w, p); n > 0 {
-		started.WithLabelValues(append(labels, p.facts.Kind)...).Add(float64(n))
+		started.WithLabelValues(append(labels, remediationKind(w))...).Add(float64(n))
 	}
 	for over, n := range ended(w, p) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))

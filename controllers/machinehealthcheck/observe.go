@@ -52,6 +52,8 @@ type observed struct {
 	counted *machines.Counted
 
 	remediation remediation
+	// lagging says that the cache does not show yet which requests there are.
+	lagging bool
 	// spares are the hosts that replacements could take, if they were read.
 	spares observedSpares
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.

@@ -75,7 +75,7 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	}
 	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.check}
 	r.Reconciler = &Reconciler{
-		Client: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
+		Client: r.api, Live: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
 	}
 	return r
 }

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -120,11 +121,38 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 			return err
 		}
 	}
+	return r.observeRequests(ctx, w)
+}
+
+// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
+// reconcile waits, and after a while the machines are judged without beginning anything.
+func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
 	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
 	}
-	w.remediation.Known = true
+	switch err := r.requestsShown(ctx, w); {
+	case !errors.Is(err, consistency.ErrStale):
+		w.remediation.Known = err == nil
+		return err
+	case w.before.stale < standsStill:
+		w.lagging = true
+	default:
+		w.remediation.Syncing = true
+		w.lookAgainIn(syncingRequests)
+	}
 	return nil
+}
+
+// requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not
+// count, and more would begin than is allowed at once.
+func (r *Reconciler) requestsShown(ctx context.Context, w *observed) error {
+	created := r.requested.Of(w.remediation.kind.GroupKind())
+	for _, req := range w.requests[w.remediation.kind] {
+		if created.Stale(req) {
+			return consistency.ErrStale
+		}
+	}
+	return created.Unseen(ctx, r.Live, w.remediation.kind, w.check.Namespace)
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.

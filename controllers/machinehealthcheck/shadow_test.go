@@ -65,7 +65,7 @@ func (o *observing) sees(w *observed, m *memory) []string {
 	w.mode = machines.Observed
 	m.recall(w)
 	p := w.decide()
-	m.keep(after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}, w.now), w)
+	m.keep(after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}), w)
 	return o.lines()
 }
 

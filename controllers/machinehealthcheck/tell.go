@@ -25,7 +25,7 @@ import (
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) ctrl.Result {
-	is := after(w, p, done, r.Clock.Now())
+	is := after(w, p, done)
 	r.memory.keep(is, w)
 	r.spares.wait(client.ObjectKeyFromObject(w.check), p.waitsForSpare())
 	measure(w, p, done.outcomes)

@@ -12,10 +12,6 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// CachesLag is how long a request that this process created is counted although the cache does not show it: a decision in between would not count
-// it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache ever did.
-const CachesLag = 30 * time.Second
-
 // Decide returns the plan for f: for each machine what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
 	if f.Memory.Check != "" && f.Memory.Check == f.Check { // the cache may not show the status yet that this process wrote
@@ -25,8 +21,7 @@ func Decide(f Facts) Plan {
 	p.Decisions, p.Open = f.decisions()
 	for _, i := range p.Open {
 		d := p.Decisions[i]
-		d.Begun = f.begun(d)
-		d.InFlight = d.Begun || inFlight(&f, d)
+		d.InFlight = inFlight(&f, d)
 		ask(&f, &p, d, false)
 		d.Waits = waits(&f, d)
 		count(&p.Population, d)
@@ -48,7 +43,7 @@ func Decide(f Facts) Plan {
 		ask(&f, &p, p.Decisions[i], true)
 		step(&f, &p, p.Decisions[i])
 	}
-	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p)), health.Earliest(observable(&f, &p), sparesUntil(&p)))
+	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p)), sparesUntil(&p))
 	p.Releases = releases(&f)
 	p.VerdictsUntil = verdictsUntil(&p)
 	p.Memory = f.Memory.after(&f, &p)
@@ -94,13 +89,6 @@ func inFlight(f *Facts, d *Decision) bool {
 	}
 	canRequest := f.Template.External && f.Template.Known
 	return !canRequest || t.Owner == Asked // that there is a template now is news to one whose owner cannot remediate it
-}
-
-// begun reports whether this process began a remediation of the machine of d that the caches do not show yet. What was begun with another kind of
-// requests than the check names now is over.
-func (f *Facts) begun(d *Decision) bool {
-	b := f.Memory.Begun[d.Target.ID]
-	return d.Verdict.State != health.Healthy && b.Kind == f.Kind && f.Now.Before(b.At.Add(CachesLag)) && !inFlight(f, d)
 }
 
 // occupies reports whether the machine of d has one of the places that the limit on remediations in flight allows: its remediation is in progress, and
@@ -266,18 +254,6 @@ func verdictsUntil(p *Plan) time.Time {
 		next = health.Earliest(next, d.Verdict.Recheck)
 		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {
 			next = health.Earliest(next, t.Cycle.Until)
-		}
-	}
-	return next
-}
-
-// observable is when a remediation that was begun, and that was not observed yet, is not waited for any more; zero if there is none. No event says
-// that a request was never observed because it was deleted at once.
-func observable(f *Facts, p *Plan) time.Time {
-	var next time.Time
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Begun {
-			next = health.Earliest(next, f.Memory.Begun[d.Target.ID].At.Add(CachesLag))
 		}
 	}
 	return next

@@ -30,7 +30,7 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 	if seldom.Draw(t, "marked by a person") && is.Verdict.State == health.Unhealthy {
 		byPerson(&is)
 	}
-	if is.begun = seldom.Draw(t, "begun"); seldom.Draw(t, "cycled") {
+	if seldom.Draw(t, "cycled") {
 		is.Cycle = &Cycle{}
 	}
 	if seldom.Draw(t, "refused") {
@@ -75,9 +75,6 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 				is.so(&f)
 			}
 		}
-	}
-	if !f.Template.External { // what is remembered is that a request was created
-		clear(f.Memory.Begun)
 	}
 	for i := range f.Targets { // without a list of requests none is known, and without a template none can be of no use
 		if f.Targets[i].Unusable = f.Targets[i].Unusable && f.Template.External; !f.Template.External || !f.Template.Known {
@@ -218,9 +215,6 @@ func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 				if only && (next.IsZero() || next.After(b.Until)) {
 					t.Fatalf("machine %s is blocked by %s until %v, and the next decision is at %v", f.Targets[i].Name, b.Rule, b.Until, next)
 				}
-			}
-			if d.Begun && (p.Recheck.IsZero() || p.Recheck.After(noon.Add(CachesLag))) {
-				t.Fatalf("whether the request for machine %s is ever observed is not waited for", f.Targets[i].Name)
 			}
 		}
 		if !next.IsZero() && !f.Now.Before(next) {

@@ -18,16 +18,13 @@ func of(targets ...given) Facts {
 		Now: noon, Mode: Active, Check: "uid-of-check", Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
 		Template: Template{Known: true}, Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited},
 	}
-	f.Memory = Memory{Begun: map[string]Begun{}, Refused: map[string]time.Time{}}
+	f.Memory = Memory{Refused: map[string]time.Time{}}
 	for i := range targets {
 		t := &targets[i]
 		t.Name = string(rune('a' + i))
 		t.ID = "uid-of-" + t.Name
 		f.Targets = append(f.Targets, &t.Target)
 		f.Verdicts = append(f.Verdicts, t.Verdict)
-		if t.begun {
-			f.Memory.Began(t.ID, f.Kind, noon)
-		}
 		if !t.refused.IsZero() {
 			f.Memory.Failed(t.ID, t.refused)
 		}
@@ -39,7 +36,6 @@ func of(targets ...given) Facts {
 type given struct {
 	Target
 	Verdict health.Verdict
-	begun   bool
 	refused time.Time
 }
 
@@ -84,7 +80,6 @@ func onHost(t *given)            { t.OnHost = true }
 func cycled(t *given)            { t.Cycle = &Cycle{} }
 func unowned(t *given)           { t.Owned = false }
 func unusable(t *given)          { t.Unusable, t.UnusableWhy = true, "it is odd" }
-func begun(t *given)             { t.begun = true }
 func markedHealthy(t *given)     { t.Healthy = true }
 func marked(t *given)            { t.Failed = true }
 func asked(t *given)             { t.Owner, t.Failed = Asked, true }

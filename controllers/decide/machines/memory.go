@@ -22,7 +22,7 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 func (m Memory) after(f *Facts, p *Plan) Memory {
 	next := Memory{
 		Check: f.Check, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
-		Begun: map[string]Begun{}, Refused: map[string]time.Time{},
+		Refused: map[string]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
 		next.Calm = f.Now
@@ -35,9 +35,6 @@ func (m Memory) after(f *Facts, p *Plan) Memory {
 				next.NotHealthy[id] = since
 			}
 		}
-		if d.Begun {
-			next.Begun[id] = m.Begun[id]
-		}
 		if at, refused := m.Refused[id]; refused && d.Verdict.State == health.Unhealthy {
 			next.Refused[id] = at
 		}
@@ -46,10 +43,7 @@ func (m Memory) after(f *Facts, p *Plan) Memory {
 }
 
 // Began notes that a remediation was begun.
-func (m Memory) Began(id, kind string, at time.Time) {
-	m.Begun[id] = Begun{At: at, Kind: kind}
-	delete(m.Refused, id)
-}
+func (m Memory) Began(id string) { delete(m.Refused, id) }
 
 // Failed notes that it was tried to begin a remediation, in vain.
 func (m Memory) Failed(id string, at time.Time) { m.Refused[id] = at }

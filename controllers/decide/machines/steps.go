@@ -163,10 +163,8 @@ func externalStep(facts *Facts, d *Decision) {
 			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.About.Namespace, facts.Template.Name))
 	case d.Tried && t.Unusable:
 		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, t.UnusableWhy)
-	case d.Starts(), d.Begun: // what this process created the caches may not show yet
-		if d.Starts() {
-			d.Step = CreateRequest
-		}
+	case d.Starts():
+		d.Step = CreateRequest
 		if !t.ProviderReports {
 			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
 		}
