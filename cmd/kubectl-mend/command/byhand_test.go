@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -148,11 +149,11 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 	}{
 		"no":                             {"machine/w1", func(p *place) { p.typed = "n\n" }, func(*byHand) {}, Refused, "error: nothing was changed"},
 		"no terminal":                    {"machine/w1", func(p *place) { p.asks = false }, func(*byHand) {}, Refused, "there is no terminal to ask at, so say --yes"},
-		"a dry run":                      {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = clientDryRun }, Done, "machine/w1 in metal marked (dry run)"},
-		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = serverDryRun }, Done, "w1-by-hand (server dry run)"},
+		"a dry run":                      {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunClient }, Done, "machine/w1 in metal marked (dry run)"},
+		"a dry run of the server":        {"host/host-w1", func(*place) {}, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Done, "w1-by-hand (server dry run)"},
 		"a right is missing":             {"machine/w1", func(p *place) { p.mayNot = "machines" }, confirmed, Failed, `User "alice" cannot patch cluster.x-k8s.io/machines`},
 		"a right is missing for a cycle": {"host/host-w1", func(p *place) { p.mayNot = "hostremediations" }, confirmed, Failed, `User "alice" cannot create kubemend.io/hostremediations`},
-		"a policy refuses":               {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = serverDryRun }, Failed, "a policy says no"},
+		"a policy refuses":               {"machine/w1", func(p *place) { p.refuses = forbidden }, func(b *byHand) { b.dryRun = cmdutil.DryRunServer }, Failed, "a policy says no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edit)

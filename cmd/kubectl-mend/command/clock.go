@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,31 +67,23 @@ func (c *serverClock) learn(date string, asked, answered time.Time) {
 	}
 }
 
-// trouble says, once, that the two clocks differ; empty if they do not.
-func (c *serverClock) trouble() string {
+// sayClock warns, once, that the user's clock differs from that of the API server and was not believed.
+func (o *Options) sayClock() {
+	c, ofServer := o.Clock.(*serverClock)
+	if !ofServer {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ahead == 0 || c.said {
-		return ""
-	}
-	c.said = true
-	return explain.ClockDiffers(-c.ahead)
-}
-
-// sayClock warns, once, of a clock that was not believed.
-func (o *Options) sayClock() {
-	if c, is := o.Clock.(*serverClock); is {
-		if trouble := c.trouble(); trouble != "" {
-			_, _ = fmt.Fprintln(o.ErrOut, "warning:", trouble)
-		}
+	if c.ahead != 0 && !c.said {
+		c.said = true
+		_, _ = fmt.Fprintln(o.ErrOut, "warning:", explain.ClockDiffers(-c.ahead))
 	}
 }
 
 // timeAt is what time it is where c asks. It takes one answer, whatever that is, to know.
 func (o *Options) timeAt(ctx context.Context, c client.Reader) time.Time {
-	checks := &metav1.PartialObjectMetadataList{}
-	checks.SetGroupVersionKind(groups[machineCheckKind].GroupVersion().WithKind(string(machineCheckKind) + "List"))
-	_ = c.List(ctx, checks, client.Limit(1)) // what is wrong is found out by who needs the answer
+	_ = c.List(ctx, listOf(machineCheckKind), client.Limit(1)) // what is wrong is found out by who needs the answer
 	o.sayClock()
 	return o.Clock.Now()
 }

@@ -180,8 +180,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 		"remediate node/x --cluster ": "x",
 		"reset host ":                 "x",
 		"reset machine/":              "machine/x",
-		"status ":                     "x",
-		"status x ":                   "",
+		"status ":                     "",
 		"status --context ":           "prod",
 		"status --user ":              "me",
 		"status --cluster ":           "x",
@@ -234,7 +233,6 @@ func TestNamesAreCompletedFromAFile(t *testing.T) {
 		"explain node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
 		"explain mhc/":       "mhc/workers",
 		"explain -n none ma": "",
-		"status ":            "c1",
 		"history node ":      "node-w1 node-w2 node-w3 node-w4 node-w5",
 	} {
 		typed := strings.Split(line, " ")

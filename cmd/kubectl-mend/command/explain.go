@@ -65,8 +65,8 @@ func (o *Options) explain() *cobra.Command {
 		"12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
-	excluding(c, "watch", "from")
-	excluding(c, "watch", "exit-code")
+	c.MarkFlagsMutuallyExclusive("watch", "from")
+	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return c
 }
 
@@ -194,8 +194,7 @@ func keyOf(ctx context.Context, a *inspect.Asker, k kind, namespace, name string
 	called, namespaces := make([]string, 0, len(kinds)), []string{}
 	for _, k := range kinds {
 		called = append(called, string(k))
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+		list := listOf(k)
 		if err := a.Reader().List(ctx, list); err != nil && !remediationrequest.Missing(err) {
 			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
 		}

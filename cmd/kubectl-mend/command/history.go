@@ -2,11 +2,11 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -21,7 +21,7 @@ var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCh
 func (o *Options) history() *cobra.Command {
 	var s history.Scope
 	var utc bool
-	since := span(24 * time.Hour)
+	since := model.Duration(24 * time.Hour)
 	c := &cobra.Command{
 		Use:   "history [KIND/NAME]",
 		Short: "List what has happened to machines, their nodes, hosts and checks",
@@ -31,13 +31,10 @@ func (o *Options) history() *cobra.Command {
 		Args:              func(_ *cobra.Command, args []string) error { return o.aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(historyOf...),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if since < 0 {
-				return Exit{Misused, errors.New("--since: the future has not happened yet")}
-			}
 			return o.tellHistory(c.Context(), s, time.Duration(since), utc)
 		},
 	}
-	c.Flags().Var(&since, "since", "How far back, such as 36h or 14d. 0 is as far as is remembered.")
+	c.Flags().TextVar(&since, "since", &since, "How far back, such as 36h or 14d. 0 is as far as is remembered.")
 	c.Flags().BoolVar(&utc, "utc", false, "Print dates and times in UTC, as -o wide does.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // kind is a kind of objects that a user may name, as its Kind is spelled.
@@ -57,46 +59,46 @@ func kindCalled(name string) (kind, bool) {
 	return "", false
 }
 
-// subject is what a user names.
+// subject is what a user names. The namespace is empty where it is that of the flags, or where the user means all.
 type subject struct {
-	kind kind
-	name string
+	kind            kind
+	namespace, name string
 }
 
-// String is the object as an argument.
-func (o subject) String() string { return o.kind.alias() + "/" + o.name }
+// String is the object as an argument, and where it is.
+func (s subject) String() string {
+	called := s.kind.alias() + "/" + s.name
+	if s.namespace != "" && s.kind != nodeKind {
+		called += " in " + s.namespace
+	}
+	return called
+}
+
+func (s subject) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.namespace, Name: s.name}
+}
 
 // parseAll takes arguments apart as kubectl does: TYPE/NAME, each for itself, or TYPE NAME...
 func parseAll(args []string, expected ...kind) ([]subject, error) {
-	all := make([]subject, 0, len(args))
-	add := func(arg string) error {
-		k, name, err := parse(arg, expected...)
-		all = append(all, subject{k, name})
-		return err
-	}
-	if len(args) == 0 || strings.Contains(args[0], "/") {
-		for _, arg := range args {
-			if err := add(arg); err != nil {
-				return nil, err
+	if len(args) > 1 && !strings.Contains(args[0], "/") {
+		called, names := args[0], args[1:]
+		args = make([]string, 0, len(names))
+		for _, name := range names {
+			if k, _ := kindCalled(called); strings.Contains(name, "/") && k != podKind {
+				return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, called)}
 			}
+			args = append(args, called+"/"+name)
 		}
-		return all, nil
 	}
-	called, known := kindCalled(args[0])
-	if known && len(args) == 1 {
-		return nil, Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", args[0], spelled(expected))}
-	} else if len(args) == 1 {
-		return nil, add(args[0])
-	}
-	for _, name := range args[1:] {
-		if strings.Contains(name, "/") && called != podKind {
-			return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, args[0])}
-		}
-		if err := add(args[0] + "/" + name); err != nil {
+	named := make([]subject, 0, len(args))
+	for _, arg := range args {
+		k, name, err := parse(arg, expected...)
+		if err != nil {
 			return nil, err
 		}
+		named = append(named, subject{kind: k, name: name})
 	}
-	return all, nil
+	return named, nil
 }
 
 // parseOne takes the arguments of a command apart that is about one object.
@@ -117,6 +119,9 @@ func parseOne(args []string, expected ...kind) (subject, error) {
 func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")
 	k, known := kindCalled(called)
+	if !has && known {
+		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected))}
+	}
 	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
 		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected))}
 	}

@@ -74,25 +74,25 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	c.Flags().StringVarP(p.flags.OutputFormat, "output", "o", "",
 		"Output format. One of: ("+strings.Join(p.formats(), ", ")+"). If empty, for a person, as wide as the terminal is.")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	before := c.Args
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.PreRunE = func(*cobra.Command, []string) error {
 		o.output = p
-		if err := p.complete(); err != nil {
-			return err
-		}
-		return before(c, args)
+		return p.complete()
 	}
 }
 
 // colours are the values of --color.
 var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
 
-// addColour adds the flag that says whether to colour, to all commands.
+// addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused with the code of a misuse; cobra's
+// own check comes later, and would fail with that of a failure.
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", colours[0],
 		"Whether to colour: "+listed(colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
 	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colours, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := c.ValidateFlagGroups(); err != nil {
+			return Exit{Misused, err}
+		}
 		if !slices.Contains(colours, o.colour) {
 			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(colours, "or"))}
 		}
@@ -103,24 +103,6 @@ func (o *Options) addColour(root *cobra.Command) {
 // painter paints what is written to out, as the flags ask.
 func (o *Options) painter(out io.Writer) text.Painter {
 	return text.PainterFor(out, text.Colour(o.colour))
-}
-
-// excluding refuses flags that go only one at a time, as what they are: cobra's own error for that would be one of the program.
-func excluding(c *cobra.Command, flags ...string) {
-	c.MarkFlagsMutuallyExclusive(flags...) // so that a shell offers no second one
-	before := c.Args
-	c.Args = func(c *cobra.Command, args []string) error {
-		var given []string
-		for _, name := range flags {
-			if c.Flags().Changed(name) {
-				given = append(given, "--"+name)
-			}
-		}
-		if len(given) > 1 {
-			return Exit{Misused, fmt.Errorf("%s exclude each other", listed(given, "and"))}
-		}
-		return before(c, args)
-	}
 }
 
 // listed are things in a sentence: a, b and c.

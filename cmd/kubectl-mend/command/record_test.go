@@ -87,7 +87,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	}
 }
 
-func TestARecordTakesThePlaceOfAnotherOneWhole(t *testing.T) {
+func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	folder := t.TempDir()
 	file := filepath.Join(folder, "record")

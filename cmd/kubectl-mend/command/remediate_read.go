@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -49,35 +50,25 @@ func (f *remediationFacts) cycles() bool {
 
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
 // about.
-func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*remediationFacts, error) {
-	facts := &remediationFacts{asked: k}
-	var err error
-	if facts.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
+func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
+	machine, err := b.machineNamed(ctx, a, named, cluster)
+	if err != nil {
 		return nil, err
 	}
-	if facts.machine == nil {
-		if k == nodeKind {
-			facts.before, err = page.Node(ctx, a, namespace, cluster, name)
+	facts := &remediationFacts{asked: named.kind, machine: machine}
+	if machine == nil {
+		if named.kind == nodeKind {
+			facts.before, err = page.Node(ctx, a, named.namespace, cluster, named.name)
 		}
 		return facts, err
 	}
-	if k == hostKind {
-		facts.host = name
+	if named.kind == hostKind {
+		facts.host = named.name
 	}
-	facts.machine = facts.machine.DeepCopy()
-	key := client.ObjectKeyFromObject(facts.machine)
-	if facts.before, err = page.Machine(ctx, a, key); err != nil {
+	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine)); err != nil {
 		return nil, err
 	}
-	marked := facts.machine.DeepCopy()
-	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
-	if err := a.Snapshot.Add(marked); err != nil {
-		return nil, err
-	}
-	if facts.after, err = page.Machine(ctx, a, key); err != nil {
-		return nil, err
-	}
-	if err := a.Snapshot.Add(facts.machine); err != nil {
+	if facts.after, err = marked(ctx, a, machine); err != nil {
 		return nil, err
 	}
 	for i := range facts.before.Remediations {
@@ -85,11 +76,22 @@ func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace
 			facts.underway = append(facts.underway, rem.Ref.String())
 		}
 	}
-	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, facts.machine)
+	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, machine)
 	if facts.cycles() {
 		err = facts.observeCycle(ctx, a)
 	}
 	return facts, err
+}
+
+// marked is how a machine would stand with the annotation that marks it unhealthy. The snapshot has the machine without it afterwards.
+func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
+	with := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&with.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
+	if err := a.Snapshot.Add(with); err != nil {
+		return nil, err
+	}
+	after, err := page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
+	return after, errors.Join(err, a.Snapshot.Add(machine.DeepCopy()))
 }
 
 // aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.

@@ -36,12 +36,12 @@ func refuse(why, fix string) remediationPlan {
 	if fix != "" {
 		why += ". " + fix
 	}
-	return remediationPlan{plan: plan{outcome: refuses, text: why}}
+	return remediationPlan{plan: plan{refuses, why}}
 }
 
 // staysAs is a plan that requests nothing, since what is asked for is done.
 func staysAs(format string, args ...any) remediationPlan {
-	return remediationPlan{plan: plan{outcome: staysSo, text: fmt.Sprintf(format, args...)}}
+	return remediationPlan{plan: plan{staysSo, fmt.Sprintf(format, args...)}}
 }
 
 // planRemediation decides whether a remediation is requested, and how. Nothing is requested that no controller acts on, or that the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/report"
@@ -17,13 +18,13 @@ import (
 type reporting struct {
 	cluster string
 	by      []string
-	since   span
+	since   model.Duration
 	lemons  int
-	within  span
+	within  model.Duration
 }
 
 func (o *Options) report() *cobra.Command {
-	r := reporting{since: span(30 * 24 * time.Hour), lemons: 3, within: span(7 * 24 * time.Hour), by: []string{report.ByCluster}}
+	r := reporting{since: model.Duration(30 * 24 * time.Hour), lemons: 3, within: model.Duration(7 * 24 * time.Hour), by: []string{report.ByCluster}}
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Say how long remediations take, and which hosts and machines fail most",
@@ -35,14 +36,14 @@ func (o *Options) report() *cobra.Command {
 	}
 	c.Flags().StringVar(&r.cluster, "cluster", "",
 		"Name of the Cluster whose remediations count. If empty, those of all Clusters of the namespace.")
-	c.Flags().Var(&r.since, "since", "How far back, such as 36h or 14d. 0 is as far as there are records.")
+	c.Flags().TextVar(&r.since, "since", &r.since, "How far back, such as 36h or 14d. 0 is as far as there are records.")
 	c.Flags().StringSliceVar(&r.by, "by", r.by,
 		"What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
 	dimensions := cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)
 	_ = c.RegisterFlagCompletionFunc("by", dimensions) // the flag is there
 	c.Flags().IntVar(&r.lemons, "lemons", r.lemons,
 		"List hosts, machines and nodes with at least so many remediations within --lemon-window. 0 lists none.")
-	c.Flags().Var(&r.within, "lemon-window", "The window of --lemons.")
+	c.Flags().TextVar(&r.within, "lemon-window", &r.within, "The window of --lemons.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
@@ -50,11 +51,8 @@ func (o *Options) report() *cobra.Command {
 
 // check refuses what cannot be meant.
 func (r *reporting) check() error {
-	switch {
-	case r.since < 0:
-		return Exit{Misused, errors.New("--since: the future has not happened yet")}
-	case r.lemons < 0, r.within < 0:
-		return Exit{Misused, errors.New("--lemons and --lemon-window cannot be negative")}
+	if r.lemons < 0 {
+		return Exit{Misused, errors.New("--lemons cannot be negative")}
 	}
 	for _, by := range r.by {
 		if !slices.Contains(report.Dimensions, by) {

@@ -2,8 +2,6 @@ package command
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -56,15 +54,15 @@ func planResetHost(facts resetFacts) resetPlan {
 	}
 	switch {
 	case !facts.host.DeletionTimestamp.IsZero():
-		decided.outcome, decided.text = refuses, "it is being deleted"
+		decided.plan = plan{refuses, "it is being deleted"}
 	case underway != "":
-		decided.outcome, decided.text = refuses, underway+" is under way, and removes by itself what it has written. To end it, delete it"
+		decided.plan = plan{refuses, underway + " is under way, and removes by itself what it has written. To end it, delete it"}
 	case facts.markedFor != nil:
-		decided.outcome, decided.text = refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
+		decided.plan = plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
 			"without the mark its replacement may be put on this host. "+
-			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)
+			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)}
 	case len(decided.marks) == 0:
-		decided.outcome, decided.text = staysSo, "it has no mark that could be removed"+stays
+		decided.plan = plan{staysSo, "it has no mark that could be removed" + stays}
 	default:
 		decided.text = removed(len(decided.marks)) + "; no remediation of it is under way"
 		if host.Unhealthy(facts.host) && host.MarkedFor(facts.host) == "" {
@@ -85,9 +83,9 @@ func planResetMachine(machine *clusterv1.Machine) resetPlan {
 	}
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
-		decided.outcome, decided.text = refuses, "it is being deleted"
+		decided.plan = plan{refuses, "it is being deleted"}
 	case len(decided.marks) == 0:
-		decided.outcome, decided.text = staysSo, "it has no mark that could be removed"
+		decided.plan = plan{staysSo, "it has no mark that could be removed"}
 	default:
 		decided.text = removed(len(decided.marks))
 	}
@@ -100,15 +98,6 @@ func removed(n int) string {
 		return "1 annotation is removed"
 	}
 	return fmt.Sprintf("%d annotations are removed", n)
-}
-
-// lines are the annotations that are removed, by name.
-func (p resetPlan) lines() []string {
-	lines := make([]string, 0, len(p.marks))
-	for _, key := range slices.Sorted(maps.Keys(p.marks)) {
-		lines = append(lines, "  - "+key+": "+p.marks[key])
-	}
-	return lines
 }
 
 // meaning is what an annotation does, which the remediation with that UID wrote.

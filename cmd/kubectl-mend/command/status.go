@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,28 +22,25 @@ func (o *Options) status() *cobra.Command {
 	var again watching
 	list := listing{sort: string(page.ByName)}
 	c := &cobra.Command{
-		Use:   "status [CLUSTER]",
+		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
 			"how much of the limit is used, and what happens next. Above them: whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot reach. The argument CLUSTER is the same as --cluster CLUSTER.",
+			"clusters it cannot reach.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
-		Args:              oneCluster(&cluster),
-		ValidArgsFunction: o.completeCluster,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !c.Flags().Changed("not-ok") {
-				list.notOK = o.allNamespaces && !all
-			}
+			list.notOK = o.allNamespaces && !all
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				return o.printStatus(ctx, out, cluster, full, list)
 			})
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "",
-		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
-	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise.")
-	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
-		"Default with --all-namespaces.")
+		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
+	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: those that a controller "+
+		"acts on, with all targets healthy.")
 	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)
@@ -52,8 +48,7 @@ func (o *Options) status() *cobra.Command {
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
-	excluding(c, "watch", "from")
-	excluding(c, "all", "not-ok")
+	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
 }
 
@@ -61,27 +56,6 @@ func (o *Options) status() *cobra.Command {
 type listing struct {
 	notOK bool
 	sort  string
-}
-
-// oneCluster are the arguments of a command about a Cluster that --cluster names, or the only argument: edge-3 or cluster/edge-3.
-func oneCluster(cluster *string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return nil
-		case len(args) == 1 && !strings.Contains(args[0], "/"):
-			args = []string{clusterKind.alias(), args[0]}
-		}
-		named, err := parseOne(args, clusterKind)
-		switch {
-		case err != nil:
-			return Exit{Misused, fmt.Errorf("%q: expected the name of one Cluster, NAME or %s", args, spelled([]kind{clusterKind}))}
-		case *cluster != "" && *cluster != named.name:
-			return Exit{Misused, fmt.Errorf("cluster/%s and --cluster %s: expected one of them", named.name, *cluster)}
-		}
-		*cluster = named.name
-		return nil
-	}
 }
 
 // printStatus prints the status to out, laid out for the output of the command.

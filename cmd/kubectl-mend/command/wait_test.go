@@ -251,8 +251,8 @@ func TestAWatchThatCannotBeginEnds(t *testing.T) {
 	}
 	for line, says := range map[string]string{
 		"status --watch --every=0s":     "--every: expected a duration above 0",
-		"status --watch --from=x":       "--watch and --from exclude each other",
-		"explain machine/m -w --from=x": "--watch and --from exclude each other",
+		"status --watch --from=x":       "[from watch] were all set",
+		"explain machine/m -w --from=x": "[from watch] were all set",
 		"status --sort-by=age":          `--sort-by "age": expected name, unhealthy or next`,
 	} {
 		errOut.Reset()
