@@ -82,7 +82,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
 	(*Options).remediate, (*Options).reset, (*Options).confirm, (*Options).simulate, (*Options).record,
-	(*Options).versions, (*Options).options,
+	(*Options).check, (*Options).versions, (*Options).options,
 }
 
 func (o *Options) root(version string) *cobra.Command {
@@ -110,7 +110,7 @@ func (o *Options) root(version string) *cobra.Command {
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
-	templates.ActsAsRootCommand(root, nil) // help as kubectl prints it
+	o.addHelp(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
 		verb := add(o)
@@ -120,6 +120,20 @@ func (o *Options) root(version string) *cobra.Command {
 	o.addExamples(root)
 	o.completeFlags(root)
 	return root
+}
+
+// addHelp prints help as kubectl does. Its template calls the program by the name of its file, which is not how a plugin is called.
+func (o *Options) addHelp(root *cobra.Command) {
+	templates.ActsAsRootCommand(root, nil)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var written strings.Builder
+		out := c.OutOrStdout()
+		c.SetOut(&written)
+		help(c, args)
+		c.SetOut(out)
+		_, _ = fmt.Fprint(out, strings.ReplaceAll(written.String(), `Use "`+root.Name()+" ", `Use "`+o.Name+" "))
+	})
 }
 
 // options lists the flags that the help of the other commands leaves out, since all have them.

@@ -138,7 +138,8 @@ func TestTheHelpOfACommandListsItsOwnFlags(t *testing.T) {
 	for line, global := range map[string]bool{"options": true, "status --help": false, "completion bash --help": false, "": false} {
 		code, out, problems := mended(t, strings.Fields(line)...)
 		says := strings.Contains(out, `Use "kubectl mend options" for a list of global`)
-		if code != Done || problems != "" || strings.Contains(out, "--kubeconfig=") != global || says == global {
+		named := !strings.Contains(out, `Use "kubectl-mend `)
+		if code != Done || problems != "" || strings.Contains(out, "--kubeconfig=") != global || says == global || !named {
 			t.Errorf("%s: code %d\n%s%s", line, code, out, problems)
 		}
 	}
@@ -154,7 +155,7 @@ func TestWhatIsTypedIsCompleted(t *testing.T) {
 	server := httptest.NewServer(&warden{objects: everything(""), granted: granted(t), asked: map[right]bool{}})
 	t.Cleanup(server.Close)
 	for line, want := range map[string]string{
-		"":                            "claim completion confirm explain help history options record release remediate report reset simulate status version wait",
+		"":                            "check claim completion confirm explain help history options record release remediate report reset simulate status version wait",
 		"re":                          "record release remediate report reset",
 		"report --by ":                "cluster check cause",
 		"history no":                  "node/x",

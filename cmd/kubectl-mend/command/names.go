@@ -115,6 +115,20 @@ func parseOne(args []string, expected ...kind) (subject, error) {
 	return all[0], nil
 }
 
+// kindAlone takes the arguments of a command apart that selects objects of one kind by their labels.
+func kindAlone(args []string, expected ...kind) (kind, error) {
+	if len(args) == 1 {
+		if k, known := kindCalled(args[0]); known && slices.Contains(expected, k) {
+			return k, nil
+		}
+	}
+	kinds := make([]string, 0, len(expected))
+	for _, k := range expected {
+		kinds = append(kinds, k.alias())
+	}
+	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", strings.Join(args, " "), listed(kinds, "or"))}
+}
+
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
 func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")

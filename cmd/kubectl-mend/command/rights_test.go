@@ -257,7 +257,7 @@ func mended(t *testing.T, args ...string) (code int, out, problems string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// The example is what docs/cli/README.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
+// The example is what docs/cli/rights.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
 func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
@@ -304,7 +304,7 @@ func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
 	}
 }
 
-// The table of docs/cli/README.md says that every right can be missing.
+// The table of docs/cli/rights.md says that every right can be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {
 		if is.verb == "patch" || is.verb == "get" && is.resource != "secrets" {

@@ -14,9 +14,6 @@ import (
 // unversioned is the version of a program that was built without one.
 const unversioned = "dev"
 
-// unknown stands for the version of a manager that announces none.
-const unknown = "unknown"
-
 func (o *Options) versions() *cobra.Command {
 	var clientOnly bool
 	c := &cobra.Command{
@@ -54,10 +51,7 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 	rows := make([][]string, 0, 1+len(managers))
 	rows = append(rows, []string{"NAMESPACE", "VERSION", "STATE"})
 	for _, manager := range managers {
-		version, state := unknown, "running"
-		if manager.Announcement != nil && manager.Announcement.Version != "" {
-			version = manager.Announcement.Version
-		}
+		state := "running"
 		switch {
 		case manager.Unbound:
 			state = "not believed: no binding gives it the rights of a manager"
@@ -66,9 +60,17 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 		case manager.Unverified != "":
 			state = "running, not verified: " + manager.Unverified
 		}
-		rows = append(rows, []string{manager.Namespace, version, state})
+		rows = append(rows, []string{manager.Namespace, versionOf(manager), state})
 	}
 	return strings.Join(text.Table(rows), "\n")
+}
+
+// versionOf is the version that a manager announces.
+func versionOf(manager managerlease.Manager) string {
+	if manager.Announcement == nil || manager.Announcement.Version == "" {
+		return "unknown"
+	}
+	return manager.Announcement.Version
 }
 
 // sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.
