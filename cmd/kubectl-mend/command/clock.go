@@ -18,14 +18,13 @@ import (
 const tolerated = 3 * time.Second
 
 // serverClock goes as the clock of the API server does, as far as its answers tell: by that clock managers renew their leases, and conditions have
-// their times. A user's clock that is a minute ahead would take every manager for gone, and everything due before it is.
+// their times. By a user's clock that is a minute ahead every manager would be gone.
 type serverClock struct {
 	clock.PassiveClock
 
-	mu    sync.Mutex
-	known bool
-	ahead time.Duration
-	said  bool
+	mu          sync.Mutex
+	known, said bool
+	ahead       time.Duration
 }
 
 // Now is what the API server would say; until it has answered, the time of this machine.
@@ -38,33 +37,28 @@ func (c *serverClock) Now() time.Time {
 // Since is the time from t to now.
 func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// watch learns the time from what comes through a transport.
+// watch learns the time from the first answer that says one. The server said it between the moment at which it was asked and that of the answer.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		asked := c.PassiveClock.Now()
 		response, err := next.RoundTrip(request)
-		if err == nil {
-			c.learn(response.Header.Get("Date"), asked, c.PassiveClock.Now())
+		if err != nil {
+			return response, err
 		}
-		return response, err
+		date, invalid := http.ParseTime(response.Header.Get("Date"))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if invalid != nil || c.known {
+			return response, nil
+		}
+		c.known = true
+		if second := date.Add(time.Second); second.Add(tolerated).Before(asked) {
+			c.ahead = second.Sub(asked)
+		} else if answered := c.PassiveClock.Now(); date.After(answered.Add(tolerated)) {
+			c.ahead = date.Sub(answered)
+		}
+		return response, nil
 	})
-}
-
-// learn takes the first time that the API server says, which it said between asked and answered.
-func (c *serverClock) learn(date string, asked, answered time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	is, err := http.ParseTime(date)
-	if err != nil || c.known {
-		return
-	}
-	c.known = true
-	switch second := is.Add(time.Second); {
-	case second.Add(tolerated).Before(asked):
-		c.ahead = second.Sub(asked)
-	case is.After(answered.Add(tolerated)):
-		c.ahead = is.Sub(answered)
-	}
 }
 
 // sayClock warns, once, that the user's clock differs from that of the API server and was not believed.

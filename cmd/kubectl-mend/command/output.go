@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -135,9 +134,8 @@ func (o *Options) print(out io.Writer, found runtime.Object, named []explain.Ref
 		}
 		return nil
 	}
-	format := *o.output.flags.OutputFormat
 	if err := o.output.write(out, found, named); err != nil {
-		return fmt.Errorf("print as %s: %w", format, err)
+		return fmt.Errorf("print as %s: %w", *o.output.flags.OutputFormat, err)
 	}
 	return nil
 }
@@ -148,40 +146,36 @@ func (p *output) write(out io.Writer, found runtime.Object, named []explain.Ref)
 	if slices.Contains(raw, format) || !text.IsTerminal(text.Raw(out)) {
 		out = text.Raw(out)
 	}
-	if _, columns := p.printer.(*get.CustomColumnsPrinter); columns {
-		rows, err := rowsOf(found)
-		if err != nil {
-			return err
+	if format == byName {
+		for _, ref := range named {
+			if _, err := fmt.Fprintln(out, resourceName(ref.Kind, ref.Name)); err != nil {
+				return err
+			}
 		}
-		return p.printer.PrintObj(rows, out)
+		return nil
 	}
-	if format != byName {
+	if _, columns := p.printer.(*get.CustomColumnsPrinter); !columns {
 		return p.printer.PrintObj(found, out)
 	}
-	for _, ref := range named {
-		if err := p.printer.PrintObj(metadata(ref), out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rowsOf is found as custom columns look into it: by the names that its JSON has.
-func rowsOf(found runtime.Object) (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(found)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(found) // columns look into it by the names that its JSON has
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rows := &unstructured.Unstructured{Object: content}
-	if rows.IsList() {
-		return rows.ToList()
+	if !rows.IsList() {
+		return p.printer.PrintObj(rows, out)
 	}
-	return rows, nil
+	list, err := rows.ToList()
+	if err != nil {
+		return err
+	}
+	return p.printer.PrintObj(list, out)
 }
 
-// metadata is the object that ref names, as far as its name goes.
-func metadata(ref explain.Ref) *metav1.PartialObjectMetadata {
-	is := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
-	is.SetGroupVersionKind(groups[kind(ref.Kind)])
-	return is
+// resourceName is an object as kubectl names it: machine.cluster.x-k8s.io/NAME.
+func resourceName(kindName, name string) string {
+	if group := groups[kind(kindName)].Group; group != "" {
+		kindName += "." + group
+	}
+	return strings.ToLower(kindName) + "/" + name
 }
