@@ -53,13 +53,13 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return err
 	}
 	decided := planRemediation(facts)
-	if err := b.announce(named.String(), decided.plan); err != nil || decided.outcome != changes {
+	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
 	requested := change{
 		named: named.String(), about: referenceTo(machineKind, facts.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
 	}
-	if decided.cycle {
+	if facts.cycles() {
 		b.say(hardPowerOff(ctx, b.workload, facts.machine))
 		requested.done = "is power-cycled by HostRemediation " + facts.request.Name
 		requested.write = func(ctx context.Context, annotation string) error {

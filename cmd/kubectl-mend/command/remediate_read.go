@@ -36,8 +36,8 @@ type remediationFacts struct {
 	host string
 	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
 	template string
-	// underway are the names of remediations of the machine that have not ended.
-	underway []string
+	// underway reports that a remediation of the machine has not ended, or begins now.
+	underway bool
 	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
 	request   *mendv1.HostRemediation
 	cyclePage *page.Explanation
@@ -71,11 +71,9 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 	if facts.after, err = marked(ctx, a, machine); err != nil {
 		return nil, err
 	}
-	for i := range facts.before.Remediations {
-		if rem := &facts.before.Remediations[i]; !powercycle.State(rem.State).Final() {
-			facts.underway = append(facts.underway, rem.Ref.String())
-		}
-	}
+	target := targetOf(facts.before)
+	facts.underway = target != nil && (target.InFlight || target.StartsNow) ||
+		slices.ContainsFunc(facts.before.Remediations, func(rem explain.Remediation) bool { return !powercycle.State(rem.State).Final() })
 	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, machine)
 	if facts.cycles() {
 		err = facts.observeCycle(ctx, a)
