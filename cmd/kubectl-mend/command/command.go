@@ -117,7 +117,6 @@ func (o *Options) root(version string) *cobra.Command {
 		verb.DisableFlagsInUseLine = true // the template adds [options]
 		root.AddCommand(verb)
 	}
-	o.addExamples(root)
 	o.completeFlags(root)
 	return root
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -128,27 +127,4 @@ func listOf(k kind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
 	return list
-}
-
-// addExamples gives the commands that cobra adds an example each.
-func (o *Options) addExamples(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "help":
-			c.Example, c.DisableFlagsInUseLine = fmt.Sprintf("  %s help explain", o.Name), true
-		case "completion":
-			c.Example = "  source <(kubectl-mend completion bash)"
-			for _, shell := range c.Commands() {
-				shell.Example = fmt.Sprintf("  source <(kubectl-mend completion %s)", shell.Name())
-				switch shell.Name() {
-				case "fish":
-					shell.Example = "  kubectl-mend completion fish | source"
-				case "powershell":
-					shell.Example = "  kubectl-mend completion powershell | Out-String | Invoke-Expression"
-				}
-			}
-		}
-	}
 }

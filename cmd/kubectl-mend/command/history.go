@@ -59,19 +59,16 @@ func (o *Options) aboutOne(s *history.Scope, args []string) error {
 
 // tellHistory reads and prints what has happened in a scope. Records are enough for a history, and so is the rest.
 func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration, utc bool) error {
-	var err error
-	if s.Namespace, err = o.namespace(); err != nil {
-		return err
-	}
-	reader, clock, err := o.recordSource()
+	reader, namespace, err := o.reader()
 	if err != nil {
 		return err
 	}
-	now := clock()
+	s.Namespace = namespace
+	records, _, unread := listRecords(ctx, reader, namespace)
+	now := o.Clock.Now()
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records, _, unread := listRecords(ctx, reader, s.Namespace)
 	records = slices.DeleteFunc(records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
 	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
 	switch {

@@ -5,7 +5,15 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // kind is a kind of objects that a user may name, as its Kind is spelled.
@@ -28,32 +36,49 @@ const (
 	remediationKind kind = "Remediation"
 )
 
-// aliases are what users call kinds; the first one is that of messages and completions. The singular and the plural of each stand for it as well.
+// aliases are what users call kinds besides their names; the first one is that of messages and completions.
 var aliases = map[kind][]string{
 	machineKind:      {"machine", "ma"},
 	nodeKind:         {"node", "no"},
-	hostKind:         {"host", "bmh", "baremetalhost"},
-	machineCheckKind: {"mhc", "machinehealthcheck"},
-	nodeCheckKind:    {"nhc", "nodehealthcheck"},
+	hostKind:         {"host", "bmh"},
+	machineCheckKind: {"mhc"},
+	nodeCheckKind:    {"nhc"},
 	clusterKind:      {"cluster", "cl"},
 	namespaceKind:    {"namespace", "ns"},
-	deploymentKind:   {"md", "machinedeployment"},
-	kubeadmKind:      {"kcp", "kubeadmcontrolplane"},
+	deploymentKind:   {"md"},
+	kubeadmKind:      {"kcp"},
 	podKind:          {"pod", "po"},
 	remediationKind:  {"remediation"},
-	metal3Kind:       {"m3r", "metal3remediation", "m3remediation"},
-	ownKind:          {"hrem", "hostremediation"},
+	metal3Kind:       {"m3r", "m3remediation"},
+	ownKind:          {"hrem"},
+}
+
+// groups are where the kinds are.
+var groups = map[kind]schema.GroupVersionKind{
+	machineKind:      clusterv1.GroupVersion.WithKind("Machine"),
+	nodeKind:         {Version: "v1", Kind: "Node"},
+	hostKind:         bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
+	machineCheckKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
+	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
+	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
+	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
+	namespaceKind:    {Version: "v1", Kind: "Namespace"},
+	deploymentKind:   clusterv1.GroupVersion.WithKind("MachineDeployment"),
+	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
 }
 
 // alias is the short name of a kind.
 func (k kind) alias() string { return aliases[k][0] }
 
-// kindCalled returns the kind that a user calls so, with or without its group behind a dot.
+// kindCalled returns the kind that a user calls so, in the singular or the plural, with or without its group behind a dot.
 func kindCalled(name string) (kind, bool) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	for k, names := range aliases {
-		if slices.Contains(names, name) || slices.Contains(names, strings.TrimSuffix(name, "s")) {
-			return k, true
+		for _, alias := range append(names, strings.ToLower(string(k))) {
+			if name == alias || name == alias+"s" {
+				return k, true
+			}
 		}
 	}
 	return "", false

@@ -4,36 +4,15 @@ import (
 	"errors"
 	"fmt"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
-
-// groups are where the kinds that users name are.
-var groups = map[kind]schema.GroupVersionKind{
-	machineKind:      clusterv1.GroupVersion.WithKind("Machine"),
-	nodeKind:         {Version: "v1", Kind: "Node"},
-	hostKind:         bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
-	machineCheckKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
-	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
-	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
-	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
-	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
-	namespaceKind:    {Version: "v1", Kind: "Namespace"},
-	deploymentKind:   clusterv1.GroupVersion.WithKind("MachineDeployment"),
-	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
-}
 
 // addScope adds the flag that widens a command to all namespaces.
 func (o *Options) addScope(c *cobra.Command) {
@@ -87,7 +66,7 @@ func (o *Options) client() (client.Client, error) {
 	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
-// reader reads the cluster or, with --from, the file. With it comes the namespace that the user means; empty for all.
+// reader reads the cluster or, with --from, the file, whose time it is then. With it comes the namespace that the user means; empty for all.
 func (o *Options) reader() (client.Reader, string, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -98,6 +77,7 @@ func (o *Options) reader() (client.Reader, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
+		o.Clock = recorded.Clock
 		return recorded.ReadOnly(), namespace, nil
 	}
 	c, err := o.client()
