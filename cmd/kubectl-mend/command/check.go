@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -71,7 +71,7 @@ func (o *Options) findings(ctx context.Context) ([]finding, error) {
 		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
 		return !meta.IsNoMatchError(err) // a kind that could not be asked for may be there; that is in the findings of the rights
 	})
-	found = append(found, checkManagers(status.Managers, a.Now)...)
+	found = append(found, checkManagers(status.Managers)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {
 		found = append(found, finding{true, doubt})
 	}
@@ -106,20 +106,13 @@ func checkKinds(installed func(crd string) bool) []finding {
 }
 
 // checkManagers checks that a manager runs, and that those that run serve what they are to serve.
-func checkManagers(managers []managerlease.Manager, now time.Time) []finding {
+func checkManagers(managers []managerlease.Manager) []finding {
 	var found []finding
-	for _, manager := range managers {
-		if !manager.Alive {
-			continue
-		}
+	asConfigured := []string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}
+	for _, manager := range slices.DeleteFunc(slices.Clone(managers), func(m managerlease.Manager) bool { return !m.Alive }) {
 		found = append(found, finding{false, fmt.Sprintf("the manager in namespace %s runs, version %s", manager.Namespace, versionOf(manager))})
-		if manager.Announcement == nil {
-			continue
-		}
-		for _, k := range manager.Announcement.Kinds {
-			switch k.Reason {
-			case "", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled": // as its flags or its packages have it
-			default:
+		for _, k := range ptr.Deref(manager.Announcement, managerlease.Announcement{}).Kinds {
+			if !slices.Contains(asConfigured, k.Reason) {
 				found = append(found, finding{true, fmt.Sprintf("the manager in namespace %s does not serve %s: %s", manager.Namespace, k.CRD, k.Because)})
 			}
 		}
@@ -146,23 +139,18 @@ func checkRights(read *snapshot.Snapshot) []finding {
 
 // printFindings prints one line for each, those first that are missing.
 func (o *Options) printFindings(found []finding) error {
-	slices.SortStableFunc(found, func(a, b finding) int {
-		if a.missing == b.missing {
-			return 0
-		} else if a.missing {
-			return -1
-		}
-		return 1
-	})
-	missing := 0
 	paint := o.painter(o.Out)
+	missing := 0
 	for _, f := range found {
-		mark := paint.Good("ok") + "       "
 		if f.missing {
 			missing++
-			mark = paint.Bad("missing") + "  "
+			_, _ = fmt.Fprintln(o.Out, text.Hang(paint.Bad("missing")+"  ", text.Capital(f.text), 9, text.Width(o.Out)))
 		}
-		_, _ = fmt.Fprintln(o.Out, text.Hang(mark, text.Capital(f.text), 9, text.Width(o.Out)))
+	}
+	for _, f := range found {
+		if !f.missing {
+			_, _ = fmt.Fprintln(o.Out, text.Hang(paint.Good("ok")+"       ", text.Capital(f.text), 9, text.Width(o.Out)))
+		}
 	}
 	if missing > 0 {
 		return fmt.Errorf("%d of %d are missing", missing, len(found))

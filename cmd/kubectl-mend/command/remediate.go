@@ -60,7 +60,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		named: named.String(), about: referenceTo(machineKind, facts.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
 	}
 	if facts.cycles() {
-		b.say(hardPowerOff(ctx, b.workload, facts.machine))
+		b.say(b.hardPowerOff(ctx, facts.machine))
 		requested.done = "is power-cycled by HostRemediation " + facts.request.Name
 		requested.write = func(ctx context.Context, annotation string) error {
 			request := facts.request.DeepCopy()

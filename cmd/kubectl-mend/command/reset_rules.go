@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -100,27 +101,23 @@ func removed(n int) string {
 	return fmt.Sprintf("%d annotations are removed", n)
 }
 
+// meanings are what annotations do; %s stands for the UID of the remediation that wrote one.
+var meanings = map[string]string{
+	infrav1.UnhealthyAnnotation:          "keeps CAPM3 from putting a machine on the host",
+	infrav1.LegacyUnhealthyAnnotation:    "keeps CAPM3 from putting a machine on the host",
+	mendv1.PowerOffDisprovedAnnotation:   "keeps kubemend from power-cycling the host, whose reported power was wrong",
+	mendv1.MarkedForAnnotation:           "says for which machine kubemend marked the host",
+	mendv1.RebootedForAnnotation:         "says that the host was asked to reboot for remediation %s, which does not exist any more",
+	mendv1.ReceiptForAnnotation:          "asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more",
+	infrav1.RebootAnnotation:             "asks the Bare Metal Operator to reboot the host, for the same remediation",
+	clusterv1.RemediateMachineAnnotation: "marks the machine unhealthy",
+	mendv1.RequestedAnnotation:           "says who marked it",
+}
+
 // meaning is what an annotation does, which the remediation with that UID wrote.
 func meaning(annotation string, by types.UID) string {
-	switch annotation {
-	case infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
-		return "keeps CAPM3 from putting a machine on the host"
-	case mendv1.PowerOffDisprovedAnnotation:
-		return "keeps kubemend from power-cycling the host, whose reported power was wrong"
-	case mendv1.MarkedForAnnotation:
-		return "says for which machine kubemend marked the host"
-	case mendv1.RebootedForAnnotation:
-		return fmt.Sprintf("says that the host was asked to reboot for remediation %s, which does not exist any more", by)
-	case mendv1.ReceiptForAnnotation:
-		return fmt.Sprintf("asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more", by)
-	case infrav1.RebootAnnotation:
-		return "asks the Bare Metal Operator to reboot the host, for the same remediation"
-	case clusterv1.RemediateMachineAnnotation:
-		return "marks the machine unhealthy"
-	case mendv1.RequestedAnnotation:
-		return "says who marked it"
-	}
-	return fmt.Sprintf("keeps the host powered off for remediation %s, which does not exist any more", by)
+	says := cmp.Or(meanings[annotation], "keeps the host powered off for remediation %s, which does not exist any more")
+	return strings.ReplaceAll(says, "%s", string(by))
 }
 
 // unavailable are the reasons why a host cannot be used although its marks are removed.

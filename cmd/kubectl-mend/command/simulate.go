@@ -96,11 +96,6 @@ func (s *simulation) args(c *cobra.Command, args []string) error {
 
 // check refuses what cannot be meant.
 func (s *simulation) check() error {
-	for flag, duration := range map[string]time.Duration{"for": s.For, "horizon": s.Horizon} {
-		if duration < 0 {
-			return Exit{Misused, fmt.Errorf("--%s %s: expected a duration that is not negative", flag, duration)}
-		}
-	}
 	for _, limit := range s.Set {
 		if err := simulate.CheckLimit(limit); err != nil {
 			return Exit{Misused, err}
@@ -110,6 +105,8 @@ func (s *simulation) check() error {
 	switch {
 	case err != nil:
 		return Exit{Misused, err}
+	case s.For < 0, s.Horizon < 0:
+		return Exit{Misused, errors.New("--for and --horizon: expected a duration that is not negative")}
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
 	case s.Fail == "" && (s.For > 0 || s.Condition != simulate.Silent):
@@ -122,10 +119,9 @@ func (s *simulation) check() error {
 
 // verdict is the error by which the command ends, if any.
 func (s *simulation) verdict(answer *cliv1.Simulation) error {
-	switch {
-	case s.most != unlimited && len(answer.Starts) > s.most:
+	if s.most != unlimited && len(answer.Starts) > s.most {
 		return Exit{Refused, fmt.Errorf("remediations that would start: %d; --at-most allows %d", len(answer.Starts), s.most)}
-	case len(answer.Starts) > 0:
+	} else if len(answer.Starts) > 0 {
 		return Exit{WouldStart, nil}
 	}
 	return nil

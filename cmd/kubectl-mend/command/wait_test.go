@@ -198,7 +198,7 @@ func (l *looked) Write(page []byte) (int, error) {
 }
 
 func TestPagesAreWatchedUntilTheyAreInterrupted(t *testing.T) {
-	for line, says := range map[string]string{"status --every": "There are no checks", "explain machine/m -n ns --interval": "NOT CHECKED"} {
+	for line, says := range map[string]string{"status --every": "There are no checks", "explain machine/m -n ns --every": "NOT CHECKED"} {
 		t.Run(line, func(t *testing.T) { watched(t, line, says) })
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
@@ -20,16 +19,9 @@ type watching struct {
 	every time.Duration
 }
 
-// addTo adds the flags. --interval is another name of --every, as other tools call it.
 func (w *watching) addTo(c *cobra.Command) {
 	c.Flags().BoolVarP(&w.on, "watch", "w", false, "Print again and again, until interrupted. On a terminal each page takes the place of the one before.")
-	c.Flags().DurationVar(&w.every, "every", 2*time.Second, "With --watch: how often to print. --interval is the same.")
-	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "interval" {
-			name = "every"
-		}
-		return pflag.NormalizedName(name)
-	})
+	c.Flags().DurationVar(&w.every, "every", 2*time.Second, "With --watch: how often to print.")
 }
 
 // clearScreen takes the cursor to the upper left corner of a terminal, and removes what stood on it.
