@@ -38,7 +38,6 @@ type byHand struct {
 	now    time.Time
 	reason string
 
-	// workload returns a reader of the workload cluster of a Cluster.
 	workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 
 	yes    bool
@@ -47,13 +46,11 @@ type byHand struct {
 	asks bool
 }
 
-// addFlags adds the flags of every verb that changes something.
 func (b *byHand) addFlags(c *cobra.Command) {
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
 }
 
-// begin checks the flags, and connects.
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
@@ -123,7 +120,6 @@ func (b *byHand) announce(named string, p plan) error {
 	return nil
 }
 
-// say prints one line, broken where it is too long.
 func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
 
 // done prints that an object was changed, or would be.
@@ -229,7 +225,6 @@ func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// referenceTo is an object as the object of an event.
 func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	gvk := groups[k]
 	return &corev1.ObjectReference{

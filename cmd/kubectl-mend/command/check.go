@@ -19,7 +19,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// certificateCRD is the kind of cert-manager by which webhooks get their certificates.
 const certificateCRD = "certificates.cert-manager.io"
 
 func (o *Options) check() *cobra.Command {
@@ -48,7 +47,6 @@ type finding struct {
 	text    string
 }
 
-// findings reads the cluster with the rights of the user.
 func (o *Options) findings(ctx context.Context) ([]finding, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -82,7 +80,6 @@ func (o *Options) findings(ctx context.Context) ([]finding, error) {
 	return append(found, checkRights(a.Snapshot)...), nil
 }
 
-// checkKinds checks which CustomResourceDefinitions are installed.
 func checkKinds(installed func(crd string) bool) []finding {
 	var found []finding
 	need := func(without string, crds ...string) {

@@ -17,7 +17,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// claimCommand is one call of claim, or of release.
 type claimCommand struct {
 	byHand
 
@@ -53,7 +52,6 @@ func (o *Options) release() *cobra.Command {
 	})
 }
 
-// claimOrRelease completes the command of claim, or of release.
 func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Command {
 	var cluster, selector string
 	c.Use = h.verb + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
@@ -170,7 +168,6 @@ func checkNamed(check *clusterv1.MachineHealthCheck) string {
 	return subject{kind: machineCheckKind, namespace: check.Namespace, name: check.Name}.String()
 }
 
-// write asks, and writes the annotation of each check.
 func (h *claimCommand) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
 	if err := h.ask(ctx); err != nil {
 		return err

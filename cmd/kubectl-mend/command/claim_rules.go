@@ -91,7 +91,6 @@ func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHeal
 	return facts, nil
 }
 
-// plan decides what becomes of a check.
 func (h *claimCommand) plan(facts *claimFacts) plan {
 	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim

@@ -158,7 +158,6 @@ func meant(names []string) string {
 	return ": did you mean " + strings.Join(names, ", ") + "?"
 }
 
-// noArgs are the arguments of a command that takes none.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Exit{Misused, fmt.Errorf("%q: this command takes no arguments, only flags", args[0])}

@@ -10,12 +10,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// completionTimeout is how long a shell waits for names.
 const completionTimeout = 2 * time.Second
 
 // fileFlags are the flags of kubectl whose values are files or folders.
@@ -45,9 +43,7 @@ func (o *Options) completeFlags(c *cobra.Command) {
 				return o.completeNames(machineKind, nodeKind)(c, nil, typed)
 			}
 		case "context":
-			complete = o.completeKubeconfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) })
-		case "user":
-			complete = o.completeKubeconfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.AuthInfos)) })
+			complete = o.completeContexts
 		}
 		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it is an error where the flag has one
 	})
@@ -56,15 +52,12 @@ func (o *Options) completeFlags(c *cobra.Command) {
 	}
 }
 
-// completeKubeconfig completes names that the kubeconfig has.
-func (o *Options) completeKubeconfig(names func(clientcmdapi.Config) []string) cobra.CompletionFunc {
-	return func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		config, err := o.Config.ToRawKubeConfigLoader().RawConfig()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names(config), cobra.ShellCompDirectiveNoFileComp
+func (o *Options) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	config, err := o.Config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeNames completes arguments such as mhc/NAME. The kind stays as the user calls it; before there is one, all kinds are offered as messages
@@ -122,7 +115,6 @@ func namesOf(ctx context.Context, reader client.Reader, namespace string, k kind
 	return slices.Compact(names)
 }
 
-// listOf is an empty list of the metadata of a kind.
 func listOf(k kind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))

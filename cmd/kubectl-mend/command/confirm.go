@@ -55,7 +55,6 @@ func (b *byHand) confirmNamed(ctx context.Context, named subject) error {
 	})
 }
 
-// planConfirmation decides whether the workload cluster with UID found is kept in place of the one that is kept.
 func planConfirmation(kept, found types.UID) plan {
 	switch kept {
 	case "":

@@ -34,7 +34,6 @@ var explainedOrPod = slices.Concat(explained, []kind{podKind})
 // selectable are the kinds that --selector selects. The nodes of workload clusters are not in the management cluster, and a remediation is of two kinds.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
 
-// explaining are the flags of explain.
 type explaining struct {
 	cluster, selector string
 	full, code        bool
@@ -87,7 +86,6 @@ func (o *Options) explain() *cobra.Command {
 	return c
 }
 
-// someNames are the arguments of a command that is about one object or several.
 func someNames(expected ...kind) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -98,7 +96,6 @@ func someNames(expected ...kind) cobra.PositionalArgs {
 	}
 }
 
-// explanations explain all that the arguments name or select.
 func (o *Options) explanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
 	if e.selector != "" {
 		return o.selectedExplanations(ctx, args, e)
@@ -155,7 +152,6 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	return found, nil
 }
 
-// printExplanations prints one as it is, and several one after the other.
 func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
 	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(found))
 	for _, e := range found {
@@ -178,7 +174,6 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 	})
 }
 
-// explanation explains what the user names.
 func (o *Options) explanation(ctx context.Context, named subject, cluster string, full bool) (*page.Explanation, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -208,7 +203,6 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 	}
 }
 
-// pageOf explains an object, of what was read.
 func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*page.Explanation, error) {
 	switch named.kind {
 	case nodeKind:
@@ -352,7 +346,6 @@ func metadataOf(ctx context.Context, reader client.Reader, k kind, key client.Ob
 	return obj
 }
 
-// ownedBy are the Cluster and the Machine that own an object.
 func ownedBy(ctx context.Context, reader client.Reader, obj client.Object) (cluster, machine string) {
 	for _, owner := range obj.GetOwnerReferences() {
 		if owner.Kind == groups[machineKind].Kind {

@@ -15,7 +15,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// historyOf are the kinds that have a history.
 var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCheckKind, clusterKind}
 
 func (o *Options) history() *cobra.Command {
@@ -41,7 +40,6 @@ func (o *Options) history() *cobra.Command {
 	return c
 }
 
-// aboutOne takes the object that the arguments name.
 func (o *Options) aboutOne(s *history.Scope, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -99,16 +97,10 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout his
 	if len(found.Items) > 0 {
 		return history.Print(o.Out, found.Items, layout)
 	}
-	what := "anything"
-	if s.Name != "" {
-		what = s.Kind + " " + s.Name
-	}
-	if s.Namespace != "" && s.Kind != string(nodeKind) && s.Kind != string(nodeCheckKind) {
-		what += " in namespace " + s.Namespace
-	}
+	says := "No RemediationRecord and no event was found"
 	if !s.Since.IsZero() {
-		what += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+		says += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
 	}
-	_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("No RemediationRecord and no event tells of "+what+".", 0, text.Width(o.ErrOut)))
-	return nil
+	_, err := fmt.Fprintln(o.ErrOut, says+".")
+	return err
 }

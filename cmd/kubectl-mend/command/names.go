@@ -68,7 +68,6 @@ var groups = map[kind]schema.GroupVersionKind{
 	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
 }
 
-// alias is the short name of a kind.
 func (k kind) alias() string { return aliases[k][0] }
 
 // kindCalled returns the kind that a user calls so, in the singular or the plural, with or without its group behind a dot.
@@ -90,7 +89,6 @@ type subject struct {
 	namespace, name string
 }
 
-// String is the object as an argument, and where it is.
 func (s subject) String() string {
 	called := s.kind.alias() + "/" + s.name
 	if s.namespace != "" && s.kind != nodeKind {
@@ -173,7 +171,6 @@ func parse(arg string, expected ...kind) (kind, string, error) {
 	return k, name, nil
 }
 
-// spelled are kinds as arguments are to name them: mhc/NAME or node/NAME.
 func spelled(kinds []kind) string {
 	all := make([]string, 0, len(kinds))
 	for _, k := range kinds {

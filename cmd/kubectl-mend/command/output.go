@@ -28,7 +28,6 @@ const (
 // raw are the formats in which every character is printed as it is, also on a terminal: those have escapes of their own, and are copied.
 var raw = []string{"json", "yaml", "kyaml"}
 
-// output is how a command prints for programs.
 type output struct {
 	flags   *genericclioptions.PrintFlags
 	columns *get.CustomColumnsPrintFlags
@@ -37,7 +36,6 @@ type output struct {
 	printer printers.ResourcePrinter
 }
 
-// formats are all that the command has.
 func (p *output) formats() []string {
 	all := append(p.flags.JSONYamlPrintFlags.AllowedFormats(), p.flags.TemplatePrinterFlags.AllowedFormats()...)
 	all = append(append(all, p.columns.AllowedFormats()...), p.own...)
@@ -79,7 +77,6 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	}
 }
 
-// colours are the values of --color.
 var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
 
 // addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused with the code of a misuse; cobra's
@@ -99,7 +96,6 @@ func (o *Options) addColour(root *cobra.Command) {
 	}
 }
 
-// painter paints what is written to out, as the flags ask.
 func (o *Options) painter(out io.Writer) text.Painter {
 	return text.PainterFor(out, text.Colour(o.colour))
 }
@@ -115,7 +111,6 @@ func listed(things []string, last string) string {
 // unbroken is a width at which no line is broken.
 const unbroken = 1 << 20
 
-// isWide reports whether --output asks for all columns.
 func (o *Options) isWide() bool { return o.output != nil && *o.output.flags.OutputFormat == wide }
 
 // width is how wide a page may be: as wide as its lines get if that is asked for, so that each stays one for who searches in it.
@@ -140,7 +135,6 @@ func (o *Options) print(out io.Writer, found runtime.Object, named []explain.Ref
 	return nil
 }
 
-// write prints found through the printer of the flags.
 func (p *output) write(out io.Writer, found runtime.Object, named []explain.Ref) error {
 	format := *p.flags.OutputFormat
 	if slices.Contains(raw, format) || !text.IsTerminal(text.Raw(out)) {

@@ -32,7 +32,6 @@ func exitOf(all []*page.Explanation) error {
 	return nil
 }
 
-// standing is the state of what is explained, in a word or two.
 func standing(d *cliv1.Explanation) string {
 	if d.Reason == "" {
 		return string(d.Phase)

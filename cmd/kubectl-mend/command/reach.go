@@ -14,7 +14,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// addScope adds the flag that widens a command to all namespaces.
 func (o *Options) addScope(c *cobra.Command) {
 	c.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Read all namespaces.")
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// record is the command that writes a snapshot to a file.
 func (o *Options) record() *cobra.Command {
 	var cluster, file string
 	cmd := &cobra.Command{
@@ -74,7 +73,6 @@ func save(taken *snapshot.Snapshot, name string) error {
 	return errors.Join(taken.Save(file), file.Close())
 }
 
-// sayRecorded prints how much there is in a record.
 func (o *Options) sayRecorded(taken *snapshot.Snapshot, name string) error {
 	nodes := 0
 	for _, cluster := range taken.Workloads() {

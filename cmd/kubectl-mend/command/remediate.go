@@ -15,7 +15,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// remediable are the kinds of which a person may have one remediated.
 var remediable = []kind{machineKind, nodeKind, hostKind}
 
 func (o *Options) remediate() *cobra.Command {

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namedPods is how many pods are named.
 const namedPods = 10
 
 // hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no

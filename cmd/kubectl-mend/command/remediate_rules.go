@@ -73,7 +73,6 @@ func targetOf(e *page.Explanation) *explain.Target {
 	return &e.Checks[0].Targets[0]
 }
 
-// planByCheck is the plan for a machine that a check judges.
 func planByCheck(facts *remediationFacts) plan {
 	check := &facts.after.Checks[0]
 	switch {

@@ -34,7 +34,6 @@ func (o *Options) reset() *cobra.Command {
 	}, b.resetNamed, hostKind, machineKind)
 }
 
-// resetNamed says which marks of the object are removed, asks, and removes them.
 func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	var object metav1.Object
 	var decided resetPlan

@@ -16,7 +16,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// resetFacts are all that the plan of a reset is made from.
 type resetFacts struct {
 	host *bmov1alpha1.BareMetalHost
 	// orphans are the annotations that act on its power for remediations that do not exist.
@@ -34,7 +33,6 @@ type resetPlan struct {
 	marks map[string]string
 }
 
-// planResetHost decides whether the marks of a host are removed.
 func planResetHost(facts resetFacts) resetPlan {
 	decided := resetPlan{marks: map[string]string{}}
 	for key := range host.Cleared(facts.host, facts.orphans) {
@@ -74,7 +72,6 @@ func planResetHost(facts resetFacts) resetPlan {
 	return decided
 }
 
-// planResetMachine decides whether the mark of a machine is removed.
 func planResetMachine(machine *clusterv1.Machine) resetPlan {
 	decided := resetPlan{marks: map[string]string{}}
 	for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
@@ -93,7 +90,6 @@ func planResetMachine(machine *clusterv1.Machine) resetPlan {
 	return decided
 }
 
-// removed is how many annotations are removed.
 func removed(n int) string {
 	if n == 1 {
 		return "1 annotation is removed"

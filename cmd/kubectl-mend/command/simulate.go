@@ -18,10 +18,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// unlimited is the value of --at-most that limits nothing.
 const unlimited = -1
 
-// simulation is what the flags of simulate say.
 type simulation struct {
 	simulate.Question
 
@@ -94,7 +92,6 @@ func (s *simulation) args(c *cobra.Command, args []string) error {
 	return noArgs(c, args)
 }
 
-// check refuses what cannot be meant.
 func (s *simulation) check() error {
 	for _, limit := range s.Set {
 		if err := simulate.CheckLimit(limit); err != nil {
@@ -117,7 +114,6 @@ func (s *simulation) check() error {
 	return nil
 }
 
-// verdict is the error by which the command ends, if any.
 func (s *simulation) verdict(answer *cliv1.Simulation) error {
 	if s.most != unlimited && len(answer.Starts) > s.most {
 		return Exit{Refused, fmt.Errorf("remediations that would start: %d; --at-most allows %d", len(answer.Starts), s.most)}
@@ -127,7 +123,6 @@ func (s *simulation) verdict(answer *cliv1.Simulation) error {
 	return nil
 }
 
-// simulated simulates what the flags ask for in the cluster that they name.
 func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulation, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: s.Cluster}
 	if s.file != "" {

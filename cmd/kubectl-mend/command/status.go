@@ -52,13 +52,11 @@ func (o *Options) status() *cobra.Command {
 	return c
 }
 
-// listing is which checks are listed, and in which order.
 type listing struct {
 	notOK bool
 	sort  string
 }
 
-// printStatus prints the status to out, laid out for the output of the command.
 func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool, list listing) error {
 	if !slices.Contains(page.Orders, list.sort) {
 		return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", list.sort, listed(page.Orders, "or"))}

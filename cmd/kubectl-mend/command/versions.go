@@ -43,7 +43,6 @@ func (o *Options) versions() *cobra.Command {
 	return c
 }
 
-// versionTable has one row for each manager: its namespace, its version, and whether it runs.
 func versionTable(managers []managerlease.Manager, now time.Time) string {
 	if len(managers) == 0 {
 		return "No manager of kubemend has announced itself."
@@ -65,7 +64,6 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 	return strings.Join(text.Table(rows), "\n")
 }
 
-// versionOf is the version that a manager announces.
 func versionOf(manager managerlease.Manager) string {
 	if manager.Announcement == nil || manager.Announcement.Version == "" {
 		return "unknown"

@@ -22,13 +22,11 @@ const (
 	untilBack       = "capacity-back" // of a machine, or of all machines of an owner or a Cluster; or no other machine is to come
 )
 
-// awaitable are the values of --for.
 var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
 
 // aWeek is how long is waited with a timeout below zero, as by kubectl wait.
 const aWeek = 7 * 24 * time.Hour
 
-// waiting is one call of wait.
 type waiting struct {
 	*Options
 
@@ -66,7 +64,6 @@ func (o *Options) wait() *cobra.Command {
 	return c
 }
 
-// run waits for one object after the other, until the timeout expires.
 func (w *waiting) run(ctx context.Context, args []string) error {
 	named, err := parseAll(args, explained...)
 	if err != nil {
@@ -120,7 +117,6 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	}
 }
 
-// met reports whether e is what is waited for.
 func met(until string, e *page.Explanation) bool {
 	phase := e.Answer.Phase()
 	inFlight := slices.ContainsFunc(e.Checks, func(check page.Check) bool {

@@ -13,7 +13,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// watching is whether a command prints again and again, and how often.
 type watching struct {
 	on    bool
 	every time.Duration
