@@ -173,16 +173,6 @@ func TestAChangeWithoutItsEventIsMadeAllTheSame(t *testing.T) {
 	}
 }
 
-// The API server refuses a generateName that ends in a dot, as one of NAME. does.
-func TestAnEventIsNamedAsClientGoNamesIt(t *testing.T) {
-	p := aPlace(t)
-	b := &byHand{verb: "reset", now: noon}
-	e := b.event(change{about: referenceTo(machineKind, p.machines["w1"]), reason: "Reset", text: explain.ResetByHand}, explain.Attribution{By: "alice"})
-	if e.Name != fmt.Sprintf("w1.%x", noon.UnixNano()) || e.GenerateName != "" || e.Namespace != "metal" || e.Action != "Reset" || e.EventTime.IsZero() {
-		t.Errorf("got %+v", e)
-	}
-}
-
 // podNamed is one with its name as the label app.
 func podNamed(name string, edits ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}}}

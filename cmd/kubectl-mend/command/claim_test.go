@@ -276,14 +276,6 @@ func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
 	}
 }
 
-func TestADryRunOfTheServerIsOne(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-	got, code := d.claims(selection{names: []string{"workers"}}, func(h *claimCommand) { h.dryRun = cmdutil.DryRunServer })
-	if code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal claimed (server dry run)") {
-		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
-	}
-}
-
 func TestWhatIsNotThereIsSaid(t *testing.T) {
 	for name, tc := range map[string]struct {
 		s    selection

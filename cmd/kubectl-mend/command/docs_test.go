@@ -94,14 +94,6 @@ func TestNothingIsCompletedWithoutACluster(t *testing.T) {
 	}
 }
 
-func TestEveryShellIsCompleted(t *testing.T) {
-	for shell, begins := range map[string]string{"bash": "# bash completion V2", "zsh": "#compdef kubectl-mend", "fish": "# fish completion", "powershell": "# powershell completion"} {
-		if code, out, problems := mended(t, "completion", shell); code != Done || !strings.HasPrefix(out, begins) || problems != "" {
-			t.Errorf("%s: code %d\n%.60s\n%s", shell, code, out, problems)
-		}
-	}
-}
-
 func TestEveryCommandShowsAnExample(t *testing.T) {
 	root := New(genericiooptions.NewTestIOStreamsDiscard(), "kubectl mend", "dev")
 	for _, c := range append(root.Commands(), root) {
