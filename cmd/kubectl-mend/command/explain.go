@@ -52,13 +52,6 @@ func (o *Options) explain() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
 			"  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
-		Args: func(c *cobra.Command, args []string) error {
-			if e.selector != "" {
-				_, err := kindAlone(args, selectable...)
-				return err
-			}
-			return someNames(explainedOrPod...)(c, args)
-		},
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), e.again, func(ctx context.Context, out io.Writer) error {
@@ -86,21 +79,11 @@ func (o *Options) explain() *cobra.Command {
 	return c
 }
 
-func someNames(expected ...kind) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
-		}
-		_, err := parseAll(args, expected...)
-		return err
-	}
-}
-
 func (o *Options) explanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
 	if e.selector != "" {
 		return o.selectedExplanations(ctx, args, e)
 	}
-	named, err := parseAll(args, explainedOrPod...)
+	named, err := parseSome(args, explainedOrPod...)
 	if err != nil {
 		return nil, err
 	}
@@ -307,6 +290,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 // belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it is
 // not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(groups[k])
 	switch k {
 	case clusterKind:
 		return key.Name, ""
@@ -314,43 +299,29 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)
 		return check.Spec.ClusterName, ""
-	case machineKind:
-		cluster = metadataOf(ctx, reader, k, key).Labels[clusterv1.ClusterNameLabel]
-		if cluster != "" {
-			machine = key.Name
+	case remediationKind:
+		if cluster, machine = belongings(ctx, reader, ownKind, key); cluster == "" {
+			return belongings(ctx, reader, metal3Kind, key)
 		}
 		return cluster, machine
-	case hostKind:
+	case hostKind: // belongs to whom its consumer does
 		host := &bmov1alpha1.BareMetalHost{}
 		_ = reader.Get(ctx, key, host)
 		if host.Spec.ConsumerRef == nil || host.Spec.ConsumerRef.Namespace != key.Namespace {
 			return "", ""
 		}
-		consumer := &metav1.PartialObjectMetadata{}
-		consumer.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
-		_ = reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: host.Spec.ConsumerRef.Name}, consumer)
-		return ownedBy(ctx, reader, consumer)
-	case remediationKind:
-		if cluster, machine = ownedBy(ctx, reader, metadataOf(ctx, reader, ownKind, key)); cluster == "" {
-			return ownedBy(ctx, reader, metadataOf(ctx, reader, metal3Kind, key))
-		}
-		return cluster, machine
+		object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+		key.Name = host.Spec.ConsumerRef.Name
 	}
-	return ownedBy(ctx, reader, metadataOf(ctx, reader, k, key))
-}
-
-func metadataOf(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) *metav1.PartialObjectMetadata {
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(groups[k])
-	_ = reader.Get(ctx, key, obj)
-	return obj
-}
-
-func ownedBy(ctx context.Context, reader client.Reader, obj client.Object) (cluster, machine string) {
-	for _, owner := range obj.GetOwnerReferences() {
-		if owner.Kind == groups[machineKind].Kind {
-			return belongings(ctx, reader, machineKind, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name})
+	_ = reader.Get(ctx, key, object)
+	for _, owner := range object.OwnerReferences {
+		if owner.Kind == string(machineKind) {
+			return belongings(ctx, reader, machineKind, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name})
 		}
 	}
-	return obj.GetLabels()[clusterv1.ClusterNameLabel], ""
+	cluster = object.Labels[clusterv1.ClusterNameLabel]
+	if k == machineKind && cluster != "" {
+		machine = key.Name
+	}
+	return cluster, machine
 }

@@ -18,7 +18,6 @@ import (
 var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCheckKind, clusterKind}
 
 func (o *Options) history() *cobra.Command {
-	var s history.Scope
 	var utc bool
 	since := model.Duration(24 * time.Hour)
 	c := &cobra.Command{
@@ -27,9 +26,12 @@ func (o *Options) history() *cobra.Command {
 		Long: "List what has happened, oldest first: the steps of RemediationRecords, which outlive their machines, and events " +
 			"that tell what no step does, which the API server keeps for an hour by default.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
-		Args:              func(_ *cobra.Command, args []string) error { return o.aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(historyOf...),
-		RunE: func(c *cobra.Command, _ []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.historyScope(args)
+			if err != nil {
+				return err
+			}
 			return o.tellHistory(c.Context(), s, time.Duration(since), utc)
 		},
 	}
@@ -40,19 +42,19 @@ func (o *Options) history() *cobra.Command {
 	return c
 }
 
-func (o *Options) aboutOne(s *history.Scope, args []string) error {
+// historyScope is what the arguments name; all if they name nothing.
+func (o *Options) historyScope(args []string) (history.Scope, error) {
 	if len(args) == 0 {
-		return nil
+		return history.Scope{}, nil
 	}
 	named, err := parseOne(args, historyOf...)
 	if err != nil {
-		return err
+		return history.Scope{}, err
 	}
-	if inNamespace := named.kind != nodeKind && named.kind != nodeCheckKind; o.allNamespaces && inNamespace {
-		return Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
+	if o.allNamespaces && named.kind != nodeKind && named.kind != nodeCheckKind {
+		return history.Scope{}, Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
 	}
-	s.Kind, s.Name = string(named.kind), named.name
-	return nil
+	return history.Scope{Kind: string(named.kind), Name: named.name}, nil
 }
 
 // tellHistory reads and prints what has happened in a scope. Records are enough for a history, and so is the rest.

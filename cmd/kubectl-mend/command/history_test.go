@@ -73,8 +73,7 @@ func TestAHistoryIsOfWhatTheArgumentsName(t *testing.T) {
 	for line, want := range map[string]history.Scope{
 		"machine/a": {Kind: "Machine", Name: "a"}, "bmh/a": {Kind: "BareMetalHost", Name: "a"}, "mhc a": {Kind: "MachineHealthCheck", Name: "a"}, "": {},
 	} {
-		var got history.Scope
-		if err := (&Options{}).aboutOne(&got, strings.Fields(line)); err != nil || got != want {
+		if got, err := (&Options{}).historyScope(strings.Fields(line)); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", line, got, err)
 		}
 	}

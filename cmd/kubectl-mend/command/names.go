@@ -124,18 +124,24 @@ func parseAll(args []string, expected ...kind) ([]subject, error) {
 	return named, nil
 }
 
+// parseSome takes the arguments of a command apart that is about one object or several.
+func parseSome(args []string, expected ...kind) ([]subject, error) {
+	if len(args) == 0 {
+		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
+	}
+	return parseAll(args, expected...)
+}
+
 // parseOne takes the arguments of a command apart that is about one object.
 func parseOne(args []string, expected ...kind) (subject, error) {
-	all, err := parseAll(args, expected...)
-	switch {
-	case err != nil:
+	named, err := parseSome(args, expected...)
+	if err != nil {
 		return subject{}, err
-	case len(all) == 0:
-		return subject{}, Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
-	case len(all) > 1:
-		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(all))}
 	}
-	return all[0], nil
+	if len(named) > 1 {
+		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(named))}
+	}
+	return named[0], nil
 }
 
 // kindAlone takes the arguments of a command apart that selects objects of one kind by their labels.

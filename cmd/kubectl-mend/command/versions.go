@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// unversioned is the version of a program that was built without one.
-const unversioned = "dev"
+const (
+	unversioned = "dev"     // the version of a program that was built without one
+	unannounced = "unknown" // that of a manager that announces none
+)
 
 func (o *Options) versions() *cobra.Command {
 	var clientOnly bool
@@ -66,29 +69,27 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 
 func versionOf(manager managerlease.Manager) string {
 	if manager.Announcement == nil || manager.Announcement.Version == "" {
-		return "unknown"
+		return unannounced
 	}
 	return manager.Announcement.Version
 }
 
-// sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.
+// sayVersions warns, once, that managers which run are of another version than this program, which runs the controllers' code as it is in its own.
+// Of a manager without a version this is not known.
 func (o *Options) sayVersions(managers []managerlease.Manager) {
-	others := otherVersions(o.version, managers)
-	if len(others) == 0 || o.saidVersions {
+	if o.version == unversioned || o.saidVersions {
 		return
 	}
-	o.saidVersions = true
-	_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
-		o.version, o.Name, text.Below(strings.Join(others, ", and ")))
-}
-
-// otherVersions are the managers that run and are of another version than own. Of one without a version this is not known.
-func otherVersions(own string, managers []managerlease.Manager) []string {
 	var others []string
-	for _, m := range managers {
-		if a := m.Announcement; own != unversioned && m.Alive && a != nil && a.Version != own && a.Version != unversioned && a.Version != "" {
-			others = append(others, fmt.Sprintf("version %s in namespace %s", a.Version, m.Namespace))
+	for _, manager := range managers {
+		version := versionOf(manager)
+		if manager.Alive && !slices.Contains([]string{o.version, unversioned, unannounced}, version) {
+			others = append(others, fmt.Sprintf("version %s in namespace %s", version, manager.Namespace))
 		}
 	}
-	return others
+	if len(others) > 0 {
+		o.saidVersions = true
+		_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
+			o.version, o.Name, text.Below(strings.Join(others, ", and ")))
+	}
 }

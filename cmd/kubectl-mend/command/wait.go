@@ -46,13 +46,6 @@ func (o *Options) wait() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
 			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
 			"  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
-		Args: func(c *cobra.Command, args []string) error {
-			w.until = strings.ToLower(w.until)
-			if !slices.Contains(awaitable, w.until) {
-				return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
-			}
-			return someNames(explained...)(c, args)
-		},
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE:              func(c *cobra.Command, args []string) error { return w.run(c.Context(), args) },
 	}
@@ -65,7 +58,11 @@ func (o *Options) wait() *cobra.Command {
 }
 
 func (w *waiting) run(ctx context.Context, args []string) error {
-	named, err := parseAll(args, explained...)
+	w.until = strings.ToLower(w.until)
+	if !slices.Contains(awaitable, w.until) {
+		return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
+	}
+	named, err := parseSome(args, explained...)
 	if err != nil {
 		return err
 	}
