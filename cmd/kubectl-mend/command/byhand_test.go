@@ -246,7 +246,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		}
 	}
 	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
-	request := requestByHand(owned(), nil)
+	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
 	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
 		is := explain.Remediation{Host: "h1"}
 		for _, edit := range edits {
@@ -259,10 +259,10 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		want  plan // with what its text contains
 	}{
 		"a node of no machine that a NodeHealthCheck judges": {
-			remediationFacts{asked: nodeKind, before: judged(nhc, health.Unhealthy)}, plan{refuses, "judges it by what the node reports"},
+			remediationFacts{named: subject{kind: nodeKind}, before: judged(nhc, health.Unhealthy)}, plan{refuses, "judges it by what the node reports"},
 		},
-		"a node of no machine that no check judges":     {remediationFacts{asked: nodeKind, before: &page.Explanation{}}, plan{refuses, ""}},
-		"a node whose checks may not be read":           {remediationFacts{asked: nodeKind, before: &page.Explanation{Unread: []string{nhc}}}, plan{refuses, ""}},
+		"a node of no machine that no check judges":     {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{}}, plan{refuses, ""}},
+		"a node whose checks may not be read":           {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{Unread: []string{nhc}}}, plan{refuses, ""}},
 		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy)}, plan{refuses, "judges it by what the node reports"}},
 		"a machine that a MachineHealthCheck judges":    {remediationFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, plan{changes, "the annotation"}},
 		"one whose check Cluster API core acts on": {remediationFacts{
@@ -272,17 +272,17 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"one whose power cycle has not ended":        {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, underway: true}, plan{staysSo, "is being remediated already"}},
 		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.None))}, plan{refuses, ""}},
 		"one whose checks may not be read":           {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, plan{refuses, ""}},
-		"a host whose checks may not be read":        {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
-		"a host of a machine that would wait":        {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check at its limit":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check":                {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a host whose nodes may not be read":         {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, func(c *page.Check) { c.NodesUnknown = "x" }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
-		"a host whose NodeHealthCheck allows none":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy, func(c *page.Check) { c.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose NodeHealthCheck allows one":    {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a host of which no manager power-cycles":    {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
-		"a host without HostRemediations":            {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}}, plan{refuses, "HostRemediations are not installed"}},
-		"a machine of a check that asks for a cycle": {remediationFacts{asked: machineKind, machine: owned(), template: "HostRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a machine of a check with another template": {remediationFacts{asked: machineKind, machine: owned(), template: "TheirRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, plan{changes, "the annotation"}},
+		"a host whose checks may not be read":        {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
+		"a host of a machine that would wait":        {remediationFacts{named: host, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host of an observed check at its limit":   {remediationFacts{named: host, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host of an observed check":                {remediationFacts{named: host, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a host whose nodes may not be read":         {remediationFacts{named: host, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, func(c *page.Check) { c.NodesUnknown = "x" }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
+		"a host whose NodeHealthCheck allows none":   {remediationFacts{named: host, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy, func(c *page.Check) { c.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host whose NodeHealthCheck allows one":    {remediationFacts{named: host, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a host of which no manager power-cycles":    {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
+		"a host without HostRemediations":            {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}}, plan{refuses, "HostRemediations are not installed"}},
+		"a machine of a check that asks for a cycle": {remediationFacts{machine: owned(), template: "HostRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a machine of a check with another template": {remediationFacts{machine: owned(), template: "TheirRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planRemediation(&tc.facts)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/kubectl/pkg/cmd/get"
 
@@ -29,35 +28,32 @@ const (
 var raw = []string{"json", "yaml", "kyaml"}
 
 type output struct {
-	flags   *genericclioptions.PrintFlags
-	columns *get.CustomColumnsPrintFlags
-	// own are the formats that the command has besides.
+	flags *get.PrintFlags
+	// own are the formats that the command has besides: wide and name.
 	own     []string
 	printer printers.ResourcePrinter
 }
 
 func (p *output) formats() []string {
-	all := append(p.flags.JSONYamlPrintFlags.AllowedFormats(), p.flags.TemplatePrinterFlags.AllowedFormats()...)
-	all = append(append(all, p.columns.AllowedFormats()...), p.own...)
-	slices.Sort(all)
-	return all
+	formats := slices.DeleteFunc(p.flags.AllowedFormats(), func(format string) bool {
+		return (format == wide || format == byName) && !slices.Contains(p.own, format)
+	})
+	slices.Sort(formats)
+	return formats
 }
 
 // complete makes the printer, so that a format or template that is none is refused before anything is read.
 func (p *output) complete() error {
 	format := *p.flags.OutputFormat
-	if format == wide && slices.Contains(p.own, wide) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	name, _, _ := strings.Cut(format, "=")
+	switch {
+	case format != "" && !slices.Contains(p.formats(), name):
+		return Exit{Misused, fmt.Errorf("--output %q: expected %s", format, listed(p.formats(), "or"))}
+	case format == wide, format == "" && *p.flags.TemplateFlags.TemplateArgument == "":
 		return nil
 	}
 	var err error
-	p.columns.TemplateArgument = *p.flags.TemplatePrinterFlags.TemplateArgument
-	if p.printer, err = p.columns.ToPrinter(format); genericclioptions.IsNoCompatiblePrinterError(err) {
-		p.printer, err = p.flags.ToPrinter()
-	}
-	switch {
-	case genericclioptions.IsNoCompatiblePrinterError(err), format == byName && !slices.Contains(p.own, byName):
-		return Exit{Misused, fmt.Errorf("--output %q: expected %s", format, listed(p.formats(), "or"))}
-	case err != nil:
+	if p.printer, err = p.flags.ToPrinter(); err != nil {
 		return Exit{Misused, fmt.Errorf("--output %q: %w", format, errors.New(strings.TrimSpace(err.Error())))}
 	}
 	return nil
@@ -65,9 +61,8 @@ func (p *output) complete() error {
 
 // addOutput adds the flags that say how a command prints: those of kubectl, and own formats such as wide.
 func (o *Options) addOutput(c *cobra.Command, own ...string) {
-	p := &output{flags: genericclioptions.NewPrintFlags("").WithDefaultOutput(""), columns: get.NewCustomColumnsPrintFlags(), own: own}
-	p.flags.TemplatePrinterFlags.AddFlags(c)
-	p.flags.OutputFlagSpecified = func() bool { return c.Flags().Changed("output") }
+	p := &output{flags: get.NewGetPrintFlags(), own: own}
+	p.flags.TemplateFlags.AddFlags(c)
 	c.Flags().StringVarP(p.flags.OutputFormat, "output", "o", "",
 		"Output format. One of: ("+strings.Join(p.formats(), ", ")+"). If empty, for a person, as wide as the terminal is.")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there

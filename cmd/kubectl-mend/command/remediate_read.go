@@ -25,15 +25,13 @@ import (
 
 // remediationFacts are all that the plan of a remediation by hand is made from.
 type remediationFacts struct {
-	asked kind
+	named subject
 	// machine is nil if the host, or the node, has none.
 	machine *clusterv1.Machine
 	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
 	before, after *page.Explanation
 	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
 	alone string
-	// host is the name of the host that the user named; empty if it was another object.
-	host string
 	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
 	template string
 	// underway reports that a remediation of the machine has not ended, or begins now.
@@ -45,7 +43,7 @@ type remediationFacts struct {
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
 func (f *remediationFacts) cycles() bool {
-	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
+	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
@@ -55,15 +53,12 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 	if err != nil {
 		return nil, err
 	}
-	facts := &remediationFacts{asked: named.kind, machine: machine}
+	facts := &remediationFacts{named: named, machine: machine}
 	if machine == nil {
 		if named.kind == nodeKind {
 			facts.before, err = page.Node(ctx, a, named.namespace, cluster, named.name)
 		}
 		return facts, err
-	}
-	if named.kind == hostKind {
-		facts.host = named.name
 	}
 	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine)); err != nil {
 		return nil, err
@@ -132,11 +127,7 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
 	}
-	taken := make(map[string]bool, len(list.Items))
-	for i := range list.Items {
-		taken[list.Items[i].Name] = true
-	}
-	f.request = requestByHand(f.machine, taken)
+	f.request = requestByHand(f.machine, list.Items)
 	if err := a.Snapshot.Add(f.request); err != nil {
 		return err
 	}
@@ -146,9 +137,9 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 
 // requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
 // is refused; those that have ended stay, and the next one has a number.
-func requestByHand(machine *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
+func requestByHand(machine *clusterv1.Machine, others []mendv1.HostRemediation) *mendv1.HostRemediation {
 	name := machine.Name + "-by-hand"
-	for n := 2; taken[name]; n++ {
+	for n := 2; slices.ContainsFunc(others, func(other mendv1.HostRemediation) bool { return other.Name == name }); n++ {
 		name = fmt.Sprintf("%s-by-hand-%d", machine.Name, n)
 	}
 	request := &mendv1.HostRemediation{}

@@ -36,7 +36,7 @@ func refuse(why, fix string) plan {
 func planRemediation(facts *remediationFacts) plan {
 	machine := facts.machine
 	switch {
-	case machine == nil && facts.asked == hostKind:
+	case machine == nil && facts.named.kind == hostKind:
 		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
 	case machine == nil && len(facts.before.Checks) > 0:
 		return refuse(fmt.Sprintf(nodeCheckAlone, facts.before.Checks[0].String()), "")
@@ -132,7 +132,7 @@ func planCycle(facts *remediationFacts) plan {
 		}
 		return refuse(cycle.Text, fix)
 	}
-	if facts.host != "" && facts.host != cycle.Host {
+	if facts.named.kind == hostKind && facts.named.name != cycle.Host {
 		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Text)), "")
 	}
 	if len(facts.after.Checks) > 0 {
