@@ -104,7 +104,7 @@ func checkKinds(installed func(crd string) bool) []finding {
 
 // checkManagers checks that a manager runs, and that those that run serve what they are to serve.
 func checkManagers(managers []managerlease.Manager) []finding {
-	var found []finding
+	found := make([]finding, 0, 1+len(managers))
 	asConfigured := []string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}
 	for _, manager := range slices.DeleteFunc(slices.Clone(managers), func(m managerlease.Manager) bool { return !m.Alive }) {
 		found = append(found, finding{false, fmt.Sprintf("the manager in namespace %s runs, version %s", manager.Namespace, versionOf(manager))})

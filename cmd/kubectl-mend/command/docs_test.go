@@ -8,10 +8,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -69,6 +71,23 @@ func exitCodes(t *testing.T) string {
 		t.Fatalf("%d exit codes are found", codes)
 	}
 	return b.String()
+}
+
+// docs/cli/k9s.md has users copy the file.
+func TestTheKeysOfK9sAreForKindsThatAreExplained(t *testing.T) {
+	var file struct {
+		Plugins map[string]struct{ Scopes []string }
+	}
+	if err := yaml.Unmarshal([]byte(contentOf(t, "../../../docs/examples/k9s/plugins.yaml")), &file); err != nil || len(file.Plugins) == 0 {
+		t.Fatalf("%d plugins: %v", len(file.Plugins), err)
+	}
+	for name, plugin := range file.Plugins {
+		for _, scope := range plugin.Scopes {
+			if k, _ := kindCalled(scope); !slices.Contains(explained, k) {
+				t.Errorf("%s: %s is no kind that is explained", name, scope)
+			}
+		}
+	}
 }
 
 // The page lists the commands.
