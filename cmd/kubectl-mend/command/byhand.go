@@ -130,8 +130,8 @@ func (b *byHand) done(what string) {
 	b.say(what)
 }
 
-// ask asks the user whether to proceed; the error says that they do not. An interrupt is an answer, No, for which the read of a line has to be given up.
-// There has to be somebody to be asked, unless the user has said yes before, or nothing is changed.
+// ask asks the user whether to proceed; the error says that they do not. There has to be somebody to be asked, unless the user has said
+// yes before, or nothing is changed. An interrupt means no, and does not wait for the line to end.
 func (b *byHand) ask(ctx context.Context) error {
 	if b.yes || b.dryRun != cmdutil.DryRunNone {
 		return nil
@@ -228,7 +228,7 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	}
 }
 
-// annotate changes annotations of an object, unless it has changed since it was read. With --dry-run=server the API server only checks that.
+// annotate changes annotations of an object, unless it has changed since it was read.
 func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "annotations": annotations,

@@ -25,8 +25,9 @@ func (o *Options) check() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "List what is missing: kinds, cert-manager, a manager, clusters that cannot be reached, your rights",
-		Long: "List what is missing for kubemend to remediate, and for this program to explain: CustomResourceDefinitions, cert-manager, a manager that " +
-			"runs and serves its kinds, workload clusters that can be reached, and your rights to read. The exit code is 1 if something is missing.",
+		Long: "List what is missing for kubemend to remediate, and for this program to explain: CustomResourceDefinitions, cert-manager, " +
+			"a manager that runs and serves its kinds, workload clusters that can be reached, and your rights to read. " +
+			"The exit code is 1 if something is missing.",
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -91,7 +92,7 @@ func checkKinds(installed func(crd string) bool) []finding {
 			found = append(found, finding{false, "the kind " + crd + " is installed"})
 		}
 	}
-	need("there is nothing to act on; install Cluster API, or config/standalone: docs/install.md", crdgate.MachineCheckCRD, crdgate.NodeCheckCRD)
+	need("there is nothing to act on: see docs/install.md", crdgate.MachineCheckCRD, crdgate.NodeCheckCRD)
 	need("nothing is recorded, and history and report are empty", crdgate.RecordCRD)
 	if installed(crdgate.HostCRD) {
 		need("no host can be power-cycled", crdgate.OwnCRD, crdgate.Metal3CRD)
@@ -107,10 +108,11 @@ func checkManagers(managers []managerlease.Manager) []finding {
 	found := make([]finding, 0, 1+len(managers))
 	asConfigured := []string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}
 	for _, manager := range slices.DeleteFunc(slices.Clone(managers), func(m managerlease.Manager) bool { return !m.Alive }) {
-		found = append(found, finding{false, fmt.Sprintf("the manager in namespace %s runs, version %s", manager.Namespace, versionOf(manager))})
+		called := "the manager in namespace " + manager.Namespace
+		found = append(found, finding{false, called + " runs, version " + versionOf(manager)})
 		for _, k := range ptr.Deref(manager.Announcement, managerlease.Announcement{}).Kinds {
 			if !slices.Contains(asConfigured, k.Reason) {
-				found = append(found, finding{true, fmt.Sprintf("the manager in namespace %s does not serve %s: %s", manager.Namespace, k.CRD, k.Because)})
+				found = append(found, finding{true, fmt.Sprintf("%s does not serve %s: %s", called, k.CRD, k.Because)})
 			}
 		}
 	}
@@ -129,7 +131,8 @@ func checkRights(read *snapshot.Snapshot) []finding {
 		found = append(found, finding{true, "you cannot read " + m.String()})
 	}
 	if len(missing) == 0 {
-		found = append(found, finding{false, fmt.Sprintf("you can read all that is explained; workload clusters that answer: %d", len(read.Workloads()))})
+		answer := len(read.Workloads())
+		found = append(found, finding{false, fmt.Sprintf("you can read all that is explained; workload clusters that answer: %d", answer)})
 	}
 	return found
 }

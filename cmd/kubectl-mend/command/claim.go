@@ -55,7 +55,7 @@ func (o *Options) release() *cobra.Command {
 func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Command {
 	var cluster, selector string
 	c.Use = h.verb + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
-	c.Example = fmt.Sprintf("  %[1]s %[2]s mhc/workers\n  %[1]s %[2]s --cluster prod --dry-run=server\n  %[1]s %[2]s -A -l team=a --yes", o.Name, h.verb)
+	c.Example = fmt.Sprintf("  %[1]s mhc/workers\n  %[1]s --cluster prod --dry-run=server\n  %[1]s -A -l team=a --yes", o.Name+" "+h.verb)
 	c.ValidArgsFunction = o.completeNames(machineCheckKind)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, err := o.selection(args, cluster, selector)
@@ -185,7 +185,7 @@ func (h *claimCommand) write(ctx context.Context, checks []*clusterv1.MachineHea
 	return errors.Join(errs...)
 }
 
-// mark writes the annotation, unless it has changed since the plan was made. A status that a controller has written meanwhile is no such change.
+// mark writes the annotation, unless it has changed since the plan was made. A new status is no such change.
 func (h *claimCommand) mark(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
 	marks := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
 	if h.release { // the mark that is left of a label would have a later claim by hand taken for the label's

@@ -56,7 +56,7 @@ func (h *claimCommand) controllers(ctx context.Context) controllers {
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}
 	if err := h.client.Get(ctx, key, lease); err != nil {
-		found.core = refusal{unsure: true, text: fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err)}
+		found.core = refusal{fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err), true}
 		return found
 	}
 	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
@@ -64,7 +64,7 @@ func (h *claimCommand) controllers(ctx context.Context) controllers {
 		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 	}
 	if !h.now.Before(ends) {
-		found.core.text = fmt.Sprintf("Cluster API core has not run since %s, so no controller would act on it", ends.UTC().Format(time.RFC3339))
+		found.core.text = "Cluster API core has not run since " + ends.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 	}
 	return found
 }
@@ -172,5 +172,6 @@ func refuseRelease(facts *claimFacts) refusal {
 	if facts.core.text != "" || len(unseen) == 0 {
 		return facts.core
 	}
-	return refusal{"it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: " + strings.Join(unseen, "; "), true}
+	const says = "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	return refusal{says + strings.Join(unseen, "; "), true}
 }

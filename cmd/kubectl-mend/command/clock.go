@@ -37,7 +37,7 @@ func (c *serverClock) Now() time.Time {
 // Since is the time from t to now.
 func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// watch learns the time from the first answer that says one. The server said it between the moment at which it was asked and that of the answer.
+// watch learns the time from the first answer that says one: it was said after the question, and before the answer was here.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		asked := c.PassiveClock.Now()

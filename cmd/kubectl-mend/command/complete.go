@@ -19,8 +19,8 @@ const completionTimeout = 2 * time.Second
 // fileFlags are the flags of kubectl whose values are files or folders.
 var fileFlags = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 
-// completeFlags completes the values of the flags of a command and of those below it. A flag that has nothing to choose from gets no files of the
-// folder; a flag that has its completion keeps it.
+// completeFlags completes the values of the flags of a command and of those below it. Where there is nothing to choose from, the shell
+// would offer files. A flag that has its completion keeps it.
 func (o *Options) completeFlags(c *cobra.Command) {
 	ofKind := func(k kind) cobra.CompletionFunc {
 		return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -60,8 +60,8 @@ func (o *Options) completeContexts(*cobra.Command, []string, string) ([]cobra.Co
 	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeNames completes arguments such as mhc/NAME. The kind stays as the user calls it; before there is one, all kinds are offered as messages
-// call them. Whatever goes wrong, the shell completes nothing.
+// completeNames completes arguments such as mhc/NAME. The kind stays as the user calls it; before there is one, all kinds are offered.
+// Whatever goes wrong, the shell completes nothing.
 func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
 	return func(c *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
@@ -94,7 +94,7 @@ func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
 	}
 }
 
-// namesOf are the names of a kind, as far as they can be read. Of nodes they are also those of workload clusters, which their Machines know.
+// namesOf are the names of a kind, as far as they can be read. Machines know the nodes of workload clusters.
 func namesOf(ctx context.Context, reader client.Reader, namespace string, k kind) []string {
 	var names []string
 	list := listOf(k)

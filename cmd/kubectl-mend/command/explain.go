@@ -31,7 +31,7 @@ var explained = []kind{
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind})
 
-// selectable are the kinds that --selector selects. The nodes of workload clusters are not in the management cluster, and a remediation is of two kinds.
+// selectable are the kinds that --selector selects. Most nodes are not in the management cluster, and a remediation is of two kinds.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
 
 type explaining struct {
@@ -66,12 +66,13 @@ func (o *Options) explain() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&e.cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
+	c.Flags().StringVar(&e.cluster, "cluster", "",
+		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().StringVarP(&e.selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
 	c.Flags().BoolVar(&e.full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
 	e.again.addTo(c)
-	c.Flags().BoolVar(&e.code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, 11 unhealthy and being remediated, "+
-		"12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
+	c.Flags().BoolVar(&e.code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
+		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")

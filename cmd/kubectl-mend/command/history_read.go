@@ -36,7 +36,7 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (*hi
 	list(&checks, namespace, "MachineHealthChecks")
 	list(&hosts, namespace, "BareMetalHosts")
 	list(&events, namespace, "events")
-	if namespace != "" && namespace != metav1.NamespaceDefault { // there are the events about nodes and their checks, which have no namespace
+	if namespace != "" && namespace != metav1.NamespaceDefault { // there are the events about what has no namespace
 		list(&ofNodes, metav1.NamespaceDefault, "events about nodes")
 	}
 	for _, event := range ofNodes.Items {

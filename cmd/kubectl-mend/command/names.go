@@ -108,7 +108,8 @@ func parseAll(args []string, expected ...kind) ([]subject, error) {
 		args = make([]string, 0, len(names))
 		for _, name := range names {
 			if k, _ := kindCalled(called); strings.Contains(name, "/") && k != podKind {
-				return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, called)}
+				const says = "%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME"
+				return nil, Exit{Misused, fmt.Errorf(says, name, called)}
 			}
 			args = append(args, called+"/"+name)
 		}
@@ -155,7 +156,8 @@ func kindAlone(args []string, expected ...kind) (kind, error) {
 	for _, k := range expected {
 		kinds = append(kinds, k.alias())
 	}
-	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", strings.Join(args, " "), listed(kinds, "or"))}
+	given := strings.Join(args, " ")
+	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", given, listed(kinds, "or"))}
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.

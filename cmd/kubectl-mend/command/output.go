@@ -74,8 +74,8 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 
 var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
 
-// addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused with the code of a misuse; cobra's
-// own check comes later, and would fail with that of a failure.
+// addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused here with the code of a
+// misuse: cobra's own check comes later, and ends with that of a failure.
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", colours[0],
 		"Whether to colour: "+listed(colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")

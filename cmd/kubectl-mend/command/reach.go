@@ -65,7 +65,7 @@ func (o *Options) client() (client.Client, error) {
 	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
-// reader reads the cluster or, with --from, the file, whose time it is then. With it comes the namespace that the user means; empty for all.
+// reader reads the cluster or, with --from, the file, whose time it is then. The namespace is the one that the user means; empty for all.
 func (o *Options) reader() (client.Reader, string, error) {
 	namespace, err := o.namespace()
 	if err != nil {

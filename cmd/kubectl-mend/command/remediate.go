@@ -56,7 +56,8 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return err
 	}
 	requested := change{
-		named: named.String(), about: referenceTo(machineKind, facts.machine), reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		named: named.String(), about: referenceTo(machineKind, facts.machine),
+		reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
 	}
 	if facts.cycles() {
 		b.say(b.hardPowerOff(ctx, facts.machine))

@@ -37,8 +37,8 @@ func (b *byHand) hardPowerOff(ctx context.Context, machine *clusterv1.Machine) s
 	return fmt.Sprintf("%s. Pods on node %s: %s%s", says, node, strings.Join(pods, ", "), unlisted)
 }
 
-// podsOn are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it; unlisted says that these may
-// not be listed, as by kubemend's own account in a workload cluster (docs/rights.md).
+// podsOn are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it; unlisted says that
+// these may not be listed, as by kubemend's own account in a workload cluster (docs/rights.md).
 func (b *byHand) podsOn(ctx context.Context, cluster client.ObjectKey, node string) (names []string, unlisted string, err error) {
 	reader, err := b.workload(ctx, cluster)
 	if err != nil {

@@ -31,8 +31,8 @@ func refuse(why, fix string) plan {
 	return plan{refuses, why}
 }
 
-// planRemediation decides whether a remediation is requested. Nothing is requested that no controller acts on, or that the limits of a check would
-// not let begin and no controller would block.
+// planRemediation decides whether a remediation is requested. Nothing is requested that no controller acts on, or that the limits of a
+// check would not let begin and no controller would block.
 func planRemediation(facts *remediationFacts) plan {
 	machine := facts.machine
 	switch {

@@ -29,8 +29,8 @@ func (o *Options) reset() *cobra.Command {
 			"host is under way, or the machine that it is marked for is still to be replaced, the command removes nothing.\n\n" +
 			"From a machine the command removes the annotation " + clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate sets.\n\n" +
 			"The command shows what it removes, and asks. An annotation and an event record who asked, when and why.",
-		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n  %[1]s reset host rack1-07 --dry-run=server\n"+
-			"  %[1]s reset machine/workers-x7k2p --yes", o.Name),
+		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
+			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),
 	}, b.resetNamed, hostKind, machineKind)
 }
 

@@ -25,8 +25,8 @@ func (o *Options) status() *cobra.Command {
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
-			"how much of the limit is used, and what happens next. Below them: whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot reach.",
+			"how much of the limit is used, and what happens next. Below them: whether a manager runs, which kinds it serves, " +
+			"and which workload clusters it cannot reach.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -42,8 +42,8 @@ func (o *Options) status() *cobra.Command {
 	}
 	c.Flags().StringVar(&scope.Cluster, "cluster", "",
 		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
-	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: those that a controller "+
-		"acts on, with all targets healthy.")
+	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
+		"those that a controller acts on, with all targets healthy.")
 	c.Flags().StringVar((*string)(&layout.Sort), "sort-by", string(layout.Sort), "Order of the checks: "+listed(page.Orders, "or")+".")
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)

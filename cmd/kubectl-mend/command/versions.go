@@ -74,8 +74,7 @@ func versionOf(manager managerlease.Manager) string {
 	return manager.Announcement.Version
 }
 
-// sayVersions warns, once, that managers which run are of another version than this program, which runs the controllers' code as it is in its own.
-// Of a manager without a version this is not known.
+// sayVersions warns, once, that managers which run are of another version than this program, whose answers are those of its own version.
 func (o *Options) sayVersions(managers []managerlease.Manager) {
 	if o.version == unversioned || o.saidVersions {
 		return

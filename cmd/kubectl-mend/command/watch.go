@@ -26,8 +26,8 @@ func (w *watching) addTo(c *cobra.Command) {
 // clearScreen takes the cursor to the upper left corner of a terminal, and removes what stood on it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch prints once, or again and again. On a terminal each page takes the place of the one before, which stays until the new one is whole. An error
-// ends it only if nothing was printed before.
+// watch prints once, or again and again. On a terminal each page takes the place of the one before, which stays until the new one is
+// whole. An error ends it only if nothing was printed before.
 func (o *Options) watch(ctx context.Context, w watching, show func(context.Context, io.Writer) error) error {
 	if !w.on {
 		return show(ctx, o.Out)
