@@ -172,10 +172,8 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"no":                        {"n\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
 		"an empty line":             {"\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
 		"the end of the input":      {"", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"no terminal":               {"y\n", false, func(*claimCommand) {}, Refused, "there is no terminal to ask at, so say --yes"},
 		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }, Done, "mhc/workers in metal claimed (dry run)"},
 		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = cmdutil.DryRunClient, true }, Done, "mhc/workers in metal claimed (dry run)"},
 	} {

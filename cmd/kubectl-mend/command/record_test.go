@@ -106,19 +106,6 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "record")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
 		t.Errorf("into a folder that is not there: exit code %d: %s", code, errOut)
 	}
-	link := filepath.Join(folder, "link")
-	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Symlink(file, link)); err != nil {
-		t.Fatal(err)
-	}
-	if code := run(t, o, "record", "-o", link); code != Done {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
-	if _, err := load(file); err != nil {
-		t.Errorf("behind a link: %v", err)
-	}
-	if left, err := os.ReadDir(folder); err != nil || len(left) != 2 {
-		t.Errorf("there are %v, %v", left, err)
-	}
 }
 
 func TestARecordGoesToThePipeUnlessAFileIsNamed(t *testing.T) {
