@@ -128,7 +128,7 @@ func parseAll(args []string, expected ...kind) ([]subject, error) {
 // parseSome takes the arguments of a command apart that is about one object or several.
 func parseSome(args []string, expected ...kind) ([]subject, error) {
 	if len(args) == 0 {
-		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
+		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
 	}
 	return parseAll(args, expected...)
 }
@@ -152,12 +152,8 @@ func kindAlone(args []string, expected ...kind) (kind, error) {
 			return k, nil
 		}
 	}
-	kinds := make([]string, 0, len(expected))
-	for _, k := range expected {
-		kinds = append(kinds, k.alias())
-	}
 	given := strings.Join(args, " ")
-	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", given, listed(kinds, "or"))}
+	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", given, spelled(expected, ""))}
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
@@ -165,24 +161,25 @@ func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")
 	k, known := kindCalled(called)
 	if !has && known {
-		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected, "/NAME"))}
 	}
 	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
-		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected, "/NAME"))}
 	}
 	switch {
 	case !known:
-		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected, "/NAME"))}
 	case !slices.Contains(expected, k):
-		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected, "/NAME"))}
 	}
 	return k, name, nil
 }
 
-func spelled(kinds []kind) string {
-	all := make([]string, 0, len(kinds))
+// spelled are kinds as arguments are to name them, with what follows: mhc/NAME or node/NAME.
+func spelled(kinds []kind, suffix string) string {
+	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {
-		all = append(all, k.alias()+"/NAME")
+		names = append(names, k.alias()+suffix)
 	}
-	return listed(all, "or")
+	return listed(names, "or")
 }

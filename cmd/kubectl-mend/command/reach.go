@@ -44,7 +44,7 @@ func (o *Options) config() (*rest.Config, error) {
 	if err == nil && len(written.Clusters) == 0 && ptr.Deref(o.Config.APIServer, "") == "" && config.Host == clientcmd.ClusterDefaults.Server {
 		return nil, errors.New("no kubeconfig was found, or it names no cluster: name one with --kubeconfig, or in KUBECONFIG")
 	}
-	if server, is := o.Clock.(*serverClock); is {
+	if server, learns := o.Clock.(*serverClock); learns {
 		config.Wrap(server.watch)
 	}
 	return config, nil
