@@ -103,7 +103,8 @@ func (o *Options) root(version string) *cobra.Command {
 			}
 			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant(c.SuggestionsFor(args[0])))}
 		},
-		DisableFlagsInUseLine: true,
+		DisableFlagsInUseLine:      true,
+		SuggestionsMinimumDistance: 2, // cobra's default counts only for its own error
 	}
 	o.Config.AddFlags(root.PersistentFlags())
 	o.addColour(root)

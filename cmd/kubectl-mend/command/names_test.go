@@ -57,6 +57,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		code int
 		says string
 	}{
+		"expain machine/m":              {Misused, `there is no command "expain": did you mean explain?`},
 		"claim":                         {Misused, "say which: mhc/NAME, --cluster or --selector"},
 		"claim workers":                 {Misused, `"workers": expected mhc/NAME`},
 		"claim mhc/":                    {Misused, `"mhc/": expected mhc/NAME`},
