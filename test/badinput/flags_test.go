@@ -63,7 +63,7 @@ var flags = []flag{
 	{"kubectl-mend", []string{"status", "--every=often"}, `invalid argument "often" for "--every" flag: time: invalid duration "often"`},
 	{"kubectl-mend", []string{"explain", "m"}, `"m": expected machine/NAME, node/NAME, host/NAME, mhc/NAME, nhc/NAME`},
 	{"kubectl-mend", []string{"explain", "lease/m"}, `"lease/m": there is no kind "lease" here: expected machine/NAME, node/NAME`},
-	{"kubectl-mend", []string{"history", "--since=yesterday"}, `invalid argument "yesterday" for "--since" flag: "yesterday" is no duration, such as 90m, 24h or 14d`},
+	{"kubectl-mend", []string{"history", "--since=yesterday"}, `invalid argument "yesterday" for "--since" flag: not a valid duration string: "yesterday"`},
 	{"kubectl-mend", []string{"mend"}, `there is no command "mend"`},
 }
 

@@ -36,7 +36,7 @@ var _ = Describe("For a person with the roles of the examples", fencing, func() 
 		name := fixture.WorkerNames(ctx)[0]
 		resume := pauseTheOwner(ctx)
 
-		tried := mendAs(ctx, as, "remediate", "machine", name, "--dry-run")
+		tried := mendAs(ctx, as, "remediate", "machine", name, "--dry-run=server")
 		Expect(tried.code).To(Equal(done), tried.complaint)
 		Expect(tried.out).To(ContainSubstring("kubemend asks its owner, MachineSet "))
 		Expect(fixture.Machine(ctx, name).Annotations).NotTo(HaveKey(clusterv1.RemediateMachineAnnotation))

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -24,10 +26,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// longestReason is how many bytes a reason may have: it stands in an annotation and in an event, whose text may have 1024.
-const longestReason = 256
+// maxReason is how many bytes a reason may have: it stands in an annotation and in an event, whose text may have 1024.
+const maxReason = 256
 
-// byHand is one call of a command by which a person changes something: remediate, reset, or confirm.
+// byHand is one call of a command by which a person changes something: claim, release, remediate, reset, or confirm.
 type byHand struct {
 	genericiooptions.IOStreams
 
@@ -36,71 +38,129 @@ type byHand struct {
 	now    time.Time
 	reason string
 
-	// workload returns a reader of the workload cluster of a Cluster.
 	workload func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 
 	yes    bool
-	dryRun dryRun
+	dryRun cmdutil.DryRunStrategy
 	// asks reports that there is a terminal to ask at.
 	asks bool
 }
 
 func (b *byHand) addFlags(c *cobra.Command) {
-	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
-	b.dryRun.addTo(c.Flags())
+	cmdutil.AddDryRunFlag(c)
 }
 
-// begin checks the flags, and connects.
-func (b *byHand) begin(ctx context.Context, o *Options) error {
-	if len(b.reason) > longestReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
-		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", longestReason)}
+func (b *byHand) begin(c *cobra.Command, o *Options) error {
+	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
+		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
 	}
 	var err error
+	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
+		return Exit{Misused, err}
+	}
 	if b.client, err = o.client(); err != nil {
 		return err
 	}
-	b.now, b.asks = o.timeAt(ctx, b.client), text.IsTerminal(o.In)
+	b.now, b.asks = o.timeAt(c.Context(), b.client), text.IsTerminal(o.In)
 	b.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 		return snapshot.New().WorkloadReader(ctx, b.client, cluster)
 	}
 	return nil
 }
 
-// oneOf are the arguments of a command that is about one object of these kinds.
-func oneOf(kinds ...kind) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		_, err := parseOne(args, kinds...)
-		return err
-	}
-}
-
-// runs is a command that does something about the one object that it names, of one of these kinds.
-func (b *byHand) runs(
-	o *Options, do func(ctx context.Context, named subject, namespace string) error, kinds ...kind,
-) func(*cobra.Command, []string) error {
-	return func(c *cobra.Command, args []string) error {
+// complete makes c a command that does something about the one object that it names, of one of these kinds.
+func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Context, named subject) error, kinds ...kind) *cobra.Command {
+	c.Use = b.verb + " (KIND NAME | KIND/NAME)"
+	c.ValidArgsFunction = o.completeNames(kinds...)
+	c.RunE = func(c *cobra.Command, args []string) error {
 		named, err := parseOne(args, kinds...)
 		if err != nil {
 			return err
 		}
-		namespace, err := o.namespace()
-		if err != nil {
+		if named.namespace, err = o.namespace(); err != nil {
 			return err
 		}
-		if err := b.begin(c.Context(), o); err != nil {
+		if err := b.begin(c, o); err != nil {
 			return err
 		}
-		return do(c.Context(), named, namespace)
+		return do(c.Context(), named)
 	}
+	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
+	b.addFlags(c)
+	return c
+}
+
+// outcome is what becomes of an object that a person names.
+type outcome int
+
+const (
+	changes outcome = iota
+	staysSo         // it is so already
+	refuses         // the change would do harm, or nothing
+)
+
+// plan is what becomes of an object, and why.
+type plan struct {
+	outcome outcome
+	text    string
+}
+
+// announce prints what becomes of an object, and returns the error of a command that is refused.
+func (b *byHand) announce(named string, p plan) error {
+	verb := map[outcome]string{changes: b.verb, staysSo: "nothing to do for", refuses: "cannot " + b.verb}[p.outcome]
+	b.say(fmt.Sprintf("%s %s: %s", verb, named, p.text))
+	if p.outcome == refuses {
+		return Exit{Refused, errors.New("nothing was changed")}
+	}
+	return nil
+}
+
+func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
+
+// done prints that an object was changed, or would be.
+func (b *byHand) done(what string) {
+	switch b.dryRun {
+	case cmdutil.DryRunClient:
+		what += " (dry run)"
+	case cmdutil.DryRunServer:
+		what += " (server dry run)"
+	case cmdutil.DryRunNone:
+	}
+	b.say(what)
+}
+
+// ask asks the user whether to proceed; the error says that they do not. There has to be somebody to be asked, unless the user has said
+// yes before, or nothing is changed. An interrupt means no, and does not wait for the line to end.
+func (b *byHand) ask(ctx context.Context) error {
+	if b.yes || b.dryRun != cmdutil.DryRunNone {
+		return nil
+	}
+	if !b.asks {
+		return Exit{Refused, errors.New("nothing was changed: there is no terminal to ask at, so say --yes")}
+	}
+	_, _ = fmt.Fprint(b.Out, "Proceed? [y/N] ")
+	answered := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(b.In).ReadString('\n') // what cannot be read is no yes
+		answered <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+	case answer := <-answered:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	}
+	return Exit{Refused, errors.New("nothing was changed")}
 }
 
 // change is one write, of one object.
 type change struct {
 	// named is the object as the user named it, done what is printed when it was changed.
 	named, done string
-	// write changes the object, which then has the annotation that says who asked. With dryRun=server the API server only checks that.
-	write func(ctx context.Context, annotation string, dryRun []string) error
+	// write changes the object, which then has the annotation that says who asked.
+	write func(ctx context.Context, annotation string) error
 	// about is what the event is about, reason its reason, and text its text.
 	about  *corev1.ObjectReference
 	reason string
@@ -109,21 +169,20 @@ type change struct {
 
 // apply asks, makes the change, and creates the event. What the user may not do, the API server says.
 func (b *byHand) apply(ctx context.Context, c change) error {
-	by, err := b.attribution(ctx)
-	if err != nil {
-		return err
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := b.client.Create(ctx, review); err != nil {
+		return fmt.Errorf("ask the API server who you are: %w", err)
 	}
+	by := explain.Attribution{By: review.Status.UserInfo.Username, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}
 	annotation, err := json.Marshal(by)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 	}
-	if b.dryRun == noDryRun {
-		if err := ask(ctx, b.IOStreams, b.yes, b.asks); err != nil {
-			return err
-		}
+	if err := b.ask(ctx); err != nil {
+		return err
 	}
-	if b.dryRun != clientDryRun {
-		err := c.write(ctx, string(annotation), b.dryRun.options())
+	if b.dryRun != cmdutil.DryRunClient {
+		err := c.write(ctx, string(annotation))
 		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
 		}
@@ -131,23 +190,14 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 			return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 		}
 	}
-	b.say(c.named + " " + c.done + b.dryRun.suffix())
-	if b.dryRun != noDryRun {
+	b.done(c.named + " " + c.done)
+	if b.dryRun != cmdutil.DryRunNone {
 		return nil
 	}
 	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // the change is made all the same
 		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
 	return nil
-}
-
-// attribution is who asks, by what the API server says.
-func (b *byHand) attribution(ctx context.Context) (explain.Attribution, error) {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := b.client.Create(ctx, review); err != nil {
-		return explain.Attribution{}, fmt.Errorf("ask the API server who you are: %w", err)
-	}
-	return explain.Attribution{By: review.Status.UserInfo.Username, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}, nil
 }
 
 // event is named as client-go names its events: the API server refuses a generateName that ends in a dot.
@@ -160,18 +210,6 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	}
 }
 
-// announce prints what becomes of an object, and returns the error of a command that is refused.
-func (b *byHand) announce(named string, p plan) error {
-	b.say(p.line(b.verb, named))
-	if p.outcome == refuses {
-		return Exit{Refused, errors.New("nothing was changed")}
-	}
-	return nil
-}
-
-// say prints one line, broken where it is too long.
-func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
-
 func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
 	err := b.client.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
@@ -183,7 +221,6 @@ func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-// referenceTo is an object as the object of an event.
 func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	gvk := groups[k]
 	return &corev1.ObjectReference{
@@ -192,7 +229,7 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 }
 
 // annotate changes annotations of an object, unless it has changed since it was read.
-func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any, dryRun []string) error {
+func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "annotations": annotations,
 	}})
@@ -202,5 +239,13 @@ func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotati
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(groups[k])
 	target.Namespace, target.Name = o.GetNamespace(), o.GetName()
-	return b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: dryRun})
+	return b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: b.writeOptions()})
+}
+
+// writeOptions have the API server check a write, and not store it, where the flags ask for that.
+func (b *byHand) writeOptions() []string {
+	if b.dryRun == cmdutil.DryRunServer {
+		return []string{metav1.DryRunAll}
+	}
+	return nil
 }

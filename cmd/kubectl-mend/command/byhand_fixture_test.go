@@ -243,15 +243,16 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 		edit(b)
 	}
 	named, err := parseOne([]string{what}, append(remediable, clusterKind)...)
+	named.namespace = "metal"
 	switch {
 	case err != nil:
 	case verb == "confirm":
 		b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return answering("new"), nil }
-		err = b.confirmNamed(p.t.Context(), named, "metal")
+		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":
-		err = b.resetNamed(p.t.Context(), named, "metal")
+		err = b.resetNamed(p.t.Context(), named)
 	default:
-		err = o.remediateNamed(p.t.Context(), b, named, "metal", "")
+		err = o.remediateNamed(p.t.Context(), b, named, "")
 	}
 	code, exit := Done, Exit{}
 	if err != nil {

@@ -18,6 +18,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
+// refusal is why a check stays as it is; empty if it does not. An unsure one is due to what the user may not see.
+type refusal struct {
+	text   string
+	unsure bool
+}
+
 // controllers are what is known of those that could act on a check.
 type controllers struct {
 	managers []managerlease.Manager
@@ -25,6 +31,17 @@ type controllers struct {
 	unlisted error
 	// core is why Cluster API core would not act on a check that is released; empty while it runs.
 	core refusal
+}
+
+// claimFacts are what the rules see of one check.
+type claimFacts struct {
+	controllers
+
+	check *clusterv1.MachineHealthCheck
+	// cluster is nil if there is none.
+	cluster *clusterv1.Cluster
+	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
+	labelled string
 }
 
 // controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one
@@ -39,31 +56,17 @@ func (h *claimCommand) controllers(ctx context.Context) controllers {
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}
 	if err := h.client.Get(ctx, key, lease); err != nil {
-		found.core.text = fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err)
-		found.core.unsure = true
+		found.core = refusal{fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err), true}
 		return found
 	}
-	renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
-	ends := renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" { // given back
-		ends = renewed
+	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
+		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 	}
 	if !h.now.Before(ends) {
-		found.core.text = fmt.Sprintf("Cluster API core has not run since %s, so no controller would act on it",
-			ends.UTC().Format(time.RFC3339))
+		found.core.text = "Cluster API core has not run since " + ends.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 	}
 	return found
-}
-
-// claimFacts are what the rules see of one check.
-type claimFacts struct {
-	controllers
-
-	check *clusterv1.MachineHealthCheck
-	// cluster is nil if there is none.
-	cluster *clusterv1.Cluster
-	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
-	labelled string
 }
 
 // factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one,
@@ -88,23 +91,34 @@ func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHeal
 	return facts, nil
 }
 
-// plan decides what becomes of a check.
 func (h *claimCommand) plan(facts *claimFacts) plan {
-	if stays := h.staysAsItIs(facts.check); stays != nil {
-		return *stays
+	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
+	claimed := paused && value == mendv1.Claim
+	switch {
+	case !facts.check.DeletionTimestamp.IsZero():
+		return plan{refuses, "it is being deleted"}
+	case paused && !claimed:
+		return plan{refuses, fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
+	case h.release && !claimed:
+		return plan{staysSo, "is not claimed"}
+	case !h.release && claimed:
+		return plan{staysSo, "is claimed already"}
 	}
-	decided, refused := plan{outcome: changes, text: "kubemend will act on it in place of Cluster API core"}, refuseClaim(facts)
+	decided, refused := plan{changes, "kubemend will act on it in place of Cluster API core"}, refusal{}
 	if h.release {
 		decided.text, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts)
+	} else {
+		refused = refuseClaim(facts)
 	}
 	switch {
 	case refused.text == "":
 	case refused.unsure && h.force:
 		decided.text += "; " + refused.text
 	case refused.unsure:
-		return plan{outcome: refuses, text: refused.text + "; --force goes on all the same"}
+		return plan{refuses, refused.text + "; --force goes on all the same"}
 	default:
-		return plan{outcome: refuses, text: refused.text}
+		return plan{refuses, refused.text}
 	}
 	for _, applier := range explain.AppliersOf(facts.check) {
 		decided.text += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
@@ -112,34 +126,9 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	return decided
 }
 
-// staysAsItIs is why nothing becomes of a check, whatever acts on it; nil if something may.
-func (h *claimCommand) staysAsItIs(check *clusterv1.MachineHealthCheck) *plan {
-	value, paused := check.Annotations[clusterv1.PausedAnnotation]
-	claimed := paused && value == mendv1.Claim
-	switch {
-	case !check.DeletionTimestamp.IsZero():
-		return &plan{outcome: refuses, text: "it is being deleted"}
-	case paused && !claimed:
-		return &plan{outcome: refuses, text: fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
-			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
-	case h.release && !claimed:
-		return &plan{outcome: staysSo, text: "is not claimed"}
-	case !h.release && claimed:
-		return &plan{outcome: staysSo, text: "is claimed already"}
-	}
-	return nil
-}
-
-// refusal is why a check stays as it is; empty if it does not. An unsure one is due to what the user may not see.
-type refusal struct {
-	text   string
-	unsure bool
-}
-
 // refuseClaim refuses to claim a check on which no controller would act then.
 func refuseClaim(facts *claimFacts) refusal {
-	// A manager outside of the cluster may be unable to write a lease.
-	unsure := facts.unlisted != nil || managerlease.NoneSeen(facts.managers)
+	unsure := managerlease.NoneSeen(facts.managers) // a manager outside of the cluster may be unable to write a lease
 	offs := make([]managerlease.Off, 0, len(facts.managers))
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)
@@ -149,12 +138,11 @@ func refuseClaim(facts *claimFacts) refusal {
 		offs = append(offs, off)
 		unsure = unsure || off.Unknown()
 	}
-	because, _ := explain.NoManagerActs(facts.managers, offs)
-	because = explain.Clause(because)
 	if facts.unlisted != nil {
-		because = "it cannot be seen whether a manager of kubemend would act on it: " + facts.unlisted.Error()
+		return refusal{"it cannot be seen whether a manager of kubemend would act on it: " + facts.unlisted.Error(), true}
 	}
-	return refusal{text: because, unsure: unsure}
+	because, _ := explain.NoManagerActs(facts.managers, offs)
+	return refusal{explain.Clause(because), unsure}
 }
 
 // refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
@@ -181,12 +169,9 @@ func refuseRelease(facts *claimFacts) refusal {
 	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
 		unseen = append(unseen, facts.unlisted.Error())
 	}
-	switch {
-	case facts.core.text != "":
+	if facts.core.text != "" || len(unseen) == 0 {
 		return facts.core
-	case len(unseen) > 0:
-		const says = "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
-		return refusal{text: says + strings.Join(unseen, "; "), unsure: true}
 	}
-	return refusal{}
+	const says = "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	return refusal{says + strings.Join(unseen, "; "), true}
 }

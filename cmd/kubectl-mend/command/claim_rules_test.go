@@ -19,7 +19,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // claimFactsOf are those of a check that can be claimed, and released if it is paused as "kubemend".
 func claimFactsOf(paused string, edits ...func(*claimFacts)) *claimFacts {
-	facts := &claimFacts{check: checkNamed("workers", paused), cluster: &clusterv1.Cluster{}}
+	facts := &claimFacts{check: checkCalled("workers", paused), cluster: &clusterv1.Cluster{}}
 	facts.managers = []managerlease.Manager{{
 		Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"},
 	}}
@@ -143,7 +143,7 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 		"one that was given back as well":              {given, noon.Add(time.Second), "Cluster API core has not run since 2026-01-01T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &claimCommand{client: deskWith(t, tc.lease).client, now: tc.now}
+			h := &claimCommand{byHand: byHand{client: deskWith(t, tc.lease).client, now: tc.now}}
 			if got := h.controllers(t.Context()).core; !strings.HasPrefix(got.text, tc.want) || tc.want == "" && got.text != "" {
 				t.Errorf("got %q, want %q", got.text, tc.want)
 			}
@@ -165,7 +165,7 @@ func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
 			d := deskWith(t, cluster, namespaceWith(tc.namespace))
-			facts, err := (&claimCommand{client: d.client}).factsOf(t.Context(), checkNamed("workers", ""), controllers{})
+			facts, err := (&claimCommand{byHand: byHand{client: d.client}}).factsOf(t.Context(), checkCalled("workers", ""), controllers{})
 			if err != nil || facts.labelled != tc.want {
 				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}

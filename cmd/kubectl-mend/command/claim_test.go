@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,9 +59,7 @@ func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
 	if s.labels == nil {
 		s.labels = labels.Everything()
 	}
-	h := &claimCommand{
-		IOStreams: genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out}, client: d.client, now: noon, asks: d.asks,
-	}
+	h := d.command(genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out})
 	for _, edit := range edits {
 		edit(h)
 	}
@@ -76,6 +75,11 @@ func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
 		return d.out.String(), exit.Code
 	}
 	return d.out.String(), Failed
+}
+
+// command is a call of claim.
+func (d *desk) command(streams genericiooptions.IOStreams) *claimCommand {
+	return &claimCommand{byHand: byHand{IOStreams: streams, verb: "claim", client: d.client, now: noon, asks: d.asks}}
 }
 
 // marks are the values of the annotation, by check; a check without it has none.
@@ -100,7 +104,7 @@ func lease(namespace, name string, annotations map[string]string) *coordinationv
 	return l
 }
 
-func checkNamed(name, paused string, owner ...string) *clusterv1.MachineHealthCheck {
+func checkCalled(name, paused string, owner ...string) *clusterv1.MachineHealthCheck {
 	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"team": "a"}}}
 	c.Spec.ClusterName = "prod"
 	if len(owner) > 0 {
@@ -133,14 +137,14 @@ func bound(of managerlease.Installed, namespace string) *rbacv1.ClusterRoleBindi
 
 func yes(h *claimCommand) { h.yes = true }
 
-func release(h *claimCommand) { h.release = true }
+func release(h *claimCommand) { h.release, h.verb = true, "release" }
 
 func namespaceWith(labelled map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labelled}}
 }
 
 func TestACheckGoesOverAndBack(t *testing.T) {
-	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	d.typed = "y\n"
 	got, code := d.claims(selection{names: []string{"workers"}})
 	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
@@ -168,15 +172,13 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 		code  int
 		says  string
 	}{
-		"no":                        {"n\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
 		"an empty line":             {"\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
 		"the end of the input":      {"", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"no terminal":               {"y\n", false, func(*claimCommand) {}, Refused, "there is no terminal to ask at, so say --yes"},
-		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = clientDryRun }, Done, "mhc/workers in metal claimed (dry run)"},
-		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = clientDryRun, true }, Done, "mhc/workers in metal claimed (dry run)"},
+		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }, Done, "mhc/workers in metal claimed (dry run)"},
+		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = cmdutil.DryRunClient, true }, Done, "mhc/workers in metal claimed (dry run)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 			d.typed, d.asks = tc.typed, tc.asks
 			d.intercept(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
 				t.Error("something was written")
@@ -190,7 +192,7 @@ func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
 }
 
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
-	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	d.asks = true
 	silent, typing := io.Pipe() // there is no answer
 	defer func() { _ = typing.Close() }()
@@ -201,7 +203,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 			interrupt()
 		}
 	}
-	h := &claimCommand{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, client: d.client, now: noon, asks: true}
+	h := d.command(genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked})
 	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
 	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", err)
@@ -212,10 +214,10 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 }
 
 func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
-	d := deskWith(t, append(both(), checkNamed("a", ""), checkNamed("b", "true"), checkNamed("c", ""), checkNamed("d", "", "other"))...)
+	d := deskWith(t, append(both(), checkCalled("a", ""), checkCalled("b", "true"), checkCalled("c", ""), checkCalled("d", "", "other"))...)
 	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if o.GetName() == "a" { // somebody is faster
-			other := checkNamed("a", "")
+			other := checkCalled("a", "")
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
 				return err
 			}
@@ -239,12 +241,12 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 }
 
 func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
-	d := deskWith(t, append(both(), checkNamed("a", ""))...)
+	d := deskWith(t, append(both(), checkCalled("a", ""))...)
 	judged := 0
 	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 		if judged < 2 {
 			judged++
-			check := checkNamed("a", "")
+			check := checkCalled("a", "")
 			if err := c.Get(ctx, client.ObjectKeyFromObject(o), check); err != nil {
 				return err
 			}
@@ -263,20 +265,12 @@ func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
 
 // What a label has claimed is not taken for a claim by hand when it is released.
 func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
-	check := checkNamed("workers", mendv1.Claim)
+	check := checkCalled("workers", mendv1.Claim)
 	check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster"
 	d := deskWith(t, append(both(), check, namespaceWith(nil))...)
 	got, code := d.claims(selection{names: []string{"workers"}}, yes, release)
 	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || code != Done || len(check.Annotations) > 0 {
 		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
-	}
-}
-
-func TestADryRunOfTheServerIsOne(t *testing.T) {
-	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
-	got, code := d.claims(selection{names: []string{"workers"}}, func(h *claimCommand) { h.dryRun = serverDryRun })
-	if code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal claimed (server dry run)") {
-		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
 }
 
@@ -291,7 +285,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 		"a label that none has":            {selection{labels: labels.SelectorFromSet(labels.Set{"team": "b"})}, "error: no MachineHealthCheck in namespace metal is selected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 			if got, code := d.claims(tc.s, yes); code != Failed || !strings.Contains(got, tc.says) || len(d.marks()) > 0 {
 				t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 			}
@@ -303,7 +297,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 func TestClaimsAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/claim.md"
 	content := contentOf(t, path)
-	d := deskWith(t, append(both(), checkNamed("workers", ""))...)
+	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	t.Setenv("COLUMNS", "100")
 	claimed, _ := d.claims(selection{names: []string{"workers"}}, yes)
 	if err := d.client.Delete(t.Context(), lease("capi-system", managerlease.CoreLeaseName, nil)); err != nil {

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,14 +18,13 @@ import (
 const tolerated = 3 * time.Second
 
 // serverClock goes as the clock of the API server does, as far as its answers tell: by that clock managers renew their leases, and conditions have
-// their times. A user's clock that is a minute ahead would take every manager for gone, and everything due before it is.
+// their times. By a user's clock that is a minute ahead every manager would be gone.
 type serverClock struct {
 	clock.PassiveClock
 
-	mu    sync.Mutex
-	known bool
-	ahead time.Duration
-	said  bool
+	mu          sync.Mutex
+	known, said bool
+	ahead       time.Duration
 }
 
 // Now is what the API server would say; until it has answered, the time of this machine.
@@ -39,60 +37,47 @@ func (c *serverClock) Now() time.Time {
 // Since is the time from t to now.
 func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// watch learns the time from what comes through a transport.
+// watch learns the time from the first answer that says one: it was said after the question, and before the answer was here.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
 	return roundTrip(func(request *http.Request) (*http.Response, error) {
 		asked := c.PassiveClock.Now()
 		response, err := next.RoundTrip(request)
-		if err == nil {
-			c.learn(response.Header.Get("Date"), asked, c.PassiveClock.Now())
+		if err != nil {
+			return response, err
 		}
-		return response, err
+		date, invalid := http.ParseTime(response.Header.Get("Date"))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if invalid != nil || c.known {
+			return response, nil
+		}
+		c.known = true
+		if second := date.Add(time.Second); second.Add(tolerated).Before(asked) {
+			c.ahead = second.Sub(asked)
+		} else if answered := c.PassiveClock.Now(); date.After(answered.Add(tolerated)) {
+			c.ahead = date.Sub(answered)
+		}
+		return response, nil
 	})
 }
 
-// learn takes the first time that the API server says, which it said between asked and answered.
-func (c *serverClock) learn(date string, asked, answered time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	is, err := http.ParseTime(date)
-	if err != nil || c.known {
+// sayClock warns, once, that the user's clock differs from that of the API server and was not believed.
+func (o *Options) sayClock() {
+	c, ofServer := o.Clock.(*serverClock)
+	if !ofServer {
 		return
 	}
-	c.known = true
-	switch second := is.Add(time.Second); {
-	case second.Add(tolerated).Before(asked):
-		c.ahead = second.Sub(asked)
-	case is.After(answered.Add(tolerated)):
-		c.ahead = is.Sub(answered)
-	}
-}
-
-// trouble says, once, that the two clocks differ; empty if they do not.
-func (c *serverClock) trouble() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ahead == 0 || c.said {
-		return ""
-	}
-	c.said = true
-	return explain.ClockDiffers(-c.ahead)
-}
-
-// sayClock warns, once, of a clock that was not believed.
-func (o *Options) sayClock() {
-	if c, is := o.Clock.(*serverClock); is {
-		if trouble := c.trouble(); trouble != "" {
-			_, _ = fmt.Fprintln(o.ErrOut, "warning:", trouble)
-		}
+	if c.ahead != 0 && !c.said {
+		c.said = true
+		_, _ = fmt.Fprintln(o.ErrOut, "warning:", explain.ClockDiffers(-c.ahead))
 	}
 }
 
 // timeAt is what time it is where c asks. It takes one answer, whatever that is, to know.
 func (o *Options) timeAt(ctx context.Context, c client.Reader) time.Time {
-	checks := &metav1.PartialObjectMetadataList{}
-	checks.SetGroupVersionKind(groups[machineCheckKind].GroupVersion().WithKind(string(machineCheckKind) + "List"))
-	_ = c.List(ctx, checks, client.Limit(1)) // what is wrong is found out by who needs the answer
+	_ = c.List(ctx, listOf(machineCheckKind), client.Limit(1)) // what is wrong is found out by who needs the answer
 	o.sayClock()
 	return o.Clock.Now()
 }

@@ -82,7 +82,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
 	(*Options).remediate, (*Options).reset, (*Options).confirm, (*Options).simulate, (*Options).record,
-	(*Options).versions, (*Options).options,
+	(*Options).check, (*Options).versions, (*Options).options,
 }
 
 func (o *Options) root(version string) *cobra.Command {
@@ -103,23 +103,37 @@ func (o *Options) root(version string) *cobra.Command {
 			}
 			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant(c.SuggestionsFor(args[0])))}
 		},
-		DisableFlagsInUseLine: true,
+		DisableFlagsInUseLine:      true,
+		SuggestionsMinimumDistance: 2, // cobra's default counts only for its own error
 	}
 	o.Config.AddFlags(root.PersistentFlags())
 	o.addColour(root)
 	root.SetIn(o.In)
 	root.SetOut(o.Out)
 	root.SetErr(o.ErrOut)
-	templates.ActsAsRootCommand(root, nil) // help as kubectl prints it
+	o.addHelp(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
 		verb := add(o)
 		verb.DisableFlagsInUseLine = true // the template adds [options]
 		root.AddCommand(verb)
 	}
-	o.addExamples(root)
 	o.completeFlags(root)
 	return root
+}
+
+// addHelp prints help as kubectl does. Its template calls the program by the name of its file, which is not how a plugin is called.
+func (o *Options) addHelp(root *cobra.Command) {
+	templates.ActsAsRootCommand(root, nil)
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		var written strings.Builder
+		out := c.OutOrStdout()
+		c.SetOut(&written)
+		help(c, args)
+		c.SetOut(out)
+		_, _ = fmt.Fprint(out, strings.ReplaceAll(written.String(), `Use "`+root.Name()+" ", `Use "`+o.Name+" "))
+	})
 }
 
 // options lists the flags that the help of the other commands leaves out, since all have them.
@@ -145,7 +159,6 @@ func meant(names []string) string {
 	return ": did you mean " + strings.Join(names, ", ") + "?"
 }
 
-// noArgs are the arguments of a command that takes none.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Exit{Misused, fmt.Errorf("%q: this command takes no arguments, only flags", args[0])}

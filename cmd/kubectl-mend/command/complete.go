@@ -2,105 +2,121 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namedByFlag are the flags whose values are names of objects.
-var namedByFlag = map[string]kind{"cluster": clusterKind, "namespace": namespaceKind}
+const completionTimeout = 2 * time.Second
 
-// paths are the flags of kubectl whose values are files or folders.
-var paths = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
+// fileFlags are the flags of kubectl whose values are files or folders.
+var fileFlags = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
 
-// completeFlags completes the values of the flags of a command and of those below it: names of objects, contexts and users of the kubeconfig, and nothing
-// where there is nothing to choose from, in place of the files of the folder. A flag that has its completion keeps it.
+// completeFlags completes the values of the flags of a command and of those below it. Where there is nothing to choose from, the shell
+// would offer files. A flag that has its completion keeps it.
 func (o *Options) completeFlags(c *cobra.Command) {
-	complete := func(f *pflag.Flag) {
+	ofKind := func(k kind) cobra.CompletionFunc {
+		return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return o.completeNames(k)(c, []string{k.alias()}, typed)
+		}
+	}
+	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		_, file := f.Annotations[cobra.BashCompFilenameExt]
-		if file || f.NoOptDefVal != "" || slices.Contains(paths, f.Name) {
+		if file || f.NoOptDefVal != "" || slices.Contains(fileFlags, f.Name) {
 			return
 		}
-		function := cobra.NoFileCompletions
-		switch k, named := namedByFlag[f.Name]; {
-		case named:
-			function = o.completeBare(k)
-		case f.Name == "fail":
-			function = func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		complete := cobra.NoFileCompletions
+		switch f.Name {
+		case "cluster":
+			complete = ofKind(clusterKind)
+		case "namespace":
+			complete = ofKind(namespaceKind)
+		case "fail":
+			complete = func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 				return o.completeNames(machineKind, nodeKind)(c, nil, typed)
 			}
-		case f.Name == "context", f.Name == "user":
-			function = o.completeKubeconfig(f.Name)
+		case "context":
+			complete = o.completeContexts
 		}
-		_ = c.RegisterFlagCompletionFunc(f.Name, function) // it is an error where the flag has one
-	}
-	c.LocalFlags().VisitAll(complete)
+		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it is an error where the flag has one
+	})
 	for _, below := range c.Commands() {
 		o.completeFlags(below)
 	}
 }
 
-// completeBare completes names of objects of one kind, without their kind. Whatever goes wrong, the shell completes nothing.
-func (o *Options) completeBare(k kind) cobra.CompletionFunc {
-	return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(c.Context(), completesWithin)
-		defer cancel()
-		reader, namespace, err := o.completesFrom()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		if k == namespaceKind {
-			namespace = ""
-		}
-		return completions(ctx, reader, namespace, []kind{k}, []string{k.alias()}, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// completeCluster completes the one argument of a command that may name a Cluster.
-func (o *Options) completeCluster(c *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+func (o *Options) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	config, err := o.Config.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return o.completeBare(clusterKind)(c, nil, typed)
+	return slices.Sorted(maps.Keys(config.Contexts)), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeKubeconfig completes what the kubeconfig has: contexts, or users.
-func (o *Options) completeKubeconfig(what string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		config, err := o.Config.ToRawKubeConfigLoader().RawConfig()
+// completeNames completes arguments such as mhc/NAME. The kind stays as the user calls it; before there is one, all kinds are offered.
+// Whatever goes wrong, the shell completes nothing.
+func (o *Options) completeNames(kinds ...kind) cobra.CompletionFunc {
+	return func(c *cobra.Command, given []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
+		defer cancel()
+		reader, namespace, err := o.reader()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		names := slices.Sorted(maps.Keys(config.Contexts))
-		if what == "user" {
-			names = slices.Sorted(maps.Keys(config.AuthInfos))
+		called, _, hasKind := strings.Cut(typed, "/")
+		prefix := called + "/"
+		if !hasKind && len(given) > 0 && !strings.Contains(given[0], "/") { // the kind is an argument of its own
+			called, prefix, hasKind = given[0], "", true
 		}
-		return without(names, nil, typed), cobra.ShellCompDirectiveNoFileComp
-	}
-}
-
-// addExamples gives the commands that cobra adds an example each.
-func (o *Options) addExamples(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		switch c.Name() {
-		case "help":
-			c.Example, c.DisableFlagsInUseLine = fmt.Sprintf("  %s help explain", o.Name), true
-		case "completion":
-			c.Example = "  source <(kubectl-mend completion bash)"
-			for _, shell := range c.Commands() {
-				shell.Example = fmt.Sprintf("  source <(kubectl-mend completion %s)", shell.Name())
-				switch shell.Name() {
-				case "fish":
-					shell.Example = "  kubectl-mend completion fish | source"
-				case "powershell":
-					shell.Example = "  kubectl-mend completion powershell | Out-String | Invoke-Expression"
+		var offered []cobra.Completion
+		for _, k := range kinds {
+			named, known := kindCalled(called)
+			switch {
+			case !hasKind:
+				prefix = k.alias() + "/"
+			case !known || named != k:
+				continue
+			}
+			for _, name := range namesOf(ctx, reader, namespace, k) {
+				if strings.HasPrefix(prefix+name, typed) && !slices.Contains(given, prefix+name) {
+					offered = append(offered, prefix+name)
 				}
 			}
 		}
+		return offered, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// namesOf are the names of a kind, as far as they can be read. Machines know the nodes of workload clusters.
+func namesOf(ctx context.Context, reader client.Reader, namespace string, k kind) []string {
+	var names []string
+	list := listOf(k)
+	if reader.List(ctx, list, client.InNamespace(namespace)) == nil {
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	machines := &clusterv1.MachineList{}
+	if k == nodeKind && reader.List(ctx, machines, client.InNamespace(namespace)) == nil {
+		for i := range machines.Items {
+			if node := machines.Items[i].Status.NodeRef.Name; node != "" {
+				names = append(names, node)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func listOf(k kind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+	return list
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -16,59 +15,52 @@ import (
 
 func (o *Options) confirm() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "confirm"}
-	c := &cobra.Command{
-		Use:   "confirm (KIND NAME | KIND/NAME)",
+	return b.complete(o, &cobra.Command{
 		Short: "Confirm that the workload cluster that answers is the right one",
 		Long: "Confirm that the workload cluster that answers by the kubeconfig of a Cluster is the right one, after another one was there. " +
 			"Until then kubemend does not judge machines by its nodes (" + mendv1.ChangedReason + ").\n\n" +
 			"The command shows the UID of the namespace kube-system of both, and asks. It writes the annotation " +
 			mendv1.WorkloadClusterAnnotation + " of the Cluster. An annotation and an event record who asked, when and why.",
 		Example: fmt.Sprintf("  %[1]s confirm cluster/prod -n metal --reason \"moved to the standby\"\n"+
-			"  %[1]s confirm cluster prod --dry-run", o.Name),
-		Args:              oneOf(clusterKind),
-		ValidArgsFunction: o.completeNames(clusterKind),
-		RunE:              b.runs(o, b.confirmNamed, clusterKind),
-	}
-	b.addFlags(c)
-	return c
+			"  %[1]s confirm cluster prod --dry-run=server", o.Name),
+	}, b.confirmNamed, clusterKind)
 }
 
 // confirmNamed says which workload cluster is kept and which one answers, asks, and keeps that one.
-func (b *byHand) confirmNamed(ctx context.Context, named subject, namespace string) error {
-	cluster, key, said := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: named.name}, named.String()+" in "+namespace
-	if err := b.read(ctx, key, cluster, clusterKind); err != nil {
+func (b *byHand) confirmNamed(ctx context.Context, named subject) error {
+	cluster := &clusterv1.Cluster{}
+	if err := b.read(ctx, named.key(), cluster, clusterKind); err != nil {
 		return err
 	}
-	reader, err := b.workload(ctx, key)
+	reader, err := b.workload(ctx, named.key())
 	if err != nil {
-		return fmt.Errorf("cannot confirm %s: %w", said, err)
+		return fmt.Errorf("cannot confirm %s: %w", named, err)
 	}
 	found, err := workload.UIDOf(ctx, reader)
 	if err != nil {
-		return fmt.Errorf("cannot confirm %s: read which workload cluster answers: %w", said, err)
+		return fmt.Errorf("cannot confirm %s: read which workload cluster answers: %w", named, err)
 	}
 	decided := planConfirmation(workload.Kept(cluster), found)
-	if err := b.announce(said, decided); err != nil || decided.outcome != changes {
+	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
 	return b.apply(ctx, change{
-		named: said, done: "confirmed", about: referenceTo(clusterKind, cluster),
+		named: named.String(), done: "confirmed", about: referenceTo(clusterKind, cluster),
 		reason: mendv1.EventConfirmed, text: explain.ConfirmedByHand,
-		write: func(ctx context.Context, annotation string, dryRun []string) error {
+		write: func(ctx context.Context, annotation string) error {
 			return b.annotate(ctx, clusterKind, cluster, map[string]any{
 				mendv1.WorkloadClusterAnnotation: workload.Keeps(cluster, found), mendv1.ConfirmedAnnotation: annotation,
-			}, dryRun)
+			})
 		},
 	})
 }
 
-// planConfirmation decides whether the workload cluster with UID found is kept in place of the one that is kept.
 func planConfirmation(kept, found types.UID) plan {
 	switch kept {
 	case "":
-		return plan{outcome: staysSo, text: fmt.Sprintf("no workload cluster is kept yet, and kubemend keeps the one that answers, %s", found)}
+		return plan{staysSo, fmt.Sprintf("no workload cluster is kept yet, and kubemend keeps the one that answers, %s", found)}
 	case found:
-		return plan{outcome: staysSo, text: fmt.Sprintf("the workload cluster that answers is the one that is kept, %s", found)}
+		return plan{staysSo, fmt.Sprintf("the workload cluster that answers is the one that is kept, %s", found)}
 	}
-	return plan{text: fmt.Sprintf("the workload cluster that answers, %s, is kept in place of %s, and its nodes count", found, kept)}
+	return plan{changes, fmt.Sprintf("the workload cluster that answers, %s, is kept in place of %s, and its nodes count", found, kept)}
 }

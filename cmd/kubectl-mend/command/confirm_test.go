@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -36,7 +37,7 @@ func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string,
 		return answering(found), nil
 	}
 	edit(b)
-	err = b.confirmNamed(p.t.Context(), subject{clusterKind, "c1"}, "metal")
+	err = b.confirmNamed(p.t.Context(), subject{clusterKind, "metal", "c1"})
 	cluster := &clusterv1.Cluster{}
 	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c1"}, cluster); err != nil {
 		p.t.Fatal(err)
@@ -46,7 +47,7 @@ func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string,
 
 func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
 	asks := func(b *byHand) { b.reason = "moved" }
-	sees := func(b *byHand) { b.dryRun = clientDryRun }
+	sees := func(b *byHand) { b.dryRun = cmdutil.DryRunClient }
 	const nothing = "nothing to do for cluster/c1 in metal: "
 	for name, tc := range map[string]struct {
 		kept         string

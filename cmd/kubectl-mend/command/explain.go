@@ -10,6 +10,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,86 +31,122 @@ var explained = []kind{
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind})
 
+// selectable are the kinds that --selector selects. Most nodes are not in the management cluster, and a remediation is of two kinds.
+var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
+
+type explaining struct {
+	cluster, selector string
+	full, code        bool
+	again             watching
+}
+
 func (o *Options) explain() *cobra.Command {
-	var cluster string
-	var full, code bool
-	var again watching
+	var e explaining
 	c := &cobra.Command{
-		Use:   "explain (KIND NAME... | KIND/NAME...)",
+		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
 		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that blocks the " +
 			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.\n\n" +
 			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for. " +
 			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
-			"  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
-		Args:              someNames(explainedOrPod...),
+			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
+			"  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				all, err := o.explanations(ctx, args, cluster, full)
+			return o.watch(c.Context(), e.again, func(ctx context.Context, out io.Writer) error {
+				found, err := o.explanations(ctx, args, &e)
 				if err != nil {
 					return err
 				}
-				if err := o.printExplanations(out, all); err != nil || !code {
+				if err := o.printExplanations(out, found); err != nil || !e.code {
 					return err
 				}
-				return exitOf(all)
+				return exitOf(found)
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
-	c.Flags().BoolVar(&full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
-	again.addTo(c)
-	c.Flags().BoolVar(&code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, 11 unhealthy and being remediated, "+
-		"12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
+	c.Flags().StringVar(&e.cluster, "cluster", "",
+		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
+	c.Flags().StringVarP(&e.selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
+	c.Flags().BoolVar(&e.full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
+	e.again.addTo(c)
+	c.Flags().BoolVar(&e.code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
+		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
-	excluding(c, "watch", "from")
-	excluding(c, "watch", "exit-code")
+	c.MarkFlagsMutuallyExclusive("watch", "from")
+	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return c
 }
 
-// someNames are the arguments of a command that is about one object or several.
-func someNames(expected ...kind) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
-		}
-		_, err := parseAll(args, expected...)
-		return err
+func (o *Options) explanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
+	if e.selector != "" {
+		return o.selectedExplanations(ctx, args, e)
 	}
-}
-
-// explanations explain all that the arguments name.
-func (o *Options) explanations(ctx context.Context, args []string, cluster string, full bool) ([]*page.Explanation, error) {
-	named, err := parseAll(args, explainedOrPod...)
+	named, err := parseSome(args, explainedOrPod...)
 	if err != nil {
 		return nil, err
 	}
-	all := make([]*page.Explanation, 0, len(named))
-	for _, n := range named {
-		e, err := o.explanation(ctx, n, cluster, full)
+	found := make([]*page.Explanation, 0, len(named))
+	for _, subject := range named {
+		explanation, err := o.explanation(ctx, subject, e.cluster, e.full)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, e)
+		found = append(found, explanation)
 	}
-	return all, nil
+	return found, nil
 }
 
-// printExplanations prints one as it is, and several one after the other.
-func (o *Options) printExplanations(out io.Writer, all []*page.Explanation) error {
-	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(all))
-	for _, e := range all {
+// selectedExplanations explain the objects of a kind whose labels match. The cluster is read once for all of them.
+func (o *Options) selectedExplanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
+	k, err := kindAlone(args, selectable...)
+	if err != nil {
+		return nil, err
+	}
+	selector, err := labels.Parse(e.selector)
+	if err != nil {
+		return nil, Exit{Misused, fmt.Errorf("--selector: %w", err)}
+	}
+	namespace, err := o.namespace()
+	if err != nil {
+		return nil, err
+	}
+	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: e.cluster, Owners: true, Records: true, AllMachines: true})
+	if err != nil {
+		return nil, err
+	}
+	list := listOf(k)
+	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list %ss: %w", k, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, fmt.Errorf("no %s has labels that match %s", k, selector)
+	}
+	found := make([]*page.Explanation, 0, len(list.Items))
+	for i := range list.Items {
+		selected := subject{kind: k, namespace: list.Items[i].Namespace, name: list.Items[i].Name}
+		explanation, err := pageOf(ctx, a, selected, e.cluster)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, explanation)
+	}
+	return found, nil
+}
+
+func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
+	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(found))
+	for _, e := range found {
 		list.Items, named = append(list.Items, *e.Document()), append(named, e.Subject)
 	}
-	var found runtime.Object = list
-	if len(all) == 1 {
-		found = &list.Items[0]
+	var document runtime.Object = list
+	if len(found) == 1 {
+		document = &list.Items[0]
 	}
-	return o.print(out, found, named, func() error {
-		for i, e := range all {
+	return o.print(out, document, named, func() error {
+		for i, e := range found {
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
 			}
@@ -121,7 +158,6 @@ func (o *Options) printExplanations(out io.Writer, all []*page.Explanation) erro
 	})
 }
 
-// explanation explains what the user names.
 func (o *Options) explanation(ctx context.Context, named subject, cluster string, full bool) (*page.Explanation, error) {
 	namespace, err := o.namespace()
 	if err != nil {
@@ -132,37 +168,37 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 			return nil, err
 		}
 	}
-	k, name := named.kind, named.name
-	scope, err := o.scopeAround(ctx, k, client.ObjectKey{Namespace: namespace, Name: name}, cluster)
+	named.namespace = namespace
+	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
 	if err != nil {
 		return nil, err
 	}
 	scope.AllMachines = full
-	e, err := o.explained(ctx, scope, k, namespace, name, cluster)
-	if err == nil && e.QueueUnread() { // all machines that wait have to be read to tell which is first
-		scope.AllMachines = true
-		return o.explained(ctx, scope, k, namespace, name, cluster)
+	for {
+		a, err := o.asker(ctx, scope)
+		if err != nil {
+			return nil, err
+		}
+		e, err := pageOf(ctx, a, named, cluster)
+		if err != nil || scope.AllMachines || !e.QueueUnread() {
+			return e, err
+		}
+		scope.AllMachines = true // all machines that wait have to be read to tell which is first
 	}
-	return e, err
 }
 
-// explained explains an object of which that much is read.
-func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, namespace, name, cluster string) (*page.Explanation, error) {
-	a, err := o.asker(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	switch k {
+func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*page.Explanation, error) {
+	switch named.kind {
 	case nodeKind:
-		return page.Node(ctx, a, namespace, cluster, name)
+		return page.Node(ctx, a, named.namespace, cluster, named.name)
 	case nodeCheckKind:
-		return page.NodeHealthCheck(ctx, a, name)
+		return page.NodeHealthCheck(ctx, a, named.name)
 	}
-	key, err := keyOf(ctx, a, k, namespace, name)
+	key, err := keyOf(ctx, a, named)
 	if err != nil {
 		return nil, err
 	}
-	switch k {
+	switch named.kind {
 	case machineCheckKind:
 		return page.MachineHealthCheck(ctx, a, key)
 	case hostKind:
@@ -170,7 +206,7 @@ func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, n
 	case remediationKind:
 		return page.Remediation(ctx, a, "", key)
 	case metal3Kind, ownKind:
-		return page.Remediation(ctx, a, string(k), key)
+		return page.Remediation(ctx, a, string(named.kind), key)
 	case deploymentKind:
 		return page.MachineDeployment(ctx, a, key)
 	case kubeadmKind:
@@ -182,37 +218,36 @@ func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, n
 	}
 }
 
-// keyOf is where the object of that name is; where the user means all namespaces, there has to be one.
-func keyOf(ctx context.Context, a *inspect.Asker, k kind, namespace, name string) (client.ObjectKey, error) {
-	if namespace != "" {
-		return client.ObjectKey{Namespace: namespace, Name: name}, nil
+// keyOf is where an object is; where the user means all namespaces, there has to be one of that name.
+func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectKey, error) {
+	if named.namespace != "" {
+		return named.key(), nil
 	}
-	kinds := []kind{k}
-	if k == remediationKind {
+	kinds := []kind{named.kind}
+	if named.kind == remediationKind {
 		kinds = []kind{metal3Kind, ownKind}
 	}
 	called, namespaces := make([]string, 0, len(kinds)), []string{}
 	for _, k := range kinds {
 		called = append(called, string(k))
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+		list := listOf(k)
 		if err := a.Reader().List(ctx, list); err != nil && !remediationrequest.Missing(err) {
-			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, name, err)
+			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, named.name, err)
 		}
 		for i := range list.Items {
-			if list.Items[i].Name == name {
+			if list.Items[i].Name == named.name {
 				namespaces = append(namespaces, list.Items[i].Namespace)
 			}
 		}
 	}
 	switch len(namespaces) {
 	case 0:
-		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", listed(called, "or"), name)
+		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", listed(called, "or"), named.name)
 	case 1:
-		return client.ObjectKey{Namespace: namespaces[0], Name: name}, nil
+		return client.ObjectKey{Namespace: namespaces[0], Name: named.name}, nil
 	}
 	return client.ObjectKey{}, Exit{Misused, fmt.Errorf("there is a %s %s in several namespaces: say which with -n: %s",
-		k, name, strings.Join(namespaces, ", "))}
+		named.kind, named.name, strings.Join(namespaces, ", "))}
 }
 
 // asker inspects the cluster, or the record, that the flags name, at the time that it is there.
@@ -256,6 +291,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 // belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it is
 // not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(groups[k])
 	switch k {
 	case clusterKind:
 		return key.Name, ""
@@ -263,44 +300,29 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)
 		return check.Spec.ClusterName, ""
-	case machineKind:
-		cluster = metadataOf(ctx, reader, k, key).Labels[clusterv1.ClusterNameLabel]
-		if cluster != "" {
-			machine = key.Name
+	case remediationKind:
+		if cluster, machine = belongings(ctx, reader, ownKind, key); cluster == "" {
+			return belongings(ctx, reader, metal3Kind, key)
 		}
 		return cluster, machine
-	case hostKind:
+	case hostKind: // belongs to whom its consumer does
 		host := &bmov1alpha1.BareMetalHost{}
 		_ = reader.Get(ctx, key, host)
 		if host.Spec.ConsumerRef == nil || host.Spec.ConsumerRef.Namespace != key.Namespace {
 			return "", ""
 		}
-		consumer := &metav1.PartialObjectMetadata{}
-		consumer.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
-		_ = reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: host.Spec.ConsumerRef.Name}, consumer)
-		return ownedBy(ctx, reader, consumer)
-	case remediationKind:
-		if cluster, machine = ownedBy(ctx, reader, metadataOf(ctx, reader, ownKind, key)); cluster == "" {
-			return ownedBy(ctx, reader, metadataOf(ctx, reader, metal3Kind, key))
-		}
-		return cluster, machine
+		object.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+		key.Name = host.Spec.ConsumerRef.Name
 	}
-	return ownedBy(ctx, reader, metadataOf(ctx, reader, k, key))
-}
-
-func metadataOf(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) *metav1.PartialObjectMetadata {
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(groups[k])
-	_ = reader.Get(ctx, key, obj)
-	return obj
-}
-
-// ownedBy are the Cluster and the Machine that own an object.
-func ownedBy(ctx context.Context, reader client.Reader, obj client.Object) (cluster, machine string) {
-	for _, owner := range obj.GetOwnerReferences() {
-		if owner.Kind == groups[machineKind].Kind {
-			return belongings(ctx, reader, machineKind, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owner.Name})
+	_ = reader.Get(ctx, key, object)
+	for _, owner := range object.OwnerReferences {
+		if owner.Kind == string(machineKind) {
+			return belongings(ctx, reader, machineKind, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name})
 		}
 	}
-	return obj.GetLabels()[clusterv1.ClusterNameLabel], ""
+	cluster = object.Labels[clusterv1.ClusterNameLabel]
+	if k == machineKind && cluster != "" {
+		machine = key.Name
+	}
+	return cluster, machine
 }

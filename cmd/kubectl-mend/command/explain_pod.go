@@ -49,5 +49,5 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 	case found.Spec.NodeName == "":
 		return subject{}, fmt.Errorf("the Pod %s is on no node", key)
 	}
-	return subject{nodeKind, found.Spec.NodeName}, nil
+	return subject{kind: nodeKind, name: found.Spec.NodeName}, nil
 }

@@ -2,11 +2,11 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -15,66 +15,60 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// historyOf are the kinds that have a history.
 var historyOf = []kind{machineKind, hostKind, nodeKind, machineCheckKind, nodeCheckKind, clusterKind}
 
 func (o *Options) history() *cobra.Command {
-	var s history.Scope
 	var utc bool
-	since := span(24 * time.Hour)
+	since := model.Duration(24 * time.Hour)
 	c := &cobra.Command{
 		Use:   "history [KIND/NAME]",
 		Short: "List what has happened to machines, their nodes, hosts and checks",
 		Long: "List what has happened, oldest first: the steps of RemediationRecords, which outlive their machines, and events " +
 			"that tell what no step does, which the API server keeps for an hour by default.",
 		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
-		Args:              func(_ *cobra.Command, args []string) error { return o.aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(historyOf...),
-		RunE: func(c *cobra.Command, _ []string) error {
-			if since < 0 {
-				return Exit{Misused, errors.New("--since: the future has not happened yet")}
+		RunE: func(c *cobra.Command, args []string) error {
+			s, err := o.historyScope(args)
+			if err != nil {
+				return err
 			}
 			return o.tellHistory(c.Context(), s, time.Duration(since), utc)
 		},
 	}
-	c.Flags().Var(&since, "since", "How far back, such as 36h or 14d. 0 is as far as is remembered.")
+	c.Flags().TextVar(&since, "since", &since, "How far back, such as 36h or 14d. 0 is as far as is remembered.")
 	c.Flags().BoolVar(&utc, "utc", false, "Print dates and times in UTC, as -o wide does.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
 }
 
-// aboutOne takes the object that the arguments name.
-func (o *Options) aboutOne(s *history.Scope, args []string) error {
+// historyScope is what the arguments name; all if they name nothing.
+func (o *Options) historyScope(args []string) (history.Scope, error) {
 	if len(args) == 0 {
-		return nil
+		return history.Scope{}, nil
 	}
 	named, err := parseOne(args, historyOf...)
 	if err != nil {
-		return err
+		return history.Scope{}, err
 	}
-	if inNamespace := named.kind != nodeKind && named.kind != nodeCheckKind; o.allNamespaces && inNamespace {
-		return Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
+	if o.allNamespaces && named.kind != nodeKind && named.kind != nodeCheckKind {
+		return history.Scope{}, Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
 	}
-	s.Kind, s.Name = string(named.kind), named.name
-	return nil
+	return history.Scope{Kind: string(named.kind), Name: named.name}, nil
 }
 
 // tellHistory reads and prints what has happened in a scope. Records are enough for a history, and so is the rest.
 func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration, utc bool) error {
-	var err error
-	if s.Namespace, err = o.namespace(); err != nil {
-		return err
-	}
-	reader, clock, err := o.recordSource()
+	reader, namespace, err := o.reader()
 	if err != nil {
 		return err
 	}
-	now := clock()
+	s.Namespace = namespace
+	records, _, unread := listRecords(ctx, reader, namespace)
+	now := o.Clock.Now()
 	if since > 0 {
 		s.Since = now.Add(-since)
 	}
-	records, _, unread := listRecords(ctx, reader, s.Namespace)
 	records = slices.DeleteFunc(records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
 	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
 	switch {
@@ -105,16 +99,10 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout his
 	if len(found.Items) > 0 {
 		return history.Print(o.Out, found.Items, layout)
 	}
-	what := "anything"
-	if s.Name != "" {
-		what = s.Kind + " " + s.Name
-	}
-	if s.Namespace != "" && s.Kind != string(nodeKind) && s.Kind != string(nodeCheckKind) {
-		what += " in namespace " + s.Namespace
-	}
+	says := "No RemediationRecord and no event was found"
 	if !s.Since.IsZero() {
-		what += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
+		says += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
 	}
-	_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("No RemediationRecord and no event tells of "+what+".", 0, text.Width(o.ErrOut)))
-	return nil
+	_, err := fmt.Fprintln(o.ErrOut, says+".")
+	return err
 }

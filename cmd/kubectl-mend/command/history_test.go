@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -15,12 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 )
 
@@ -72,28 +69,11 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 	}
 }
 
-func TestAHistoryWithoutEntriesSaysOfWhatItIs(t *testing.T) {
-	var out, problems bytes.Buffer
-	o := &Options{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &problems}}
-	for want, scope := range map[string]history.Scope{
-		"No RemediationRecord and no event tells of anything.\n":                                                   {},
-		"No RemediationRecord and no event tells of anything in namespace metal.\n":                                {Namespace: "metal"},
-		"No RemediationRecord and no event tells of Machine m in namespace metal since 2026-01-01 12:00:00 UTC.\n": {Namespace: "metal", Kind: "Machine", Name: "m", Since: noon},
-		"No RemediationRecord and no event tells of Node n.\n":                                                     {Namespace: "metal", Kind: "Node", Name: "n"},
-	} {
-		problems.Reset()
-		if err := o.printHistory(&cliv1.History{}, scope, history.Layout{}); err != nil || out.Len() > 0 || problems.String() != want {
-			t.Errorf("without entries: %v, printed\n%s%swant\n%s", err, out.String(), problems.String(), want)
-		}
-	}
-}
-
 func TestAHistoryIsOfWhatTheArgumentsName(t *testing.T) {
 	for line, want := range map[string]history.Scope{
 		"machine/a": {Kind: "Machine", Name: "a"}, "bmh/a": {Kind: "BareMetalHost", Name: "a"}, "mhc a": {Kind: "MachineHealthCheck", Name: "a"}, "": {},
 	} {
-		var got history.Scope
-		if err := (&Options{}).aboutOne(&got, strings.Fields(line)); err != nil || got != want {
+		if got, err := (&Options{}).historyScope(strings.Fields(line)); err != nil || got != want {
 			t.Errorf("%q: %+v, %v", line, got, err)
 		}
 	}

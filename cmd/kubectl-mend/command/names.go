@@ -4,6 +4,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // kind is a kind of objects that a user may name, as its Kind is spelled.
@@ -26,114 +36,150 @@ const (
 	remediationKind kind = "Remediation"
 )
 
-// aliases are what users call kinds; the first one is that of messages and completions. The singular and the plural of each stand for it as well.
+// aliases are what users call kinds besides their names; the first one is that of messages and completions.
 var aliases = map[kind][]string{
 	machineKind:      {"machine", "ma"},
 	nodeKind:         {"node", "no"},
-	hostKind:         {"host", "bmh", "baremetalhost"},
-	machineCheckKind: {"mhc", "machinehealthcheck"},
-	nodeCheckKind:    {"nhc", "nodehealthcheck"},
+	hostKind:         {"host", "bmh"},
+	machineCheckKind: {"mhc"},
+	nodeCheckKind:    {"nhc"},
 	clusterKind:      {"cluster", "cl"},
 	namespaceKind:    {"namespace", "ns"},
-	deploymentKind:   {"md", "machinedeployment"},
-	kubeadmKind:      {"kcp", "kubeadmcontrolplane"},
+	deploymentKind:   {"md"},
+	kubeadmKind:      {"kcp"},
 	podKind:          {"pod", "po"},
 	remediationKind:  {"remediation"},
-	metal3Kind:       {"m3r", "metal3remediation", "m3remediation"},
-	ownKind:          {"hrem", "hostremediation"},
+	metal3Kind:       {"m3r", "m3remediation"},
+	ownKind:          {"hrem"},
 }
 
-// alias is the short name of a kind.
+// groups are where the kinds are.
+var groups = map[kind]schema.GroupVersionKind{
+	machineKind:      clusterv1.GroupVersion.WithKind("Machine"),
+	nodeKind:         {Version: "v1", Kind: "Node"},
+	hostKind:         bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
+	machineCheckKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
+	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
+	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
+	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
+	namespaceKind:    {Version: "v1", Kind: "Namespace"},
+	deploymentKind:   clusterv1.GroupVersion.WithKind("MachineDeployment"),
+	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
+}
+
 func (k kind) alias() string { return aliases[k][0] }
 
-// kindCalled returns the kind that a user calls so, with or without its group behind a dot.
+// kindCalled returns the kind that a user calls so, in the singular or the plural, with or without its group behind a dot.
 func kindCalled(name string) (kind, bool) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
 	for k, names := range aliases {
-		if slices.Contains(names, name) || slices.Contains(names, strings.TrimSuffix(name, "s")) {
-			return k, true
+		for _, alias := range append(names, strings.ToLower(string(k))) {
+			if name == alias || name == alias+"s" {
+				return k, true
+			}
 		}
 	}
 	return "", false
 }
 
-// subject is what a user names.
+// subject is what a user names. The namespace is empty where it is that of the flags, or where the user means all.
 type subject struct {
-	kind kind
-	name string
+	kind            kind
+	namespace, name string
 }
 
-// String is the object as an argument.
-func (o subject) String() string { return o.kind.alias() + "/" + o.name }
+func (s subject) String() string {
+	called := s.kind.alias() + "/" + s.name
+	if s.namespace != "" && s.kind != nodeKind {
+		called += " in " + s.namespace
+	}
+	return called
+}
+
+func (s subject) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.namespace, Name: s.name}
+}
 
 // parseAll takes arguments apart as kubectl does: TYPE/NAME, each for itself, or TYPE NAME...
 func parseAll(args []string, expected ...kind) ([]subject, error) {
-	all := make([]subject, 0, len(args))
-	add := func(arg string) error {
-		k, name, err := parse(arg, expected...)
-		all = append(all, subject{k, name})
-		return err
-	}
-	if len(args) == 0 || strings.Contains(args[0], "/") {
-		for _, arg := range args {
-			if err := add(arg); err != nil {
-				return nil, err
+	if len(args) > 1 && !strings.Contains(args[0], "/") {
+		called, names := args[0], args[1:]
+		args = make([]string, 0, len(names))
+		for _, name := range names {
+			if k, _ := kindCalled(called); strings.Contains(name, "/") && k != podKind {
+				const says = "%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME"
+				return nil, Exit{Misused, fmt.Errorf(says, name, called)}
 			}
+			args = append(args, called+"/"+name)
 		}
-		return all, nil
 	}
-	called, known := kindCalled(args[0])
-	if known && len(args) == 1 {
-		return nil, Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", args[0], spelled(expected))}
-	} else if len(args) == 1 {
-		return nil, add(args[0])
-	}
-	for _, name := range args[1:] {
-		if strings.Contains(name, "/") && called != podKind {
-			return nil, Exit{Misused, fmt.Errorf("%q: expected a name, as the kind is %s: write either KIND NAME or KIND/NAME", name, args[0])}
-		}
-		if err := add(args[0] + "/" + name); err != nil {
+	named := make([]subject, 0, len(args))
+	for _, arg := range args {
+		k, name, err := parse(arg, expected...)
+		if err != nil {
 			return nil, err
 		}
+		named = append(named, subject{kind: k, name: name})
 	}
-	return all, nil
+	return named, nil
+}
+
+// parseSome takes the arguments of a command apart that is about one object or several.
+func parseSome(args []string, expected ...kind) ([]subject, error) {
+	if len(args) == 0 {
+		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
+	}
+	return parseAll(args, expected...)
 }
 
 // parseOne takes the arguments of a command apart that is about one object.
 func parseOne(args []string, expected ...kind) (subject, error) {
-	all, err := parseAll(args, expected...)
-	switch {
-	case err != nil:
+	named, err := parseSome(args, expected...)
+	if err != nil {
 		return subject{}, err
-	case len(all) == 0:
-		return subject{}, Exit{Misused, fmt.Errorf("expected %s", spelled(expected))}
-	case len(all) > 1:
-		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(all))}
 	}
-	return all[0], nil
+	if len(named) > 1 {
+		return subject{}, Exit{Misused, fmt.Errorf("%q: expected one object, not %d", args, len(named))}
+	}
+	return named[0], nil
+}
+
+// kindAlone takes the arguments of a command apart that selects objects of one kind by their labels.
+func kindAlone(args []string, expected ...kind) (kind, error) {
+	if len(args) == 1 {
+		if k, known := kindCalled(args[0]); known && slices.Contains(expected, k) {
+			return k, nil
+		}
+	}
+	given := strings.Join(args, " ")
+	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", given, spelled(expected, ""))}
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
 func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")
 	k, known := kindCalled(called)
+	if !has && known {
+		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected, "/NAME"))}
+	}
 	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
-		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected, "/NAME"))}
 	}
 	switch {
 	case !known:
-		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected, "/NAME"))}
 	case !slices.Contains(expected, k):
-		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected))}
+		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected, "/NAME"))}
 	}
 	return k, name, nil
 }
 
-// spelled are kinds as arguments are to name them: mhc/NAME or node/NAME.
-func spelled(kinds []kind) string {
-	all := make([]string, 0, len(kinds))
+// spelled are kinds as arguments are to name them, with what follows: mhc/NAME or node/NAME.
+func spelled(kinds []kind, suffix string) string {
+	names := make([]string, 0, len(kinds))
 	for _, k := range kinds {
-		all = append(all, k.alias()+"/NAME")
+		names = append(names, k.alias()+suffix)
 	}
-	return listed(all, "or")
+	return listed(names, "or")
 }

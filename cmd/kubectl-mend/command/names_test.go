@@ -57,16 +57,14 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		code int
 		says string
 	}{
+		"expain machine/m":              {Misused, `there is no command "expain": did you mean explain?`},
 		"claim":                         {Misused, "say which: mhc/NAME, --cluster or --selector"},
 		"claim workers":                 {Misused, `"workers": expected mhc/NAME`},
 		"claim mhc/":                    {Misused, `"mhc/": expected mhc/NAME`},
 		"claim /workers":                {Misused, `"/workers": expected mhc/NAME`},
 		"claim mhc/a/b":                 {Misused, `"mhc/a/b": expected mhc/NAME`},
 		"claim machine/a":               {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
-		"claim cluster/a":               {Misused, `"cluster/a": name checks, or --cluster. The label kubemend.io/machine-health-checks: act`},
-		"claim ns/a":                    {Misused, `"ns/a": name checks. The label kubemend.io/machine-health-checks: act`},
-		"claim mhc/a --dry-run=maybe":   {Misused, "expected none, client or server"},
-		"claim nhc/a":                   {Misused, "a NodeHealthCheck cannot be claimed"},
+		"claim mhc/a --dry-run=maybe":   {Misused, `Must be "none", "server", or "client"`},
 		"release mhc/a -l team=a":       {Misused, "names go neither with --selector nor with --all-namespaces"},
 		"release mhc/a -A":              {Misused, "names go neither with --selector nor with --all-namespaces"},
 		"claim -l !!":                   {Misused, "--selector: "},
@@ -76,33 +74,24 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"history -o name":               {Misused, `--output "name": expected custom-columns`},
 		"history -o jsonpath={.a":       {Misused, `unclosed action`},
 		"history -o custom-columns=A":   {Misused, "expected <header>:<json-path-expr>"},
-		"history --since=-1h":           {Misused, "the future has not happened yet"},
 		"history -A machine/a":          {Misused, "leave --all-namespaces out"},
 		"history pod/a":                 {Misused, `"pod/a" names a Pod: expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history a":                     {Misused, `"a": expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history machine a b":           {Misused, `expected one object, not 2`},
-		"history --since soon":          {Misused, `"soon" is no duration, such as 90m, 24h or 14d`},
+		"history --since soon":          {Misused, `not a valid duration string: "soon"`},
 		"report --by rack":              {Misused, `--by "rack": expected cluster, check or cause`},
-		"report --since=-1d":            {Misused, "no duration"},
-		"report --since=-1h":            {Misused, "the future has not happened yet"},
+		"report --since=-1d":            {Misused, "not a valid duration"},
 		"report --lemons=-1":            {Misused, "cannot be negative"},
 		"report -o name":                {Misused, `--output "name": expected custom-columns`},
 		"report machine/a":              {Misused, "takes no arguments"},
 		"version a":                     {Misused, "takes no arguments"},
 		"options a":                     {Misused, "takes no arguments"},
-		"status -A --all --not-ok":      {Misused, "--all and --not-ok exclude each other"},
 		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
-		"status c1 -n ns":               {Done, ""},
-		"status c1 -A":                  {Done, ""},
-		"status c2 -n ns":               {Failed, "there is no Cluster c2 in namespace ns"},
-		"status c1 -n another":          {Failed, "there is no Cluster c1 in namespace another"},
-		"status c1 c2":                  {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
-		"status mhc/c1":                 {Misused, "expected the name of one Cluster, NAME or cluster/NAME"},
-		"status cluster/c1 -n ns":       {Done, ""},
+		"status c1 -n ns":               {Misused, "takes no arguments"},
+		"status --cluster c2 -n ns":     {Failed, "there is no Cluster c2 in namespace ns"},
+		"status --cluster c1 -n no":     {Failed, "there is no Cluster c1 in namespace no"},
+		"claim nhc/a":                   {Misused, `"nhc/a" names a NodeHealthCheck: expected mhc/NAME`},
 		"status --cluster c1 -n ns":     {Done, ""},
-		"status c1 --cluster c1 -n ns":  {Done, ""},
-		"status c1 --cluster c2 -n ns":  {Misused, "cluster/c1 and --cluster c2: expected one of them"},
-		"status cluster/c2 -n ns":       {Failed, "there is no Cluster c2 in namespace ns"},
 		"status --color=sometimes":      {Misused, `--color "sometimes": expected auto, always or never`},
 		"status --color=always -n ns":   {Done, ""},
 		"explain":                       {Misused, "expected machine/NAME, node/NAME,"},
@@ -251,7 +240,7 @@ func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
 			if tc.says == "" && got != "" || !strings.Contains(got, tc.says) || strings.Count(got, "\n") > 1 {
 				t.Errorf("it says\n%s\nwant %q", got, tc.says)
 			}
-			o.sayVersions([]managerlease.Manager{{Alive: true, Announcement: &managerlease.Announcement{Version: "v9"}}})
+			o.sayVersions([]managerlease.Manager{{Announcement: &managerlease.Announcement{Version: "v8"}}, {Alive: true, Announcement: &managerlease.Announcement{Version: "v9"}}})
 			if tc.says != "" && problems.String() != got {
 				t.Errorf("it is said again:\n%s", problems)
 			}
@@ -262,7 +251,7 @@ func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
 // With --all-namespaces a check that is OK is a row on request only, and is counted.
 func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 	for line, listed := range map[string]bool{
-		"-A": false, "-A --all": true, "-A --not-ok=false": true, "-n ns": true, "-n ns --all": true, "-n ns --not-ok": false,
+		"-A": false, "-A --all": true, "-n ns": true, "-n ns --all": true,
 	} {
 		o, out, errOut := recorder(t, &snapshot.Scope{})
 		o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
@@ -307,13 +296,6 @@ c           unknown   running
 d           unknown   not believed: no binding gives it the rights of a manager`
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-func TestAManagerThatIsGoneIsOfNoVersion(t *testing.T) {
-	gone := []managerlease.Manager{{Namespace: "a", Announcement: &managerlease.Announcement{Version: "v1.1.0"}}, {Namespace: "b", Alive: true}}
-	if others := otherVersions("v1.2.3", gone); len(others) > 0 {
-		t.Errorf("told of %v", others)
 	}
 }
 
@@ -377,7 +359,7 @@ func TestWithoutAnAnswerItIsTheTimeOfThisMachine(t *testing.T) {
 		_ = response.Body.Close()
 		t.Error("the error is lost")
 	}
-	if !c.Now().Equal(here) || c.Since(here) != 0 || c.trouble() != "" {
-		t.Errorf("it is %s: %s", c.Now(), c.trouble())
+	if !c.Now().Equal(here) || c.Since(here) != 0 || c.ahead != 0 {
+		t.Errorf("it is %s", c.Now())
 	}
 }

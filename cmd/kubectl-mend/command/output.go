@@ -8,10 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/kubectl/pkg/cmd/get"
 
@@ -29,38 +27,33 @@ const (
 // raw are the formats in which every character is printed as it is, also on a terminal: those have escapes of their own, and are copied.
 var raw = []string{"json", "yaml", "kyaml"}
 
-// output is how a command prints for programs.
 type output struct {
-	flags   *genericclioptions.PrintFlags
-	columns *get.CustomColumnsPrintFlags
-	// own are the formats that the command has besides.
+	flags *get.PrintFlags
+	// own are the formats that the command has besides: wide and name.
 	own     []string
 	printer printers.ResourcePrinter
 }
 
-// formats are all that the command has.
 func (p *output) formats() []string {
-	all := append(p.flags.JSONYamlPrintFlags.AllowedFormats(), p.flags.TemplatePrinterFlags.AllowedFormats()...)
-	all = append(append(all, p.columns.AllowedFormats()...), p.own...)
-	slices.Sort(all)
-	return all
+	formats := slices.DeleteFunc(p.flags.AllowedFormats(), func(format string) bool {
+		return (format == wide || format == byName) && !slices.Contains(p.own, format)
+	})
+	slices.Sort(formats)
+	return formats
 }
 
 // complete makes the printer, so that a format or template that is none is refused before anything is read.
 func (p *output) complete() error {
 	format := *p.flags.OutputFormat
-	if format == wide && slices.Contains(p.own, wide) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	name, _, _ := strings.Cut(format, "=")
+	switch {
+	case format != "" && !slices.Contains(p.formats(), name):
+		return Exit{Misused, fmt.Errorf("--output %q: expected %s", format, listed(p.formats(), "or"))}
+	case format == wide, format == "" && *p.flags.TemplateFlags.TemplateArgument == "":
 		return nil
 	}
 	var err error
-	p.columns.TemplateArgument = *p.flags.TemplatePrinterFlags.TemplateArgument
-	if p.printer, err = p.columns.ToPrinter(format); genericclioptions.IsNoCompatiblePrinterError(err) {
-		p.printer, err = p.flags.ToPrinter()
-	}
-	switch {
-	case genericclioptions.IsNoCompatiblePrinterError(err), format == byName && !slices.Contains(p.own, byName):
-		return Exit{Misused, fmt.Errorf("--output %q: expected %s", format, listed(p.formats(), "or"))}
-	case err != nil:
+	if p.printer, err = p.flags.ToPrinter(); err != nil {
 		return Exit{Misused, fmt.Errorf("--output %q: %w", format, errors.New(strings.TrimSpace(err.Error())))}
 	}
 	return nil
@@ -68,31 +61,29 @@ func (p *output) complete() error {
 
 // addOutput adds the flags that say how a command prints: those of kubectl, and own formats such as wide.
 func (o *Options) addOutput(c *cobra.Command, own ...string) {
-	p := &output{flags: genericclioptions.NewPrintFlags("").WithDefaultOutput(""), columns: get.NewCustomColumnsPrintFlags(), own: own}
-	p.flags.TemplatePrinterFlags.AddFlags(c)
-	p.flags.OutputFlagSpecified = func() bool { return c.Flags().Changed("output") }
+	p := &output{flags: get.NewGetPrintFlags(), own: own}
+	p.flags.TemplateFlags.AddFlags(c)
 	c.Flags().StringVarP(p.flags.OutputFormat, "output", "o", "",
 		"Output format. One of: ("+strings.Join(p.formats(), ", ")+"). If empty, for a person, as wide as the terminal is.")
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	before := c.Args
-	c.Args = func(c *cobra.Command, args []string) error {
+	c.PreRunE = func(*cobra.Command, []string) error {
 		o.output = p
-		if err := p.complete(); err != nil {
-			return err
-		}
-		return before(c, args)
+		return p.complete()
 	}
 }
 
-// colours are the values of --color.
 var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
 
-// addColour adds the flag that says whether to colour, to all commands.
+// addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused here with the code of a
+// misuse: cobra's own check comes later, and ends with that of a failure.
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", colours[0],
 		"Whether to colour: "+listed(colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
 	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colours, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		if err := c.ValidateFlagGroups(); err != nil {
+			return Exit{Misused, err}
+		}
 		if !slices.Contains(colours, o.colour) {
 			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(colours, "or"))}
 		}
@@ -100,27 +91,8 @@ func (o *Options) addColour(root *cobra.Command) {
 	}
 }
 
-// painter paints what is written to out, as the flags ask.
 func (o *Options) painter(out io.Writer) text.Painter {
 	return text.PainterFor(out, text.Colour(o.colour))
-}
-
-// excluding refuses flags that go only one at a time, as what they are: cobra's own error for that would be one of the program.
-func excluding(c *cobra.Command, flags ...string) {
-	c.MarkFlagsMutuallyExclusive(flags...) // so that a shell offers no second one
-	before := c.Args
-	c.Args = func(c *cobra.Command, args []string) error {
-		var given []string
-		for _, name := range flags {
-			if c.Flags().Changed(name) {
-				given = append(given, "--"+name)
-			}
-		}
-		if len(given) > 1 {
-			return Exit{Misused, fmt.Errorf("%s exclude each other", listed(given, "and"))}
-		}
-		return before(c, args)
-	}
 }
 
 // listed are things in a sentence: a, b and c.
@@ -134,7 +106,6 @@ func listed(things []string, last string) string {
 // unbroken is a width at which no line is broken.
 const unbroken = 1 << 20
 
-// isWide reports whether --output asks for all columns.
 func (o *Options) isWide() bool { return o.output != nil && *o.output.flags.OutputFormat == wide }
 
 // width is how wide a page may be: as wide as its lines get if that is asked for, so that each stays one for who searches in it.
@@ -153,53 +124,47 @@ func (o *Options) print(out io.Writer, found runtime.Object, named []explain.Ref
 		}
 		return nil
 	}
-	format := *o.output.flags.OutputFormat
 	if err := o.output.write(out, found, named); err != nil {
-		return fmt.Errorf("print as %s: %w", format, err)
+		return fmt.Errorf("print as %s: %w", *o.output.flags.OutputFormat, err)
 	}
 	return nil
 }
 
-// write prints found through the printer of the flags.
 func (p *output) write(out io.Writer, found runtime.Object, named []explain.Ref) error {
 	format := *p.flags.OutputFormat
 	if slices.Contains(raw, format) || !text.IsTerminal(text.Raw(out)) {
 		out = text.Raw(out)
 	}
-	if _, columns := p.printer.(*get.CustomColumnsPrinter); columns {
-		rows, err := rowsOf(found)
-		if err != nil {
-			return err
+	if format == byName {
+		for _, ref := range named {
+			if _, err := fmt.Fprintln(out, resourceName(ref.Kind, ref.Name)); err != nil {
+				return err
+			}
 		}
-		return p.printer.PrintObj(rows, out)
+		return nil
 	}
-	if format != byName {
+	if _, columns := p.printer.(*get.CustomColumnsPrinter); !columns {
 		return p.printer.PrintObj(found, out)
 	}
-	for _, ref := range named {
-		if err := p.printer.PrintObj(metadata(ref), out); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// rowsOf is found as custom columns look into it: by the names that its JSON has.
-func rowsOf(found runtime.Object) (runtime.Object, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(found)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(found) // columns look into it by the names that its JSON has
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rows := &unstructured.Unstructured{Object: content}
-	if rows.IsList() {
-		return rows.ToList()
+	if !rows.IsList() {
+		return p.printer.PrintObj(rows, out)
 	}
-	return rows, nil
+	list, err := rows.ToList()
+	if err != nil {
+		return err
+	}
+	return p.printer.PrintObj(list, out)
 }
 
-// metadata is the object that ref names, as far as its name goes.
-func metadata(ref explain.Ref) *metav1.PartialObjectMetadata {
-	is := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
-	is.SetGroupVersionKind(groups[kind(ref.Kind)])
-	return is
+// resourceName is an object as kubectl names it: machine.cluster.x-k8s.io/NAME.
+func resourceName(kindName, name string) string {
+	if group := groups[kind(kindName)].Group; group != "" {
+		kindName += "." + group
+	}
+	return strings.ToLower(kindName) + "/" + name
 }

@@ -9,30 +9,25 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 )
 
-// exits are the codes of `explain --exit-code`, from that of the worst phase to that of the best.
-var exits = []struct {
-	phases sets.Set[cliv1.Phase]
-	code   int
-}{
-	{sets.New(cliv1.Blocked), Blocked},
-	{sets.New(cliv1.Remediating), Remediating},
-	{sets.New(cliv1.Unknown, cliv1.NotChecked), Unknown},
-	{sets.New(cliv1.Pending), Pending},
+// codeOf are those of `explain --exit-code`; a healthy object has none.
+var codeOf = map[cliv1.Phase]int{
+	cliv1.Blocked: Blocked, cliv1.Remediating: Remediating, cliv1.Unknown: Unknown, cliv1.NotChecked: Unknown, cliv1.Pending: Pending,
 }
 
 // exitOf is the error with the code of the worst phase of all; nil if all are healthy.
-func exitOf(all []*page.Explanation) error {
-	for _, exit := range exits {
-		for _, e := range all {
-			if exit.phases.Has(e.Document().Phase) {
-				return Exit{exit.code, nil}
-			}
+func exitOf(found []*page.Explanation) error {
+	codes := sets.New[int]()
+	for _, e := range found {
+		codes.Insert(codeOf[e.Document().Phase])
+	}
+	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
+		if codes.Has(code) {
+			return Exit{code, nil}
 		}
 	}
 	return nil
 }
 
-// standing is the state of what is explained, in a word or two.
 func standing(d *cliv1.Explanation) string {
 	if d.Reason == "" {
 		return string(d.Phase)

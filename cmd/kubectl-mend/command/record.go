@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -14,7 +13,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// record is the command that writes a snapshot to a file.
 func (o *Options) record() *cobra.Command {
 	var cluster, file string
 	cmd := &cobra.Command{
@@ -52,7 +50,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if name == "-" {
 		err = taken.Save(text.Raw(o.Out))
 	} else {
-		err = saved(taken, name)
+		err = save(taken, name)
 	}
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
@@ -61,31 +59,20 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	return o.sayRecorded(taken, name)
 }
 
-// saved writes a snapshot to a file whole, or not at all: a file of that name stays until the new one is written. A pipe or a link is written to.
-func saved(taken *snapshot.Snapshot, name string) (err error) {
-	if is, err := os.Lstat(name); err == nil && !is.Mode().IsRegular() {
-		other, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(taken.Save(other), other.Close())
-	}
-	file, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+"-*") // its owner alone may read it: there are names of everything in it
+// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A pipe or a link is written to.
+func save(taken *snapshot.Snapshot, name string) error {
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(file.Name()))
+	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // a file that was there keeps its mode
+		if err := file.Chmod(0o600); err != nil {
+			return errors.Join(err, file.Close())
 		}
-	}()
-	if err := errors.Join(taken.Save(file), file.Close()); err != nil {
-		return err
 	}
-	return os.Rename(file.Name(), name)
+	return errors.Join(taken.Save(file), file.Close())
 }
 
-// sayRecorded prints how much there is in a record.
 func (o *Options) sayRecorded(taken *snapshot.Snapshot, name string) error {
 	nodes := 0
 	for _, cluster := range taken.Workloads() {

@@ -5,26 +5,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
-
-// recordSource is where records are read, and everything else, and what time it is there.
-func (o *Options) recordSource() (client.Reader, func() time.Time, error) {
-	if o.from != "" {
-		recorded, err := load(o.from)
-		if err != nil {
-			return nil, nil, err
-		}
-		return recorded.ReadOnly(), recorded.Clock.Now, nil
-	}
-	reader, err := o.client()
-	return reader, o.Clock.Now, err
-}
 
 // listRecords lists the RemediationRecords of a namespace, or of all if it is empty, by name. It is false where their kind is not installed.
 func listRecords(ctx context.Context, reader client.Reader, namespace string) ([]*mendv1.RemediationRecord, bool, error) {

@@ -15,24 +15,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namedPods is how many pods are named.
 const namedPods = 10
 
 // hardPowerOff says what a power cycle of a machine's host does to the pods on its node: no drain comes before it, and no
 // PodDisruptionBudget is asked.
-func hardPowerOff(
-	ctx context.Context, workload func(context.Context, client.ObjectKey) (client.Reader, error), machine *clusterv1.Machine,
-) string {
+func (b *byHand) hardPowerOff(ctx context.Context, machine *clusterv1.Machine) string {
 	const says = "The power-off is hard: no pod is drained before it, and no PodDisruptionBudget is asked"
 	node := machine.Status.NodeRef.Name
 	if node == "" {
 		return says
 	}
-	reader, err := workload(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
-	if err != nil {
-		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
-	}
-	pods, budgeted, err := podsOf(ctx, reader, node)
+	pods, unlisted, err := b.podsOn(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, node)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s. Which pods are on node %s is not known: %s", says, node, err)
@@ -41,23 +34,24 @@ func hardPowerOff(
 	case len(pods) > namedPods:
 		pods = append(pods[:namedPods:namedPods], fmt.Sprintf("and %d more", len(pods)-namedPods))
 	}
-	said := fmt.Sprintf("%s. Pods on node %s: %s", says, node, strings.Join(pods, ", "))
-	if !budgeted {
-		said += "; their PodDisruptionBudgets may not be listed"
-	}
-	return said
+	return fmt.Sprintf("%s. Pods on node %s: %s%s", says, node, strings.Join(pods, ", "), unlisted)
 }
 
-// podsOf are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it;
-// budgeted is false if these may not be listed.
-func podsOf(ctx context.Context, reader client.Reader, node string) (names []string, budgeted bool, err error) {
+// podsOn are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it; unlisted says that
+// these may not be listed, as by kubemend's own account in a workload cluster (docs/rights.md).
+func (b *byHand) podsOn(ctx context.Context, cluster client.ObjectKey, node string) (names []string, unlisted string, err error) {
+	reader, err := b.workload(ctx, cluster)
+	if err != nil {
+		return nil, "", err
+	}
 	pods, budgets := &corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}
 	if err := reader.List(ctx, pods, client.MatchingFields{"spec.nodeName": node}); err != nil {
-		return nil, false, fmt.Errorf("list pods: %w", err)
+		return nil, "", fmt.Errorf("list pods: %w", err)
 	}
-	unlisted := reader.List(ctx, budgets)
-	if unlisted != nil && !apierrors.IsForbidden(unlisted) { // kubemend's own account in a workload cluster may not (docs/rights.md)
-		return nil, false, fmt.Errorf("list PodDisruptionBudgets: %w", unlisted)
+	if err := reader.List(ctx, budgets); apierrors.IsForbidden(err) {
+		unlisted = "; their PodDisruptionBudgets may not be listed"
+	} else if err != nil {
+		return nil, "", fmt.Errorf("list PodDisruptionBudgets: %w", err)
 	}
 	names = make([]string, 0, len(pods.Items))
 	for i := range pods.Items {
@@ -65,13 +59,12 @@ func podsOf(ctx context.Context, reader client.Reader, node string) (names []str
 		_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 		owner := metav1.GetControllerOf(pod)
 		finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		if static || finished || owner != nil && owner.Kind == "DaemonSet" {
-			continue
+		if !static && !finished && (owner == nil || owner.Kind != "DaemonSet") {
+			names = append(names, pod.Namespace+"/"+pod.Name+budgetsOf(pod, budgets.Items))
 		}
-		names = append(names, pod.Namespace+"/"+pod.Name+budgetsOf(pod, budgets.Items))
 	}
 	slices.Sort(names)
-	return names, unlisted == nil, nil
+	return names, unlisted, nil
 }
 
 // budgetsOf says in parentheses which PodDisruptionBudgets select a pod; empty if none does.

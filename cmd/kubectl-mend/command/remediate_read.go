@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -24,19 +25,17 @@ import (
 
 // remediationFacts are all that the plan of a remediation by hand is made from.
 type remediationFacts struct {
-	asked kind
+	named subject
 	// machine is nil if the host, or the node, has none.
 	machine *clusterv1.Machine
 	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
 	before, after *page.Explanation
 	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
 	alone string
-	// host is the name of the host that the user named; empty if it was another object.
-	host string
 	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
 	template string
-	// underway are the names of remediations of the machine that have not ended.
-	underway []string
+	// underway reports that a remediation of the machine has not ended, or begins now.
+	underway bool
 	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
 	request   *mendv1.HostRemediation
 	cyclePage *page.Explanation
@@ -44,52 +43,48 @@ type remediationFacts struct {
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
 func (f *remediationFacts) cycles() bool {
-	return f.asked == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
+	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
 // about.
-func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*remediationFacts, error) {
-	facts := &remediationFacts{asked: k}
-	var err error
-	if facts.machine, err = machineNamed(ctx, a, k, namespace, name, cluster); err != nil {
+func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
+	machine, err := b.machineNamed(ctx, a, named, cluster)
+	if err != nil {
 		return nil, err
 	}
-	if facts.machine == nil {
-		if k == nodeKind {
-			facts.before, err = page.Node(ctx, a, namespace, cluster, name)
+	facts := &remediationFacts{named: named, machine: machine}
+	if machine == nil {
+		if named.kind == nodeKind {
+			facts.before, err = page.Node(ctx, a, named.namespace, cluster, named.name)
 		}
 		return facts, err
 	}
-	if k == hostKind {
-		facts.host = name
-	}
-	facts.machine = facts.machine.DeepCopy()
-	key := client.ObjectKeyFromObject(facts.machine)
-	if facts.before, err = page.Machine(ctx, a, key); err != nil {
+	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine)); err != nil {
 		return nil, err
 	}
-	marked := facts.machine.DeepCopy()
-	metav1.SetMetaDataAnnotation(&marked.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
-	if err := a.Snapshot.Add(marked); err != nil {
+	if facts.after, err = marked(ctx, a, machine); err != nil {
 		return nil, err
 	}
-	if facts.after, err = page.Machine(ctx, a, key); err != nil {
-		return nil, err
-	}
-	if err := a.Snapshot.Add(facts.machine); err != nil {
-		return nil, err
-	}
-	for i := range facts.before.Remediations {
-		if rem := &facts.before.Remediations[i]; !powercycle.State(rem.State).Final() {
-			facts.underway = append(facts.underway, rem.Ref.String())
-		}
-	}
-	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, facts.machine)
+	target := targetOf(facts.before)
+	facts.underway = target != nil && (target.InFlight || target.StartsNow) ||
+		slices.ContainsFunc(facts.before.Remediations, func(rem explain.Remediation) bool { return !powercycle.State(rem.State).Final() })
+	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, machine)
 	if facts.cycles() {
 		err = facts.observeCycle(ctx, a)
 	}
 	return facts, err
+}
+
+// marked is how a machine would stand with the annotation that marks it unhealthy. The snapshot has the machine without it afterwards.
+func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
+	with := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&with.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
+	if err := a.Snapshot.Add(with); err != nil {
+		return nil, err
+	}
+	after, err := page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
+	return after, errors.Join(err, a.Snapshot.Add(machine.DeepCopy()))
 }
 
 // aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.
@@ -132,11 +127,7 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
 	}
-	taken := make(map[string]bool, len(list.Items))
-	for i := range list.Items {
-		taken[list.Items[i].Name] = true
-	}
-	f.request = requestByHand(f.machine, taken)
+	f.request = requestByHand(f.machine, list.Items)
 	if err := a.Snapshot.Add(f.request); err != nil {
 		return err
 	}
@@ -146,9 +137,9 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 
 // requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
 // is refused; those that have ended stay, and the next one has a number.
-func requestByHand(machine *clusterv1.Machine, taken map[string]bool) *mendv1.HostRemediation {
+func requestByHand(machine *clusterv1.Machine, others []mendv1.HostRemediation) *mendv1.HostRemediation {
 	name := machine.Name + "-by-hand"
-	for n := 2; taken[name]; n++ {
+	for n := 2; slices.ContainsFunc(others, func(other mendv1.HostRemediation) bool { return other.Name == name }); n++ {
 		name = fmt.Sprintf("%s-by-hand-%d", machine.Name, n)
 	}
 	request := &mendv1.HostRemediation{}

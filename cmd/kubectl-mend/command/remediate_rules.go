@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,46 +23,38 @@ const (
 		"docs/too-many-unhealthy.md. The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
 )
 
-// remediationPlan is what becomes of a remediation that a person asks for.
-type remediationPlan struct {
-	plan
-	// cycle reports that a HostRemediation is created; else the Machine is annotated.
-	cycle bool
-}
-
 // refuse is a plan that requests nothing: why, and what a person can do.
-func refuse(why, fix string) remediationPlan {
+func refuse(why, fix string) plan {
 	if fix != "" {
 		why += ". " + fix
 	}
-	return remediationPlan{plan: plan{outcome: refuses, text: why}}
+	return plan{refuses, why}
 }
 
-// staysAs is a plan that requests nothing, since what is asked for is done.
-func staysAs(format string, args ...any) remediationPlan {
-	return remediationPlan{plan: plan{outcome: staysSo, text: fmt.Sprintf(format, args...)}}
-}
-
-// planRemediation decides whether a remediation is requested, and how. Nothing is requested that no controller acts on, or that the
-// limits of a check would not let begin and no controller would block.
-func planRemediation(facts *remediationFacts) remediationPlan {
+// planRemediation decides whether a remediation is requested. Nothing is requested that no controller acts on, or that the limits of a
+// check would not let begin and no controller would block.
+func planRemediation(facts *remediationFacts) plan {
 	machine := facts.machine
-	if machine == nil {
-		return planWithoutMachine(facts)
+	switch {
+	case machine == nil && facts.named.kind == hostKind:
+		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
+	case machine == nil && len(facts.before.Checks) > 0:
+		return refuse(fmt.Sprintf(nodeCheckAlone, facts.before.Checks[0].String()), "")
+	case machine == nil:
+		return refuse(facts.before.Verdict, facts.before.Next.Text)
 	}
-	target := targetOf(facts.before)
 	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
 		return refuse(fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", machine.Name), "")
-	case len(facts.underway) > 0, target != nil && (target.InFlight || target.StartsNow):
-		return staysAs("Machine %s is being remediated already", machine.Name)
+	case facts.underway:
+		return plan{staysSo, fmt.Sprintf("Machine %s is being remediated already", machine.Name)}
 	case marked:
-		requested := ""
+		says := fmt.Sprintf("Machine %s has the annotation %s already", machine.Name, clusterv1.RemediateMachineAnnotation)
 		if by, known := explain.AttributionOf(machine, mendv1.RequestedAnnotation); known {
-			requested = ", requested " + by.Text()
+			says += ", requested " + by.Text()
 		}
-		return staysAs("Machine %s has the annotation %s already%s", machine.Name, clusterv1.RemediateMachineAnnotation, requested)
+		return plan{staysSo, says}
 	case facts.alone != "":
 		return refuse(facts.alone, "")
 	case len(facts.after.Checks) > 0:
@@ -74,18 +65,6 @@ func planRemediation(facts *remediationFacts) remediationPlan {
 	return planCycle(facts)
 }
 
-// planWithoutMachine is the plan for a host, or a node, of no machine.
-func planWithoutMachine(facts *remediationFacts) remediationPlan {
-	switch e := facts.before; {
-	case facts.asked == hostKind:
-		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
-	case len(e.Checks) > 0:
-		return refuse(fmt.Sprintf(nodeCheckAlone, e.Checks[0].String()), "")
-	default:
-		return refuse(e.Verdict, e.Next.Text)
-	}
-}
-
 // targetOf is what is explained, as the check that acts first judges it; nil if none does.
 func targetOf(e *page.Explanation) *explain.Target {
 	if len(e.Checks) == 0 || len(e.Checks[0].Targets) == 0 {
@@ -94,8 +73,7 @@ func targetOf(e *page.Explanation) *explain.Target {
 	return &e.Checks[0].Targets[0]
 }
 
-// planByCheck is the plan for a machine that a check judges.
-func planByCheck(facts *remediationFacts) remediationPlan {
+func planByCheck(facts *remediationFacts) plan {
 	check := &facts.after.Checks[0]
 	switch {
 	case targetOf(facts.after) == nil || slices.Contains([]explain.Mode{explain.Paused, explain.None, explain.Unknown, ""}, check.Mode):
@@ -116,7 +94,7 @@ func planByCheck(facts *remediationFacts) remediationPlan {
 
 // planMark is the plan for a machine that its check marks unhealthy because of the annotation. What blocks the remediation then is for
 // the check's controller.
-func planMark(facts *remediationFacts) remediationPlan {
+func planMark(facts *remediationFacts) plan {
 	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	switch {
@@ -126,21 +104,21 @@ func planMark(facts *remediationFacts) remediationPlan {
 	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
 		return refuse(fmt.Sprintf("Machine %s has no owner that could replace it", machine.Name), "Delete it by hand")
 	}
-	says := []string{fmt.Sprintf("the annotation %s marks Machine %s unhealthy for %s, whose limits count it like any other",
-		clusterv1.RemediateMachineAnnotation, machine.Name, check.String())}
+	says := fmt.Sprintf("the annotation %s marks Machine %s unhealthy for %s, whose limits count it like any other",
+		clusterv1.RemediateMachineAnnotation, machine.Name, check.String())
 	if blockerOf(check, targetOf(facts.after)) != nil {
-		says = append(says, "it waits for what blocks it")
+		says += "; it waits for what blocks it"
 	}
 	if facts.template != "" { // the end of such a request does not remove the annotation
-		says = append(says, fmt.Sprintf("the machine stays unhealthy until the annotation is removed: "+
-			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template))
+		says += fmt.Sprintf("; the machine stays unhealthy until the annotation is removed: "+
+			"kubectl mend reset machine/%s, when its %s has done its work", machine.Name, facts.template)
 	}
-	return remediationPlan{plan: plan{text: strings.Join(says, "; ")}}
+	return plan{changes, says}
 }
 
 // planCycle is the plan for a machine whose host is power-cycled by a request of its own, which no check blocks: so it is only made if
 // the check would remediate the machine at this moment.
-func planCycle(facts *remediationFacts) remediationPlan {
+func planCycle(facts *remediationFacts) plan {
 	machine, request := facts.machine, facts.request
 	if request == nil {
 		return refuse("HostRemediations are not installed in the management cluster",
@@ -154,7 +132,7 @@ func planCycle(facts *remediationFacts) remediationPlan {
 		}
 		return refuse(cycle.Text, fix)
 	}
-	if facts.host != "" && facts.host != cycle.Host {
+	if facts.named.kind == hostKind && facts.named.name != cycle.Host {
 		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Text)), "")
 	}
 	if len(facts.after.Checks) > 0 {
@@ -167,9 +145,9 @@ func planCycle(facts *remediationFacts) remediationPlan {
 				check.String(), machine.Name, explain.Clause(blocked)), beyondLimits)
 		}
 	}
-	return remediationPlan{cycle: true, plan: plan{text: fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
+	return plan{changes, fmt.Sprintf("HostRemediation %s power-cycles its host, in %d attempts at most. "+
 		"If Machine %s is not healthy after them, its owner is asked to replace it, and the host is marked unhealthy",
-		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}}
+		request.Name, *request.Spec.Strategy.RetryLimit+1, machine.Name)}
 }
 
 // blockedBy is why a check would not begin a remediation of its target now; empty if it would.

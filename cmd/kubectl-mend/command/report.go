@@ -7,23 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/report"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// reporting are the flags of a report.
-type reporting struct {
-	cluster string
-	by      []string
-	since   span
-	lemons  int
-	within  span
-}
-
 func (o *Options) report() *cobra.Command {
-	r := reporting{since: span(30 * 24 * time.Hour), lemons: 3, within: span(7 * 24 * time.Hour), by: []string{report.ByCluster}}
+	q := report.Question{By: []string{report.ByCluster}, AtLeast: 3}
+	since, within := model.Duration(30*24*time.Hour), model.Duration(7*24*time.Hour)
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Say how long remediations take, and which hosts and machines fail most",
@@ -31,58 +24,38 @@ func (o *Options) report() *cobra.Command {
 			"and until capacity is back; and the hosts, machines and nodes that were remediated again and again.",
 		Example: fmt.Sprintf("  %[1]s report -A --since 90d --by check,cause\n  %[1]s report --cluster edge-3 -o json", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, _ []string) error { return o.printReport(c.Context(), &r) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			q.Within = time.Duration(within)
+			return o.printReport(c.Context(), q, time.Duration(since))
+		},
 	}
-	c.Flags().StringVar(&r.cluster, "cluster", "",
+	c.Flags().StringVar(&q.Cluster, "cluster", "",
 		"Name of the Cluster whose remediations count. If empty, those of all Clusters of the namespace.")
-	c.Flags().Var(&r.since, "since", "How far back, such as 36h or 14d. 0 is as far as there are records.")
-	c.Flags().StringSliceVar(&r.by, "by", r.by,
+	c.Flags().TextVar(&since, "since", &since, "How far back, such as 36h or 14d. 0 is as far as there are records.")
+	c.Flags().StringSliceVar(&q.By, "by", q.By,
 		"What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
 	dimensions := cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)
 	_ = c.RegisterFlagCompletionFunc("by", dimensions) // the flag is there
-	c.Flags().IntVar(&r.lemons, "lemons", r.lemons,
+	c.Flags().IntVar(&q.AtLeast, "lemons", q.AtLeast,
 		"List hosts, machines and nodes with at least so many remediations within --lemon-window. 0 lists none.")
-	c.Flags().Var(&r.within, "lemon-window", "The window of --lemons.")
+	c.Flags().TextVar(&within, "lemon-window", &within, "The window of --lemons.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
 }
 
-// check refuses what cannot be meant.
-func (r *reporting) check() error {
-	switch {
-	case r.since < 0:
-		return Exit{Misused, errors.New("--since: the future has not happened yet")}
-	case r.lemons < 0, r.within < 0:
-		return Exit{Misused, errors.New("--lemons and --lemon-window cannot be negative")}
-	}
-	for _, by := range r.by {
+// printReport reads the records of the namespace that the user means, and prints what they answer. Since is zero for all of them.
+func (o *Options) printReport(ctx context.Context, q report.Question, since time.Duration) error {
+	q.By = slices.DeleteFunc(q.By, func(by string) bool { return by == "" })
+	for _, by := range q.By {
 		if !slices.Contains(report.Dimensions, by) {
 			return Exit{Misused, fmt.Errorf("--by %q: expected %s", by, listed(report.Dimensions, "or"))}
 		}
 	}
-	return nil
-}
-
-// question is what the flags ask for at a moment.
-func (r *reporting) question(now time.Time) report.Question {
-	q := report.Question{Now: now, Cluster: r.cluster, By: r.by, AtLeast: r.lemons, Within: time.Duration(r.within)}
-	if r.since > 0 {
-		q.Since = now.Add(-time.Duration(r.since))
+	if q.AtLeast < 0 {
+		return Exit{Misused, errors.New("--lemons cannot be negative")}
 	}
-	return q
-}
-
-func (o *Options) printReport(ctx context.Context, r *reporting) error {
-	r.by = slices.DeleteFunc(r.by, func(by string) bool { return by == "" })
-	if err := r.check(); err != nil {
-		return err
-	}
-	namespace, err := o.namespace()
-	if err != nil {
-		return err
-	}
-	reader, now, err := o.recordSource()
+	reader, namespace, err := o.reader()
 	if err != nil {
 		return err
 	}
@@ -91,11 +64,14 @@ func (o *Options) printReport(ctx context.Context, r *reporting) error {
 		return err
 	}
 	o.sayClock()
+	if q.Now = o.Clock.Now(); since > 0 {
+		q.Since = q.Now.Add(-since)
+	}
 	const notInstalled = "RemediationRecords are not installed, so no remediation was recorded."
 	if !installed && o.output.printer != nil {
 		_, _ = fmt.Fprintln(o.ErrOut, notInstalled)
 	}
-	found := report.Of(records, r.question(now()))
+	found := report.Of(records, q)
 	return o.print(o.Out, found, nil, func() error {
 		if !installed {
 			_, err := fmt.Fprintln(o.Out, notInstalled)

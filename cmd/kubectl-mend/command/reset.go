@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -21,57 +22,48 @@ import (
 
 func (o *Options) reset() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
-	c := &cobra.Command{
-		Use:   "reset (KIND NAME | KIND/NAME)",
+	return b.complete(o, &cobra.Command{
 		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
 		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " + infrav1.LegacyUnhealthyAnnotation +
 			", which keep machines off it, and annotations that act on its power for remediations that do not exist any more. While a remediation of the " +
 			"host is under way, or the machine that it is marked for is still to be replaced, the command removes nothing.\n\n" +
 			"From a machine the command removes the annotation " + clusterv1.RemediateMachineAnnotation + ", which kubectl mend remediate sets.\n\n" +
 			"The command shows what it removes, and asks. An annotation and an event record who asked, when and why.",
-		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n  %[1]s reset host rack1-07 --dry-run\n"+
-			"  %[1]s reset machine/workers-x7k2p --yes", o.Name),
-		Args:              oneOf(hostKind, machineKind),
-		ValidArgsFunction: o.completeNames(hostKind, machineKind),
-		RunE:              b.runs(o, b.resetNamed, hostKind, machineKind),
-	}
-	b.addFlags(c)
-	return c
+		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
+			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),
+	}, b.resetNamed, hostKind, machineKind)
 }
 
-// resetNamed says which marks of the object are removed, asks, and removes them.
-func (b *byHand) resetNamed(ctx context.Context, named subject, namespace string) error {
-	k, key := named.kind, client.ObjectKey{Namespace: namespace, Name: named.name}
-	said := named.String() + " in " + namespace
+func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	var object metav1.Object
 	var decided resetPlan
-	if k == machineKind {
+	if named.kind == machineKind {
 		machine := &clusterv1.Machine{}
-		if err := b.read(ctx, key, machine, k); err != nil {
+		if err := b.read(ctx, named.key(), machine, machineKind); err != nil {
 			return err
 		}
 		object, decided = machine, planResetMachine(machine)
 	} else {
-		facts, err := b.observeHost(ctx, key)
+		facts, err := b.observeHost(ctx, named.key())
 		if err != nil {
 			return err
 		}
 		object, decided = facts.host, planResetHost(facts)
 	}
-	if err := b.announce(said, decided.plan); err != nil || decided.outcome != changes {
+	if err := b.announce(named.String(), decided.plan); err != nil || decided.outcome != changes {
 		return err
 	}
-	for _, line := range decided.lines() {
-		b.say(line)
+	for _, key := range slices.Sorted(maps.Keys(decided.marks)) {
+		b.say("  - " + key + ": " + decided.marks[key])
 	}
 	return b.apply(ctx, change{
-		named: said, done: "reset", about: referenceTo(k, object), reason: mendv1.EventReset, text: explain.ResetByHand,
-		write: func(ctx context.Context, annotation string, dryRun []string) error {
+		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, text: explain.ResetByHand,
+		write: func(ctx context.Context, annotation string) error {
 			annotations := map[string]any{mendv1.ResetAnnotation: annotation}
 			for key := range decided.marks {
 				annotations[key] = nil
 			}
-			return b.annotate(ctx, k, object, annotations, dryRun)
+			return b.annotate(ctx, named.kind, object, annotations)
 		},
 	})
 }

@@ -1,9 +1,8 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -17,7 +16,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// resetFacts are all that the plan of a reset is made from.
 type resetFacts struct {
 	host *bmov1alpha1.BareMetalHost
 	// orphans are the annotations that act on its power for remediations that do not exist.
@@ -35,7 +33,6 @@ type resetPlan struct {
 	marks map[string]string
 }
 
-// planResetHost decides whether the marks of a host are removed.
 func planResetHost(facts resetFacts) resetPlan {
 	decided := resetPlan{marks: map[string]string{}}
 	for key := range host.Cleared(facts.host, facts.orphans) {
@@ -56,15 +53,15 @@ func planResetHost(facts resetFacts) resetPlan {
 	}
 	switch {
 	case !facts.host.DeletionTimestamp.IsZero():
-		decided.outcome, decided.text = refuses, "it is being deleted"
+		decided.plan = plan{refuses, "it is being deleted"}
 	case underway != "":
-		decided.outcome, decided.text = refuses, underway+" is under way, and removes by itself what it has written. To end it, delete it"
+		decided.plan = plan{refuses, underway + " is under way, and removes by itself what it has written. To end it, delete it"}
 	case facts.markedFor != nil:
-		decided.outcome, decided.text = refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
+		decided.plan = plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
 			"without the mark its replacement may be put on this host. "+
-			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)
+			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)}
 	case len(decided.marks) == 0:
-		decided.outcome, decided.text = staysSo, "it has no mark that could be removed"+stays
+		decided.plan = plan{staysSo, "it has no mark that could be removed" + stays}
 	default:
 		decided.text = removed(len(decided.marks)) + "; no remediation of it is under way"
 		if host.Unhealthy(facts.host) && host.MarkedFor(facts.host) == "" {
@@ -75,7 +72,6 @@ func planResetHost(facts resetFacts) resetPlan {
 	return decided
 }
 
-// planResetMachine decides whether the mark of a machine is removed.
 func planResetMachine(machine *clusterv1.Machine) resetPlan {
 	decided := resetPlan{marks: map[string]string{}}
 	for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
@@ -85,16 +81,15 @@ func planResetMachine(machine *clusterv1.Machine) resetPlan {
 	}
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
-		decided.outcome, decided.text = refuses, "it is being deleted"
+		decided.plan = plan{refuses, "it is being deleted"}
 	case len(decided.marks) == 0:
-		decided.outcome, decided.text = staysSo, "it has no mark that could be removed"
+		decided.plan = plan{staysSo, "it has no mark that could be removed"}
 	default:
 		decided.text = removed(len(decided.marks))
 	}
 	return decided
 }
 
-// removed is how many annotations are removed.
 func removed(n int) string {
 	if n == 1 {
 		return "1 annotation is removed"
@@ -102,36 +97,23 @@ func removed(n int) string {
 	return fmt.Sprintf("%d annotations are removed", n)
 }
 
-// lines are the annotations that are removed, by name.
-func (p resetPlan) lines() []string {
-	lines := make([]string, 0, len(p.marks))
-	for _, key := range slices.Sorted(maps.Keys(p.marks)) {
-		lines = append(lines, "  - "+key+": "+p.marks[key])
-	}
-	return lines
+// meanings are what annotations do; %s stands for the UID of the remediation that wrote one.
+var meanings = map[string]string{
+	infrav1.UnhealthyAnnotation:          "keeps CAPM3 from putting a machine on the host",
+	infrav1.LegacyUnhealthyAnnotation:    "keeps CAPM3 from putting a machine on the host",
+	mendv1.PowerOffDisprovedAnnotation:   "keeps kubemend from power-cycling the host, whose reported power was wrong",
+	mendv1.MarkedForAnnotation:           "says for which machine kubemend marked the host",
+	mendv1.RebootedForAnnotation:         "says that the host was asked to reboot for remediation %s, which does not exist any more",
+	mendv1.ReceiptForAnnotation:          "asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more",
+	infrav1.RebootAnnotation:             "asks the Bare Metal Operator to reboot the host, for the same remediation",
+	clusterv1.RemediateMachineAnnotation: "marks the machine unhealthy",
+	mendv1.RequestedAnnotation:           "says who marked it",
 }
 
 // meaning is what an annotation does, which the remediation with that UID wrote.
 func meaning(annotation string, by types.UID) string {
-	switch annotation {
-	case infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
-		return "keeps CAPM3 from putting a machine on the host"
-	case mendv1.PowerOffDisprovedAnnotation:
-		return "keeps kubemend from power-cycling the host, whose reported power was wrong"
-	case mendv1.MarkedForAnnotation:
-		return "says for which machine kubemend marked the host"
-	case mendv1.RebootedForAnnotation:
-		return fmt.Sprintf("says that the host was asked to reboot for remediation %s, which does not exist any more", by)
-	case mendv1.ReceiptForAnnotation:
-		return fmt.Sprintf("asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more", by)
-	case infrav1.RebootAnnotation:
-		return "asks the Bare Metal Operator to reboot the host, for the same remediation"
-	case clusterv1.RemediateMachineAnnotation:
-		return "marks the machine unhealthy"
-	case mendv1.RequestedAnnotation:
-		return "says who marked it"
-	}
-	return fmt.Sprintf("keeps the host powered off for remediation %s, which does not exist any more", by)
+	says := cmp.Or(meanings[annotation], "keeps the host powered off for remediation %s, which does not exist any more")
+	return strings.ReplaceAll(says, "%s", string(by))
 }
 
 // unavailable are the reasons why a host cannot be used although its marks are removed.

@@ -257,15 +257,15 @@ func mended(t *testing.T, args ...string) (code int, out, problems string) {
 	return code, stdout.String(), stderr.String()
 }
 
-// The example is what docs/cli/README.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
+// The example is what docs/cli/rights.md tells administrators to apply: it lacks nothing, and has nothing that no command needs.
 func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	rights := granted(t)
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
-		"status -A", "status x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
-		"claim --cluster x -n x --dry-run", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
+		"status -A", "status --cluster x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
+		"claim --cluster x -n x --dry-run=server", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
-		"explain pod/shop/x -n x --cluster x", "version",
+		"explain pod/shop/x -n x --cluster x", "explain machines -l cluster.x-k8s.io/cluster-name=x -n x", "version",
 	} {
 		code, said := mend(strings.Fields(line)...)
 		if code != Done || strings.Contains(said, "forbidden") || strings.Contains(said, "not be read") {
@@ -304,7 +304,7 @@ func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
 	}
 }
 
-// The table of docs/cli/README.md says that every right can be missing.
+// The table of docs/cli/rights.md says that every right can be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {
 		if is.verb == "patch" || is.verb == "get" && is.resource != "secrets" {

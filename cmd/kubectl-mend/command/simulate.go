@@ -18,10 +18,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// unlimited is the value of --at-most that limits nothing.
 const unlimited = -1
 
-// simulation is what the flags of simulate say.
 type simulation struct {
 	simulate.Question
 
@@ -94,13 +92,7 @@ func (s *simulation) args(c *cobra.Command, args []string) error {
 	return noArgs(c, args)
 }
 
-// check refuses what cannot be meant.
 func (s *simulation) check() error {
-	for flag, duration := range map[string]time.Duration{"for": s.For, "horizon": s.Horizon} {
-		if duration < 0 {
-			return Exit{Misused, fmt.Errorf("--%s %s: expected a duration that is not negative", flag, duration)}
-		}
-	}
 	for _, limit := range s.Set {
 		if err := simulate.CheckLimit(limit); err != nil {
 			return Exit{Misused, err}
@@ -110,6 +102,8 @@ func (s *simulation) check() error {
 	switch {
 	case err != nil:
 		return Exit{Misused, err}
+	case s.For < 0, s.Horizon < 0:
+		return Exit{Misused, errors.New("--for and --horizon: expected a duration that is not negative")}
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
 	case s.Fail == "" && (s.For > 0 || s.Condition != simulate.Silent):
@@ -120,18 +114,15 @@ func (s *simulation) check() error {
 	return nil
 }
 
-// verdict is the error by which the command ends, if any.
 func (s *simulation) verdict(answer *cliv1.Simulation) error {
-	switch {
-	case s.most != unlimited && len(answer.Starts) > s.most:
+	if s.most != unlimited && len(answer.Starts) > s.most {
 		return Exit{Refused, fmt.Errorf("remediations that would start: %d; --at-most allows %d", len(answer.Starts), s.most)}
-	case len(answer.Starts) > 0:
+	} else if len(answer.Starts) > 0 {
 		return Exit{WouldStart, nil}
 	}
 	return nil
 }
 
-// simulated simulates what the flags ask for in the cluster that they name.
 func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulation, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: s.Cluster}
 	if s.file != "" {

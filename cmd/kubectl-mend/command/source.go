@@ -11,7 +11,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// addSourceFlags adds the flags that say what a command reads.
 func (o *Options) addSourceFlags(cmd *cobra.Command) {
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&o.from, "from", "",
@@ -56,7 +55,6 @@ func load(name string) (*snapshot.Snapshot, error) {
 	return w, nil
 }
 
-// sayMissing prints what could not be read, one line each.
 func (o *Options) sayMissing(w *snapshot.Snapshot) {
 	missing := w.Missing()
 	if len(missing) == 0 {

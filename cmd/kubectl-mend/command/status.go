@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,89 +17,57 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var full, all bool
-	var cluster string
+	var all bool
 	var again watching
-	list := listing{sort: string(page.ByName)}
+	scope := snapshot.Scope{Nodes: true, Restless: true, OpenRecords: true}
+	layout := page.Layout{Sort: page.ByName}
 	c := &cobra.Command{
-		Use:   "status [CLUSTER]",
+		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
-			"how much of the limit is used, and what happens next. Above them: whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot reach. The argument CLUSTER is the same as --cluster CLUSTER.",
+			"how much of the limit is used, and what happens next. Below them: whether a manager runs, which kinds it serves, " +
+			"and which workload clusters it cannot reach.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
-		Args:              oneCluster(&cluster),
-		ValidArgsFunction: o.completeCluster,
+		Args:              noArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !c.Flags().Changed("not-ok") {
-				list.notOK = o.allNamespaces && !all
+			if !slices.Contains(page.Orders, string(layout.Sort)) {
+				return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", layout.Sort, listed(page.Orders, "or"))}
 			}
+			layout.NotOK = o.allNamespaces && !all
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				return o.printStatus(ctx, out, cluster, full, list)
+				return o.printStatus(ctx, out, scope, layout)
 			})
 		},
 	}
-	c.Flags().StringVar(&cluster, "cluster", "",
-		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
-	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise.")
-	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
-		"Default with --all-namespaces.")
-	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")
+	c.Flags().StringVar(&scope.Cluster, "cluster", "",
+		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
+	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
+		"those that a controller acts on, with all targets healthy.")
+	c.Flags().StringVar((*string)(&layout.Sort), "sort-by", string(layout.Sort), "Order of the checks: "+listed(page.Orders, "or")+".")
 	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)
-	c.Flags().BoolVar(&full, "full", false,
+	c.Flags().BoolVar(&scope.AllMachines, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, wide, byName)
 	o.addSourceFlags(c)
-	excluding(c, "watch", "from")
-	excluding(c, "all", "not-ok")
+	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
 }
 
-// listing is which checks are listed, and in which order.
-type listing struct {
-	notOK bool
-	sort  string
-}
-
-// oneCluster are the arguments of a command about a Cluster that --cluster names, or the only argument: edge-3 or cluster/edge-3.
-func oneCluster(cluster *string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch {
-		case len(args) == 0:
-			return nil
-		case len(args) == 1 && !strings.Contains(args[0], "/"):
-			args = []string{clusterKind.alias(), args[0]}
-		}
-		named, err := parseOne(args, clusterKind)
-		switch {
-		case err != nil:
-			return Exit{Misused, fmt.Errorf("%q: expected the name of one Cluster, NAME or %s", args, spelled([]kind{clusterKind}))}
-		case *cluster != "" && *cluster != named.name:
-			return Exit{Misused, fmt.Errorf("cluster/%s and --cluster %s: expected one of them", named.name, *cluster)}
-		}
-		*cluster = named.name
-		return nil
-	}
-}
-
-// printStatus prints the status to out, laid out for the output of the command.
-func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool, list listing) error {
-	if !slices.Contains(page.Orders, list.sort) {
-		return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", list.sort, listed(page.Orders, "or"))}
-	}
+func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot.Scope, layout page.Layout) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: cluster, Restless: true, AllMachines: full, OpenRecords: true})
+	a, err := o.asker(ctx, scope)
 	if err != nil {
 		return err
 	}
-	if err := clusterIsThere(ctx, a.Reader(), namespace, cluster); err != nil {
+	if err := clusterIsThere(ctx, a.Reader(), namespace, scope.Cluster); err != nil {
 		return err
 	}
-	s, err := page.Of(ctx, a, namespace, cluster)
+	s, err := page.Of(ctx, a, namespace, scope.Cluster)
 	if err != nil {
 		return err
 	}
@@ -109,10 +76,8 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 		named = append(named, s.Checks[i].Ref)
 	}
 	return o.print(out, s.Document(), named, func() error {
-		return s.Print(out, page.Layout{
-			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.isWide(), Namespaces: namespace == "",
-			NotOK: list.notOK, Sort: page.Order(list.sort),
-		})
+		layout.Width, layout.Paint, layout.Wide, layout.Namespaces = text.Width(o.Out), o.painter(o.Out), o.isWide(), namespace == ""
+		return s.Print(out, layout)
 	})
 }
 

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,11 +12,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// unversioned is the version of a program that was built without one.
-const unversioned = "dev"
-
-// unknown stands for the version of a manager that announces none.
-const unknown = "unknown"
+const (
+	unversioned = "dev"     // the version of a program that was built without one
+	unannounced = "unknown" // that of a manager that announces none
+)
 
 func (o *Options) versions() *cobra.Command {
 	var clientOnly bool
@@ -46,7 +46,6 @@ func (o *Options) versions() *cobra.Command {
 	return c
 }
 
-// versionTable has one row for each manager: its namespace, its version, and whether it runs.
 func versionTable(managers []managerlease.Manager, now time.Time) string {
 	if len(managers) == 0 {
 		return "No manager of kubemend has announced itself."
@@ -54,10 +53,7 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 	rows := make([][]string, 0, 1+len(managers))
 	rows = append(rows, []string{"NAMESPACE", "VERSION", "STATE"})
 	for _, manager := range managers {
-		version, state := unknown, "running"
-		if manager.Announcement != nil && manager.Announcement.Version != "" {
-			version = manager.Announcement.Version
-		}
+		state := "running"
 		switch {
 		case manager.Unbound:
 			state = "not believed: no binding gives it the rights of a manager"
@@ -66,29 +62,33 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 		case manager.Unverified != "":
 			state = "running, not verified: " + manager.Unverified
 		}
-		rows = append(rows, []string{manager.Namespace, version, state})
+		rows = append(rows, []string{manager.Namespace, versionOf(manager), state})
 	}
 	return strings.Join(text.Table(rows), "\n")
 }
 
-// sayVersions tells, once, that managers which run are of another version than this program. It runs the controllers' code as it is in its own.
-func (o *Options) sayVersions(managers []managerlease.Manager) {
-	others := otherVersions(o.version, managers)
-	if len(others) == 0 || o.saidVersions {
-		return
+func versionOf(manager managerlease.Manager) string {
+	if manager.Announcement == nil || manager.Announcement.Version == "" {
+		return unannounced
 	}
-	o.saidVersions = true
-	_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
-		o.version, o.Name, text.Below(strings.Join(others, ", and ")))
+	return manager.Announcement.Version
 }
 
-// otherVersions are the managers that run and are of another version than own. Of one without a version this is not known.
-func otherVersions(own string, managers []managerlease.Manager) []string {
+// sayVersions warns, once, that managers which run are of another version than this program, whose answers are those of its own version.
+func (o *Options) sayVersions(managers []managerlease.Manager) {
+	if o.version == unversioned || o.saidVersions {
+		return
+	}
 	var others []string
-	for _, m := range managers {
-		if a := m.Announcement; own != unversioned && m.Alive && a != nil && a.Version != own && a.Version != unversioned && a.Version != "" {
-			others = append(others, fmt.Sprintf("version %s in namespace %s", a.Version, m.Namespace))
+	for _, manager := range managers {
+		version := versionOf(manager)
+		if manager.Alive && !slices.Contains([]string{o.version, unversioned, unannounced}, version) {
+			others = append(others, fmt.Sprintf("version %s in namespace %s", version, manager.Namespace))
 		}
 	}
-	return others
+	if len(others) > 0 {
+		o.saidVersions = true
+		_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
+			o.version, o.Name, text.Below(strings.Join(others, ", and ")))
+	}
 }

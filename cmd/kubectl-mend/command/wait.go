@@ -9,30 +9,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/printers"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
+// What can be waited for that is no phase.
 const (
-	// untilRemediated is what can be waited for that is no phase: the object is healthy and nothing is in flight, or it is gone.
-	untilRemediated = "remediated"
-	// untilUnhealthy is either phase of what is unhealthy.
-	untilUnhealthy = "unhealthy"
-	// untilBack is that the capacity of a machine, or of all machines of an owner or a Cluster, is back, or that no other machine is to
-	// come.
-	untilBack = "capacity-back"
+	untilRemediated = "remediated"    // the object is healthy and nothing is in flight, or it is gone
+	untilUnhealthy  = "unhealthy"     // it is remediating or blocked
+	untilBack       = "capacity-back" // of a machine, or of all machines of an owner or a Cluster; or no other machine is to come
 )
 
-// awaitable are the values of --for.
 var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
 
-// aWeek is how long is waited with a timeout below zero. (kubectl wait does so.)
+// aWeek is how long is waited with a timeout below zero, as by kubectl wait.
 const aWeek = 7 * 24 * time.Hour
 
-// waiting is one call of wait.
 type waiting struct {
 	*Options
 
@@ -52,21 +46,8 @@ func (o *Options) wait() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
 			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
 			"  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
-		Args: func(c *cobra.Command, args []string) error {
-			w.until = strings.ToLower(w.until)
-			if !slices.Contains(awaitable, w.until) {
-				return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
-			}
-			return someNames(explained...)(c, args)
-		},
 		ValidArgsFunction: o.completeNames(explained...),
-		RunE: func(c *cobra.Command, args []string) error {
-			named, err := parseAll(args, explained...)
-			if err != nil {
-				return err
-			}
-			return w.run(c.Context(), named)
-		},
+		RunE:              func(c *cobra.Command, args []string) error { return w.run(c.Context(), args) },
 	}
 	c.Flags().StringVar(&w.until, "for", "", "What to wait for: "+listed(awaitable, "or")+".")
 	c.Flags().DurationVar(&w.timeout, "timeout", 30*time.Second, "How long to wait. Zero means check once and do not wait; a negative value means a week.")
@@ -76,15 +57,22 @@ func (o *Options) wait() *cobra.Command {
 	return c
 }
 
-// run waits for one object after the other, until the timeout expires.
-func (w *waiting) run(ctx context.Context, named []subject) error {
+func (w *waiting) run(ctx context.Context, args []string) error {
+	w.until = strings.ToLower(w.until)
+	if !slices.Contains(awaitable, w.until) {
+		return Exit{Misused, fmt.Errorf("--for %q: expected %s", w.until, listed(awaitable, "or"))}
+	}
+	named, err := parseSome(args, explained...)
+	if err != nil {
+		return err
+	}
 	if w.timeout < 0 {
 		w.timeout = aWeek
 	}
 	limited, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	for _, n := range named {
-		if err := w.await(ctx, limited, n); err != nil {
+	for _, subject := range named {
+		if err := w.await(ctx, limited, subject); err != nil {
 			return err
 		}
 	}
@@ -101,7 +89,12 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 			return err
 		}
 		if err != nil || met(w.until, e) {
-			return w.sayMet(explain.Ref{Kind: string(named.kind), Name: named.name}, e)
+			kind, name := string(named.kind), named.name
+			if e != nil {
+				kind, name = e.Subject.Kind, e.Subject.Name
+			}
+			_, err := fmt.Fprintf(w.Out, "%s condition met\n", resourceName(kind, name))
+			return err
 		}
 		if found := standing(e.Document()); found != state {
 			state = found
@@ -121,38 +114,20 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	}
 }
 
-// sayMet prints what kubectl wait does.
-func (w *waiting) sayMet(ref explain.Ref, e *page.Explanation) error {
-	if e != nil {
-		ref = e.Subject
-	}
-	if _, known := groups[kind(ref.Kind)]; !known { // of either kind, and gone
-		_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(ref.Kind), ref.Name)
-		return err
-	}
-	return (&printers.NamePrinter{Operation: "condition met"}).PrintObj(metadata(ref), w.Out)
-}
-
-// met reports whether e is what is waited for.
 func met(until string, e *page.Explanation) bool {
 	phase := e.Answer.Phase()
-	switch until {
-	case untilUnhealthy:
+	inFlight := slices.ContainsFunc(e.Checks, func(check page.Check) bool {
+		return slices.ContainsFunc(check.Targets, func(target explain.Target) bool { return target.InFlight })
+	})
+	switch {
+	case until == untilUnhealthy:
 		return phase == cliv1.Remediating || phase == cliv1.Blocked
-	case untilRemediated:
-		return e.Gone || healthyAgain(e)
-	case untilBack:
-		if len(e.Owners) == 0 && len(e.Capacity) == 1 {
-			return e.Capacity[0].Story.Stage.Ended()
-		}
-		return healthyAgain(e)
+	case until == untilBack && len(e.Owners) == 0 && len(e.Capacity) == 1:
+		return e.Capacity[0].Story.Stage.Ended()
+	case until == untilRemediated && e.Gone:
+		return true
+	case until == untilRemediated, until == untilBack:
+		return phase == cliv1.Healthy && !inFlight
 	}
 	return strings.EqualFold(string(phase), until)
-}
-
-// healthyAgain reports whether e is about what is healthy, and has no remediation in flight.
-func healthyAgain(e *page.Explanation) bool {
-	return e.Answer.Phase() == cliv1.Healthy && !slices.ContainsFunc(e.Checks, func(c page.Check) bool {
-		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.InFlight })
-	})
 }

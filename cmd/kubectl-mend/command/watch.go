@@ -9,33 +9,25 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// watching is whether a command prints again and again, and how often.
 type watching struct {
 	on    bool
 	every time.Duration
 }
 
-// addTo adds the flags. --interval is another name of --every, as other tools call it.
 func (w *watching) addTo(c *cobra.Command) {
 	c.Flags().BoolVarP(&w.on, "watch", "w", false, "Print again and again, until interrupted. On a terminal each page takes the place of the one before.")
-	c.Flags().DurationVar(&w.every, "every", 2*time.Second, "With --watch: how often to print. --interval is the same.")
-	c.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "interval" {
-			name = "every"
-		}
-		return pflag.NormalizedName(name)
-	})
+	c.Flags().DurationVar(&w.every, "every", 2*time.Second, "With --watch: how often to print.")
 }
 
-// clearScreen takes the cursor to the upper left corner of a terminal, and what stood on it away.
+// clearScreen takes the cursor to the upper left corner of a terminal, and removes what stood on it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// watch prints once, or again and again. On a terminal each page takes the place of the one before.
+// watch prints once, or again and again. On a terminal each page takes the place of the one before, which stays until the new one is
+// whole. An error ends it only if nothing was printed before.
 func (o *Options) watch(ctx context.Context, w watching, show func(context.Context, io.Writer) error) error {
 	if !w.on {
 		return show(ctx, o.Out)
@@ -43,25 +35,23 @@ func (o *Options) watch(ctx context.Context, w watching, show func(context.Conte
 	if w.every <= 0 {
 		return Exit{Misused, errors.New("--every: expected a duration above 0")}
 	}
-	for looks := 0; ; looks++ {
-		var screenful bytes.Buffer // the old one stands until the new one is whole
-		screen := text.OnScreen(&screenful)
-		if err := show(ctx, screen); err != nil {
-			if looks == 0 {
-				return err
-			}
-			_, _ = fmt.Fprintln(screen, "error:", text.Below(err.Error())) // it was there, so it may be there again in a moment
-		}
-		select {
-		case <-ctx.Done(): // what was read halfway is not shown
+	terminal := text.Raw(o.Out)
+	for printed := false; ; printed = true {
+		var written bytes.Buffer
+		screen := text.OnScreen(&written)
+		err := show(ctx, screen)
+		switch {
+		case err != nil && !printed:
+			return err
+		case ctx.Err() != nil: // what was read halfway is not shown
 			return nil
-		default:
+		case err != nil:
+			_, _ = fmt.Fprintln(screen, "error:", text.Below(err.Error()))
 		}
-		terminal := text.Raw(o.Out)
 		if text.IsTerminal(terminal) {
 			_, _ = fmt.Fprint(terminal, clearScreen)
 		}
-		if _, err := terminal.Write(screenful.Bytes()); err != nil {
+		if _, err := terminal.Write(written.Bytes()); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		select {
