@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -104,7 +104,7 @@ func (c *capacities) of(ctx context.Context, check *explain.Check) Missing {
 	if check.Kind == nodeCheckKind {
 		namespaces = c.nodes[check.Name]
 	}
-	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Ref })
+	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Reference })
 }
 
 // all is what is missing of one cluster, or of all if that is empty, in a namespace, or in all. NodeHealthChecks belong to no namespace and no cluster.
@@ -136,7 +136,7 @@ func (p *page) brief(m Missing) *explain.MissingCapacity {
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
 func (p *page) besides(s *Status) {
 	is := s.Missing.only(func(m *records.Missing) bool {
-		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Ref == askedBy(m) })
+		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
 	if missing := p.brief(is); missing != nil {
 		p.gap()
@@ -162,7 +162,7 @@ func (m Missing) document() *cliv1.MissingCapacity {
 		oldest := &m.All[0]
 		is.Oldest = &cliv1.CapacityWait{
 			Reference: cliv1.Reference{Kind: oldest.Target.Kind, Namespace: oldest.Target.Namespace, Name: oldest.Target.Name},
-			Reason:    oldest.Reason, Since: document.Moment(oldest.Since), Due: document.Time(oldest.Due), Message: oldest.Message,
+			Reason:    oldest.Reason, Since: cliv1.Moment(oldest.Since), Due: metav1.NewTime(oldest.Due.UTC()), Message: oldest.Message,
 		}
 	}
 	return is
