@@ -59,9 +59,13 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
-func MachineUnjudged(m *clusterv1.Machine, why string) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is without them", m.Spec.ClusterName, why)
+// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead: what the manager wrote, if it did.
+func MachineUnjudged(m *clusterv1.Machine, why string, told bool) string {
+	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
+	if told {
+		return note + "what the manager wrote on the Machine"
+	}
+	note += "without them"
 	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
 		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
 		if c.Message != "" {

@@ -24,6 +24,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -218,10 +219,23 @@ func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cl
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
 		is.Reason, is.Message = said.Reason, said.Message
 	}
+	untold := false
 	for i := range is.Targets {
-		t := &is.Targets[i]
-		if t.State == cliv1.StateUnknown && t.Node != "" {
-			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
+		target := &is.Targets[i]
+		if target.State != cliv1.StateUnknown || target.Node == "" || is.Mode == explain.Acting && a.told(target) {
+			continue
+		}
+		untold = true
+		target.Blockers, target.Next = []explain.Blocker{hold}, explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
+	}
+	if untold || is.Mode != explain.Acting {
+		return
+	}
+	is.NodesUnknown, is.Counts = nil, budget.Population{InFlight: is.Counts.InFlight}
+	for i := range is.Targets {
+		if is.Targets[i].Skipped == "" {
+			is.Counts.Count(is.Targets[i].Class)
 		}
 	}
+	is.Next = explain.Soonest(is.Targets)
 }
