@@ -264,3 +264,16 @@ func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves,
 	}
 	return text, serves, notServed
 }
+
+// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func LastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
+	}
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
+		how = "power-cycled " + how
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
+}

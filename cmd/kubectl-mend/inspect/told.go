@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,53 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
+
+// blind replaces what c depends on if the user may not see the nodes of the workload cluster, and the manager may: by what the manager has written, or else
+// by why it is not known, since numbers without the nodes would be wrong. Before the control plane is initialized the manager reads no nodes either.
+func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
+	why, _, blind := a.Snapshot.Unseen(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+	if !blind || c.NodesUnknown == nil || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
+		a.Managers.sayUnseen(check, cluster) {
+		return
+	}
+	unread := explain.Blocker{
+		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + check.Spec.ClusterName,
+		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
+		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
+	}
+	if why == explain.NoAnswer { // which says nothing about rights
+		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", check.Spec.ClusterName, why)
+		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
+	}
+	c.NodesUnknown, c.Reason, c.Message = &cliv1.NodesUnknown{Reason: unread.Reason, Message: unread.Text}, "", ""
+	if cond := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); cond != nil && cond.Status == metav1.ConditionFalse {
+		c.Reason, c.Message = cond.Reason, cond.Message
+	}
+	if untold := a.untold(c); len(untold) > 0 || c.Mode != explain.Acting {
+		for _, target := range untold {
+			target.Blockers, target.Next = []explain.Blocker{unread}, explain.Step{Reason: unread.Reason, Text: unread.Fix, Manual: true}
+		}
+		return
+	}
+	c.NodesUnknown, c.Next, c.Counts = nil, explain.Soonest(c.Targets), budget.Population{InFlight: c.Counts.InFlight}
+	for i := range c.Targets {
+		if c.Targets[i].Skipped == "" {
+			c.Counts.Count(c.Targets[i].Class)
+		}
+	}
+}
+
+// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act it writes nothing.
+func (a *Asker) untold(c *explain.Check) []*explain.Target {
+	var untold []*explain.Target
+	for i := range c.Targets {
+		target := &c.Targets[i]
+		if target.State == cliv1.StateUnknown && target.Node != "" && (c.Mode != explain.Acting || !a.told(target)) {
+			untold = append(untold, target)
+		}
+	}
+	return untold
+}
 
 // told judges a target whose node the reader may not see by what the manager wrote on the Machine: the condition kubemend.io/Remediation, which is
 // there while the machine is not healthy, or HealthCheckSucceeded=True. It reports whether there is either.

@@ -241,9 +241,9 @@ func (p *page) arithmetic(c *explain.Check) {
 	if c.CountedByStatus {
 		changed := ""
 		if c.StatusChanged != nil {
-			changed = p.moment(c.StatusChanged.Time)
+			changed = ", last changed " + p.moment(c.StatusChanged.Time)
 		}
-		p.line("  ", explain.CountedByStatus(changed)+".")
+		p.line("  ", "Numbers from the check's status"+changed+"; the other machines were not read.")
 	}
 }
 

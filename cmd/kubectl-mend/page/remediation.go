@@ -78,10 +78,18 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 	p.heading(heading)
 	if len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
-		p.line("  ", r.Step()+".")
+		step := r.Message
+		if r.Reason != r.State {
+			step = r.Reason + ": " + step
+		}
+		p.line("  ", step+".")
 	}
-	if !r.StateSince.IsZero() {
-		p.line("  ", r.Since(p.moment)+".")
+	if r.StateSince != nil {
+		since := "In this state since " + p.moment(r.StateSince.Time)
+		if r.Deadline != nil {
+			since += ", deadline " + p.moment(r.Deadline.Time)
+		}
+		p.line("  ", since+".")
 	}
 	for _, e := range r.Evidence {
 		if !strings.Contains(r.Message, e) { // else it stands above, or in the blocker

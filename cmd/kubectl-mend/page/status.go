@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -88,8 +89,13 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 	}
 	s.Notes = append(s.Notes, claims.notes...)
-	if counted > 0 {
-		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
+	switch counted {
+	case 0:
+	case 1:
+		s.Notes = append(s.Notes, "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)")
+	default:
+		s.Notes = append(s.Notes, fmt.Sprintf(
+			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
 	}
 	slices.SortFunc(s.Unreachable, func(a, b cliv1.UnreachableCluster) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
