@@ -102,7 +102,8 @@ func (p *page) checks(s *Status, l Layout) {
 		return
 	}
 	rows := ordered(s.Checks, l)
-	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks), s.At.Format(time.TimeOnly+" MST"))
+	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+		s.At.Format(time.TimeOnly+" MST"))
 	if missing := len(s.Missing.All); missing == 1 {
 		summary += " The capacity of 1 remediation is not back."
 	} else if missing > 1 {
