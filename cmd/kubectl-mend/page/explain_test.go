@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -113,39 +112,33 @@ func awaiting(name string) func(*scene) {
 
 func TestExplanations(t *testing.T) {
 	stories := map[string]story{
-		"a machine that is healthy":                                          {aScene(), machine("w1")},
-		"a machine that does not exist":                                      {aScene(), machine("w9")},
-		"a machine within its timeout":                                       {aScene(silent(2*time.Minute, "w1")), machine("w1")},
-		"a machine whose remediation begins":                                 {aScene(silent(6*time.Minute, "w1")), machine("w1")},
-		"a machine that its owner is asked to remediate":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")},
-		"a machine whose owner puts it off":                                  {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "RemediationDeferred", "* MachineSet default/md-0 waits for other machines")), machine("w1")},
-		"a machine that is marked by hand":                                   {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation)), machine("w1")},
-		"a machine whose node was deleted":                                   {aScene(func(s *scene) { delete(s.nodes, "w1") }), machine("w1")},
-		"a machine whose first node is waited for":                           {aScene(awaiting("w1")), machine("w1")},
-		"a machine to be skipped":                                            {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.MachineSkipRemediationAnnotation)), machine("w1")},
-		"a machine that is paused":                                           {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.PausedAnnotation)), machine("w1")},
-		"a machine that no check selects":                                    {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
-		"a machine that two checks select":                                   {aScene(silent(6*time.Minute, "w1"), secondCheck), machine("w1")},
-		"a machine of a check that is not claimed":                           {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
-		"a machine of a check that is paused":                                {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "" }), machine("w1")},
-		"a machine of a cluster that is paused":                              {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
-		"a control plane that is not initialized":                            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
-		"an infrastructure that is not ready":                                {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
-		"a cluster out of the manager's sight":                               {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
-		"a cluster that answers probes alone":                                {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
-		"a cluster out of the user's sight":                                  {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
-		"a machine out of the user's sight that the manager says is blocked": {aScene(outOfTheUsersSight, tooManyTold), machine("w1")},
-		"a machine out of the user's sight that the manager says is pending": {
-			aScene(outOfTheUsersSight, func(s *scene) {
-				s.said("w1", mendv1.Remediation, metav1.ConditionFalse, explain.WithinTimeout, "This ends at 2026-01-01T12:04:00Z at the latest", time.Minute)
-			}), machine("w1")},
-		"a machine out of the user's sight that the manager says is healthy": {aScene(outOfTheUsersSight), machine("w1")},
-		"a machine out of the user's sight that the manager power-cycles": {aScene(outOfTheUsersSight, func(s *scene) {
-			s.said("w1", mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine", time.Minute)
-		}), machine("w1")},
-		"the status of machines out of the user's sight of which the manager says how they are": {
-			aScene(outOfTheUsersSight, tooManyTold), nil},
-		"a machine that is short-circuited": {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
+		"a machine that is healthy":                      {aScene(), machine("w1")},
+		"a machine that does not exist":                  {aScene(), machine("w9")},
+		"a machine within its timeout":                   {aScene(silent(2*time.Minute, "w1")), machine("w1")},
+		"a machine whose remediation begins":             {aScene(silent(6*time.Minute, "w1")), machine("w1")},
+		"a machine that its owner is asked to remediate": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", "Waiting for remediation")), machine("w1")},
+		"a machine whose owner puts it off":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "RemediationDeferred", "* MachineSet default/md-0 waits for other machines")), machine("w1")},
+		"a machine that is marked by hand":               {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation)), machine("w1")},
+		"a machine whose node was deleted":               {aScene(func(s *scene) { delete(s.nodes, "w1") }), machine("w1")},
+		"a machine whose first node is waited for":       {aScene(awaiting("w1")), machine("w1")},
+		"a machine to be skipped":                        {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.MachineSkipRemediationAnnotation)), machine("w1")},
+		"a machine that is paused":                       {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.PausedAnnotation)), machine("w1")},
+		"a machine that no check selects":                {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
+		"a machine that two checks select":               {aScene(silent(6*time.Minute, "w1"), secondCheck), machine("w1")},
+		"a machine of a check that is not claimed":       {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"a machine of a check that is paused":            {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "" }), machine("w1")},
+		"a machine of a cluster that is paused":          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
+		"a control plane that is not initialized":        {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
+		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
+		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
+		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
+		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
+		"an unseen machine that is healthy":              {aScene(unseen), machine("w1")},
+		"an unseen machine that is blocked":              {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
+		"an unseen machine within its timeout":           {aScene(unseen, told("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
+		"an unseen machine that is remediated":           {aScene(unseen, told("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
+		"the status of unseen machines":                  {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
+		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
 		}), machine("w1")},
@@ -205,17 +198,16 @@ func TestExplanations(t *testing.T) {
 	golden.Stories(t, stories, answered)
 }
 
-// outOfTheUsersSight hides the nodes from the user, and has the manager say that all machines are healthy.
-func outOfTheUsersSight(s *scene) {
+// unseen hides the nodes from the user, and has the manager say that all machines are healthy.
+func unseen(s *scene) {
 	s.unseen = `secrets "c1-kubeconfig" is forbidden`
 	for name := range s.machines {
-		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
+		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, "True", clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
 	}
 }
 
-// tooManyTold has the manager say that it does not remediate a machine.
-func tooManyTold(s *scene) {
-	s.said("w1", mendv1.Remediation, metav1.ConditionFalse, clusterv1.MachineHealthCheckTooManyUnhealthyReason, "Too many are unhealthy", time.Minute)
+func told(status metav1.ConditionStatus, reason, message string) func(*scene) {
+	return func(s *scene) { s.said("w1", mendv1.Remediation, status, reason, message, time.Minute) }
 }
 
 func askedOwner(name, reason, message string) func(*scene) {
