@@ -76,7 +76,7 @@ func (o *Options) findings(ctx context.Context) ([]finding, error) {
 	}
 	for _, cluster := range status.Unreachable {
 		found = append(found, finding{true, fmt.Sprintf("the manager cannot reach Cluster %s/%s since %s: %s",
-			cluster.Namespace, cluster.Name, text.Moment(cluster.Since, a.Now), cluster.Why)})
+			cluster.Namespace, cluster.Name, text.Moment(cluster.Since.Time, a.Now), cluster.Message)})
 	}
 	return append(found, checkRights(a.Snapshot)...), nil
 }

@@ -9,8 +9,6 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // tolerated is by how much the clock of the user may differ from that of the API server and is still believed. The API server
@@ -71,7 +69,12 @@ func (o *Options) sayClock() {
 	defer c.mu.Unlock()
 	if c.ahead != 0 && !c.said {
 		c.said = true
-		_, _ = fmt.Fprintln(o.ErrOut, "warning:", explain.ClockDiffers(-c.ahead))
+		differs := "behind"
+		if c.ahead < 0 {
+			differs = "ahead of"
+		}
+		_, _ = fmt.Fprintf(o.ErrOut, "warning: the clock of this machine is %s %s that of the API server, which is the one that counts here\n",
+			c.ahead.Abs().Round(time.Second), differs)
 	}
 }
 

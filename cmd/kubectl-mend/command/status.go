@@ -73,7 +73,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot
 	}
 	named := make([]explain.Ref, 0, len(s.Checks))
 	for i := range s.Checks {
-		named = append(named, s.Checks[i].Ref)
+		named = append(named, s.Checks[i].Reference)
 	}
 	return o.print(out, s.Document(), named, func() error {
 		layout.Width, layout.Paint, layout.Wide, layout.Namespaces = text.Width(o.Out), o.painter(o.Out), o.isWide(), namespace == ""
