@@ -30,10 +30,9 @@ const writers = 16
 // outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
-	plan    *nodes.Plan
-	i       int // of the node
-	n       *nodes.Node
-	objects *objects
+	plan *nodes.Plan
+	i    int // of the node
+	n    *nodes.Node
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
 	made  *unstructured.Unstructured
@@ -59,7 +58,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.
 	var work errgroup.Group
 	work.SetLimit(writers)
 	for k, i := range plan.Order {
-		outcomes[k] = outcome{Decision: &plan.Decisions[i], plan: plan, i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
+		outcomes[k] = outcome{Decision: &plan.Decisions[i], plan: plan, i: i, n: &state.facts.Nodes[i]}
 		work.Go(func() error {
 			r.carryOutOne(ctx, state, &outcomes[k])
 			return nil
@@ -82,7 +81,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 		defer leave()
 	}
 	if o.Unconfirm {
-		o.try(r.unconfirm(ctx, o.objects.node))
+		o.try(r.unconfirm(ctx, o.n.Name))
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
@@ -109,7 +108,7 @@ func (o *outcome) first() bool {
 // enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
 func (r *Reconciler) enter(ctx context.Context, state *observed, o *outcome) (leave func(), may bool) {
 	leave = func() {}
-	if o.n.ControlPlane {
+	if o.n.ControlPlane() {
 		if again := r.memory.slot.take(o.n.Name, state.facts.Now, r.Clock.Now()); !again.IsZero() {
 			o.retryAt = again
 			return leave, false
@@ -154,7 +153,7 @@ func (o *outcome) mayHaveMade() bool {
 
 // mark writes on the requests of a node what is decided of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
-	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.objects.requests[j].obj }
+	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.n.Requests[j].Object }
 	for _, j := range o.Flag {
 		if o.try(r.note(ctx, state, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, j)
@@ -162,7 +161,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	}
 	for _, j := range o.Resume {
 		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if state.facts.Single && o.Requests[j].Recovered {
+		if state.facts.Single() && o.Requests[j].Recovered {
 			set[mendv1.RelapsedAnnotation] = moment(now)
 		}
 		o.try(r.note(ctx, state, obj(j), set))
@@ -175,7 +174,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 		if apierrors.IsForbidden(err) {
 			o.unpatchable = append(o.unpatchable, j)
 		}
-		if !state.facts.Single || !apierrors.IsForbidden(err) {
+		if !state.facts.Single() || !apierrors.IsForbidden(err) {
 			o.try(err)
 		}
 	}
@@ -206,7 +205,7 @@ func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bo
 		if !o.Notify {
 			continue
 		}
-		if err := r.annotate(ctx, o.objects.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
+		if err := r.annotate(ctx, o.n.Requests[j].Object, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
 			o.gaveUp, o.notNotified = false, err
 		}
 	}
@@ -224,7 +223,7 @@ func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 // does: there a remediator has to be notified.
 func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
 	err := r.annotate(ctx, req, set)
-	if state.facts.Single && apierrors.IsForbidden(err) {
+	if state.facts.Single() && apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
@@ -256,12 +255,12 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// unconfirm removes the annotation by which a person confirmed that node is healthy.
-func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
+// unconfirm removes the annotation by which a person confirmed that the node is healthy.
+func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
-	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node.Name, err)
+		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node, err)
 	}
 	return nil
 }
@@ -271,17 +270,13 @@ func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
 // confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
 // again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
 func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
-	node, live := &corev1.Node{}, &nodes.Node{Name: o.n.Name}
-	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
-	switch {
-	case remediationrequest.Missing(err):
-		live = nil
-	case err != nil:
+	node := &corev1.Node{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node); remediationrequest.Missing(err) {
+		node = nil
+	} else if err != nil {
 		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
-	default:
-		describe(live, node, state.facts.Policy)
 	}
-	if doubt := o.Confirm(&state.facts, o.n, live); doubt != "" || !o.n.ControlPlane {
+	if doubt := o.Confirm(&state.facts, o.n, node); doubt != "" || !o.n.ControlPlane() {
 		return doubt, nil
 	}
 	return r.confirmTurn(ctx, state)

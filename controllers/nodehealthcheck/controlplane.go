@@ -145,13 +145,13 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	for _, obj := range state.requests.other {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
-	for i := range state.objects {
-		gone := state.facts.Now
-		if listed := state.facts.Nodes[i].Listed; listed != nil && !listed.HealthySince.IsZero() {
-			gone = listed.HealthySince
+	for i := range state.facts.Nodes {
+		n, gone := &state.facts.Nodes[i], state.facts.Now
+		if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
+			gone = n.Listed.ConditionsHealthyTimestamp.Time
 		}
-		for _, f := range state.objects[i].requests {
-			add(f.obj, state.facts.Nodes[i].Name, gone)
+		for j := range n.Requests {
+			add(n.Requests[j].Object, n.Name, gone)
 		}
 	}
 	return errors.Join(errs...)
@@ -159,7 +159,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 
 // memberRequest is what is known of a request for the node called name, which is nil if it is gone.
 func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	request := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
+	request := nodes.MemberRequest{Ref: nodes.RefOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		request.Deleting = at.Time
 	}
@@ -186,7 +186,7 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 // nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
-	case !aboutMachines(obj):
+	case !nodes.OfMachines(obj.GroupVersionKind()):
 		return nodeOfObject(obj)
 	case templates[obj.GetNamespace()]:
 		return nodeOf(obj)

@@ -53,7 +53,7 @@ const reportAgain = time.Hour
 
 func (n *reports) add(about *nodes.Node, e recorder.Event) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	node.Name, node.UID = about.Name, types.UID(about.ID)
+	node.Name, node.UID = about.Name, types.UID(about.ID())
 	e.Related = node
 	n.events = append(n.events, e)
 }
@@ -77,11 +77,11 @@ func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
 func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
 	n := &reports{}
 	for i := range state.facts.Nodes {
-		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i], objects: &state.objects[i]}
+		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i]}
 		if o.n.Remediated() && o.first() && len(o.Adopt) == 0 {
 			continue // that it was healthy is kept in the status until something begins
 		}
-		listed := o.objects.listed
+		listed := o.n.Listed
 		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
 		due := o.Verdict.Due(state.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
@@ -104,7 +104,7 @@ func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []ou
 				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+nodes.TerminatingText, "NodeName", about.Name)
 			})
 		}
-		if about.ExcludedEmpty && d.Verdict.State == health.Unhealthy {
+		if _, empty := about.Excluded(); empty && d.Verdict.State == health.Unhealthy {
 			n.eventOnce(about.Name+"/label", about, recorder.Warning(nhcv1.EventInvalidNodeLabel, "Grant",
 				"Node %s has exclude-from-remediation label "+
 					"with empty value, label will be ignored. Set value to 'true' to exclude node from remediation", about.Name))
@@ -132,7 +132,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 		n.add(o.n, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
 	}
 	for _, j := range o.ended {
-		ref := o.n.Requests[j].Ref
+		ref := o.n.Requests[j].Ref()
 		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
 			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
 	}

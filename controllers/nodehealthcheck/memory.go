@@ -155,10 +155,10 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 	for k := range outcomes {
 		o := &outcomes[k]
 		for _, j := range o.flagged {
-			memory.Flagged[o.n.Requests[j].ID] = true
+			memory.Flagged[o.n.Requests[j].ID()] = true
 		}
 		for _, j := range o.unpatchable {
-			memory.Unpatchable[o.n.Requests[j].ID] = true
+			memory.Unpatchable[o.n.Requests[j].ID()] = true
 		}
 		if o.refused != nil {
 			memory.Refused[o.n.Name] = state.facts.Now

@@ -109,7 +109,7 @@ func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outco
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 	for _, j := range o.flagged {
-		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Namespace).Inc()
+		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
 	}
 	if o.made == nil {
 		return
@@ -128,8 +128,9 @@ func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
 		results[n.Name] = resultOf(n, &plan.Decisions[i])
-		for _, f := range state.objects[i].requests {
-			ongoingNow[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
+		for j := range n.Requests {
+			request := n.Requests[j].Object
+			ongoingNow[request.GetUID()] = ongoing{n.Name, request.GetNamespace(), request.GetKind(), n.Requests[j].Started()}
 			remediated[n.Name] = true
 		}
 	}
@@ -167,7 +168,7 @@ func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes
 
 func resultOf(n *nodes.Node, d *nodes.Decision) string {
 	switch {
-	case !n.Exists:
+	case !n.Exists():
 		return replacedResult
 	case d.Verdict.State == health.Healthy:
 		return recoveredResult

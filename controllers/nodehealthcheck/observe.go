@@ -11,10 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -29,29 +27,15 @@ type observed struct {
 	facts nodes.Facts
 	check *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending   []schema.GroupVersionKind
-	templates []remediationTemplate // in the order of use
-	requests  requests
+	pending  []schema.GroupVersionKind
+	requests requests
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	unreadable map[schema.GroupKind]bool
 	leases     map[string]*coordinationv1.Lease // by name
-	objects    []objects                        // of facts.Nodes, in the same order
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
-}
-
-// objects are those that the facts about a node were read from. They are shared with the cache: read only.
-type objects struct {
-	node     *corev1.Node // nil if it is gone
-	requests []*found
-	gone     []nhcv1.Remediation
-	unseen   []nhcv1.Remediation
-	orphaned []*unstructured.Unstructured
-	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
-	lease    *coordinationv1.Lease
-	machine  *clusterv1.Machine
 }
 
 // Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what the controller
@@ -74,7 +58,7 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 
 // observe reads what the decision about a check depends on. With an error not all of it was read.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, before past) (*observed, error) {
-	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, before.now)}
+	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: nodes.FactsOf(check, before.now)}
 	state.facts.Resync, state.facts.Grace = r.Resync, r.Grace
 	state.facts.Memory, state.facts.Since, state.facts.Outages = before.memory, before.since, before.outages
 	if before.unnamed != nil {
@@ -129,7 +113,7 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
 func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
-	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return n.Concerns() }) {
+	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return state.facts.Concerns(&n) }) {
 		return
 	}
 	upgrade, ready, err := r.openshift().Upgrade(ctx)
@@ -185,31 +169,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 		return err
 	}
 	known := make(map[string]bool, len(list.Items))
-	candidates := make([]candidate, 0, len(list.Items))
+	state.facts.Nodes = make([]nodes.Node, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		candidates = append(candidates, candidate{node.Name, node, true})
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: node.Name, Object: node, Selected: true})
 	}
-	if candidates, err = r.observeUnfinished(ctx, state, candidates, known); err != nil {
-		return err
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
-	state.attach(candidates)
-	return nil
+	return r.observeUnfinished(ctx, state, known)
 }
 
-// candidate is a node that a check has to do with; nil if it is gone.
-type candidate struct {
-	name     string
-	node     *corev1.Node
-	selected bool
-}
-
-// observeUnfinished adds the nodes that the check has not done with to the candidates, but for those that are known already.
-func (r *Reconciler) observeUnfinished(
-	ctx context.Context, state *observed, candidates []candidate, known map[string]bool,
-) ([]candidate, error) {
+// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of them.
+func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
 		if known[name] {
@@ -218,7 +188,7 @@ func (r *Reconciler) observeUnfinished(
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read node %s: %w", name, err)
+			return fmt.Errorf("read node %s: %w", name, err)
 		}
 		if err != nil {
 			node = nil
@@ -226,9 +196,11 @@ func (r *Reconciler) observeUnfinished(
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		candidates = append(candidates, candidate{name: name, node: node})
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: name, Object: node})
 	}
-	return candidates, nil
+	slices.SortFunc(state.facts.Nodes, func(a, b nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
+	state.attach()
+	return nil
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
@@ -248,28 +220,20 @@ func (state *observed) listed() []string {
 	return names
 }
 
-// attach states what is known of each node.
-func (state *observed) attach(candidates []candidate) {
+// attach states what is known of each node besides what it says itself.
+func (state *observed) attach() {
 	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
 	for i := range state.check.Status.UnhealthyNodes {
 		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
 	}
-	state.facts.Nodes, state.objects = make([]nodes.Node, 0, len(candidates)), make([]objects, 0, len(candidates))
-	for i := range candidates {
-		name := candidates[i].name
-		found := objects{
-			node: candidates[i].node, requests: state.requests.ours[name], gone: state.requests.gone[name], unseen: state.requests.unseen[name],
-			orphaned: state.requests.orphaned[name], listed: listed[name], lease: state.leases[leaseName(name)],
+	for i := range state.facts.Nodes {
+		n := &state.facts.Nodes[i]
+		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
+		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
+		n.Orphaned, n.Others = state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
+		for _, request := range state.requests.ours[n.Name] {
+			n.Requests = append(n.Requests, *request)
 		}
-		state.objects = append(state.objects, found)
-		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{
-			Name: name, Selected: candidates[i].selected, Lease: leaseFacts(found.lease, found.node, state.check),
-		})
-		n := &state.facts.Nodes[len(state.facts.Nodes)-1]
-		if found.node != nil {
-			describe(n, found.node, state.facts.Policy)
-		}
-		state.describeRequests(n, &found)
 	}
 }
 

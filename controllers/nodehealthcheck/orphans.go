@@ -82,7 +82,7 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 		}
 		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
-				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref))
+				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -98,8 +98,8 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, facts: factsOf(check, now)}
-	state.requests.ours = map[string][]*found{}
+	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	state.requests.ours = map[string][]*nodes.Request{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
 		if err != nil {
@@ -110,19 +110,14 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 		}
 		for i := range list {
 			if node, orphaned := r.orphanOf(name, &list[i]); orphaned {
-				state.requests.ours[node] = append(state.requests.ours[node], &found{obj: &list[i], step: -1})
+				state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: &list[i], Step: -1})
 			}
 		}
 	}
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	candidates, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
-	if err != nil {
-		return nil, err
-	}
-	state.attach(candidates)
-	return state, nil
+	return state, r.observeUnfinished(ctx, state, map[string]bool{})
 }
 
 // gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
@@ -183,7 +178,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	state := &observed{check: check, facts: factsOf(check, now)}
+	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
 	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil

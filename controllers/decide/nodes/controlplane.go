@@ -5,8 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for any more.
@@ -19,7 +24,7 @@ type ControlPlane struct {
 	Searching bool
 
 	Nodes    []Member // in the order in which they were read
-	Machines []MemberMachine
+	Machines []clusterv1.Machine
 	Requests []MemberRequest
 	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
 	Renewed map[string]time.Time
@@ -43,18 +48,9 @@ type Member struct {
 	Etcd controlplane.Etcd
 }
 
-// MemberMachine is one Machine of the control plane.
-type MemberMachine struct {
-	Ref
-	Node string // empty if it has none yet
-	// Replaced is since when it is being deleted, or its owner was asked to replace it; Remediated says that a MachineHealthCheck has it remediated.
-	Replaced   time.Time
-	Remediated bool
-}
-
 // MemberRequest is a remediation request, of whatever check, for a node of the control plane.
 type MemberRequest struct {
-	Ref
+	rule.Ref
 	Node string
 	// There says that the node is there, Ready that it is ready.
 	There, Ready bool
@@ -83,14 +79,14 @@ func (e Etcd) against(node string) *Blocker {
 	var blocker Blocker
 	switch {
 	case e.Unread:
-		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", Ref{})
+		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", rule.Ref{})
 	case !e.There:
 		return nil
 	case e.Budgets != 1:
 		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
-		blocker = quorumLoss(node, EtcdBudgets, why, Ref{})
+		blocker = quorumLoss(node, EtcdBudgets, why, rule.Ref{})
 	case !e.Allows && ready:
-		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
+		budget := rule.Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
 		why := "PodDisruptionBudget " + e.Budget + " allows no disruption, and guard pod " + guard + " is ready"
 		blocker = quorumLoss(node, EtcdAtRisk, why, budget)
 	default:
@@ -140,13 +136,15 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replaced, away map[string]controlplane.Member, joining []string) {
 	busy, replaced, away = map[string]string{}, map[string]controlplane.Member{}, map[string]controlplane.Member{}
 	for i := range c.Machines {
-		switch m := &c.Machines[i]; {
-		case m.Node == "":
-			joining = append(joining, m.Name)
-		case !m.Replaced.IsZero():
-			replaced[m.Node] = controlplane.Member{ReplacedBy: m.Ref.String(), ReplacedSince: m.Replaced}
-		case m.Remediated:
-			busy[m.Node] = m.Ref.String()
+		machine := &c.Machines[i]
+		node, name, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+		switch {
+		case node == "":
+			joining = append(joining, machine.Name)
+		case !since.IsZero():
+			replaced[node] = controlplane.Member{ReplacedBy: name, ReplacedSince: since}
+		case BeingRemediated(machine):
+			busy[node] = name
 		}
 	}
 	for i := range c.Requests {
@@ -160,6 +158,36 @@ func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replace
 	return busy, replaced, away, joining
 }
 
+// replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
+func replacedSince(machine *clusterv1.Machine) time.Time {
+	if !machine.DeletionTimestamp.IsZero() {
+		return machine.DeletionTimestamp.Time
+	}
+	asked := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	if asked == nil || asked.Status != metav1.ConditionFalse || !BeingRemediated(machine) {
+		return time.Time{}
+	}
+	return asked.LastTransitionTime.Time
+}
+
+// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or by the controller of the requests about machines.
+func BeingRemediated(machine *clusterv1.Machine) bool {
+	if meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
+	}
+	return slices.ContainsFunc(machine.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
+}
+
 func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
@@ -168,7 +196,7 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 func (d *decider) against(name string) []Blocker {
 	c := d.f.ControlPlane
 	if c.Unread != "" {
-		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, Ref{})}
+		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, rule.Ref{})}
 	}
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
@@ -185,22 +213,22 @@ func (d *decider) against(name string) []Blocker {
 
 // ahead is that another node than the one called name is ahead in the queue.
 func ahead(name, other string) Blocker {
-	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", Ref{Kind: "Node", Name: other})
+	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", rule.Ref{Kind: "Node", Name: other})
 	b.EndsWhen = "the remediation of " + other + " is over"
 	return b
 }
 
 func membersNotSeen(name string) Blocker {
-	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", Ref{})
+	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", rule.Ref{})
 }
 
 func blockerOf(name string, o controlplane.Objection) Blocker {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", Ref{Kind: "Node", Name: o.Member})
+		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", rule.Ref{Kind: "Node", Name: o.Member})
 	case controlplane.MajorityAtRisk:
 		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-		return quorumLoss(name, MajorityAtRisk, why, Ref{})
+		return quorumLoss(name, MajorityAtRisk, why, rule.Ref{})
 	case controlplane.NotFirst:
 		return ahead(name, o.Member)
 	case controlplane.NotSeen:
@@ -252,7 +280,7 @@ func (d *decider) dueMembers() []int {
 	var due, refused []int
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.ControlPlane || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
+		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
 			continue
 		}
 		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
@@ -271,7 +299,7 @@ func (d *decider) dueMembers() []int {
 func (d *decider) nextMember() int {
 	first := -1
 	for i := range d.f.Nodes {
-		if !d.f.Nodes[i].ControlPlane || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
+		if !d.f.Nodes[i].ControlPlane() || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
 			continue
 		}
 		at := d.p.Decisions[i].Verdict.Recheck

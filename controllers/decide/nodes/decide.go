@@ -62,7 +62,7 @@ type view struct {
 func stepsOf(templates []Template) []escalation.Step {
 	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
-		steps = append(steps, escalation.Step{Timeout: templates[i].Timeout})
+		steps = append(steps, escalation.Step{Timeout: templates[i].timeout()})
 	}
 	return steps
 }
@@ -122,33 +122,35 @@ func (d *decider) population() {
 			p.Population.Waiting++
 		}
 	}
+	minHealthy, maxUnhealthy := f.Limits()
 	var err error
-	if p.Limits, err = budget.NodeLimits(f.MinHealthy, f.MaxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
+	if p.Limits, err = budget.NodeLimits(minHealthy, maxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
 		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
 	}
 	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
 	// Nodes that are not due yet make no storm: they would in every rollout.
 	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
-	p.Storm = f.Storm.Next(f.Cooldown, tooMany, f.Now)
+	var cooldown *time.Duration // none
+	if f.Check.Spec.StormCooldownDuration != nil {
+		cooldown = &f.Check.Spec.StormCooldownDuration.Duration
+	}
+	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
 }
 
 // counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a remediation that may have
 // taken it away goes on, and after that while it is missing.
 func (d *decider) counts(i int) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected || !n.Exists && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool {
+	return n.Selected || !n.Exists() && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool {
 		return !r.Guessed && !r.Clings(d.f.Now)
 	}))
 }
-
-// Clings reports whether a remediator holds on to r for longer than is waited for.
-func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting, ClingingFor, now) }
 
 // classOf is what the limits count a node as.
 func (d *decider) classOf(i int) budget.Class {
 	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
 	switch {
-	case !n.Exists, state == health.Unhealthy:
+	case !n.Exists(), state == health.Unhealthy:
 		return budget.Unhealthy
 	case state == health.Unknown:
 		return budget.Unknown
@@ -164,8 +166,9 @@ func (d *decider) classOf(i int) budget.Class {
 // again which of them are silent. Zero if they have had time.
 func (d *decider) settled() time.Time {
 	f := d.f
-	since := f.Since
-	if !f.AwaitedSince.IsZero() && !f.Now.Before(f.AwaitedSince.Add(3*f.Grace)) {
+	since, allowed := f.Since, f.condition(nhcv1.RemediationAllowedCondition)
+	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason
+	if awaited && !f.Now.Before(allowed.LastTransitionTime.Add(3*f.Grace)) {
 		since = time.Time{} // a manager that is started again and again before they had time would wait without end
 	}
 	if n := len(f.Outages); n > 0 && f.Outages[n-1].To.After(since) {

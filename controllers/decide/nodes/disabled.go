@@ -62,7 +62,7 @@ func TemplateNotFound(t *Template, err error) Disabled {
 // TemplateInvalid disables a check whose template cannot be used.
 func TemplateInvalid(t *Template, err error) Disabled {
 	text := fmt.Sprintf("Remediation template is invalid: %q", innermost(err))
-	if t.HasOrder {
+	if t.Step != nil {
 		text += ", of " + t.Place()
 	}
 	return Disabled{Reason: nhcv1.TemplateInvalidReason, Message: text}

@@ -3,6 +3,7 @@ package nodes
 import (
 	"slices"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -52,15 +53,20 @@ func (s *stepping) escalated() []escalation.Request {
 	var requests []escalation.Request
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
+			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Notified: r.Notified, Deleting: !r.Deleting.IsZero(),
-				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
+				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
+				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}
 	}
-	for _, gone := range s.n.Gone {
-		if gone.Step >= 0 {
-			requests = append(requests, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+	for i := range s.n.Gone {
+		if gone := &s.n.Gone[i]; gone.Step >= 0 {
+			request := escalation.Request{Step: gone.Step, Started: gone.Started.Time, Gone: true}
+			if gone.TimedOut != nil {
+				request.GivenUp = gone.TimedOut.Time
+			}
+			requests = append(requests, request)
 		}
 	}
 	return requests
@@ -85,7 +91,7 @@ func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 func (n *Node) requestsOn(step int, notify bool) []int {
 	var on []int
 	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step == step && !(notify && r.Notified) {
+		if r := &n.Requests[j]; r.Step == step && (!notify || r.notified().IsZero()) {
 			on = append(on, j)
 		}
 	}
@@ -119,7 +125,7 @@ func (d *decider) whenHealthy(i int) (int, Reason) {
 // would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
 func (s *stepping) would() (int, Reason) {
 	switch {
-	case !s.n.Exists:
+	case !s.n.Exists():
 		return -1, NodeGone
 	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.Remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
 		return s.whenHealthy(s.i)
@@ -159,11 +165,13 @@ func (d *Decision) Action(f *Facts) string {
 // resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a single remediation
 // that had succeeded the annotation says when that was found.
 func (s *stepping) resumed() {
-	turned := s.n.Listed != nil && !s.n.Listed.HealthySince.IsZero() && s.n.Listed.Delayed
+	turned := s.n.delayed() && !s.n.healthySince().IsZero()
 	for j := range s.n.Requests {
-		switch r := &s.n.Requests[j]; {
-		case !r.Deleting.IsZero():
-		case r.DelayedMarked, turned && s.f.Single && s.Requests[j].Recovered && !r.Relapsed:
+		r := &s.n.Requests[j]
+		_, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]
+		switch {
+		case !r.Deleting().IsZero():
+		case marked, turned && s.f.Single() && s.Requests[j].Recovered && !r.relapsed():
 			s.Resume = append(s.Resume, j)
 		}
 	}
@@ -175,11 +183,11 @@ func (s *stepping) resumed() {
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
 // it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
 func (s *stepping) relapsed() {
-	if !s.f.Single {
+	if !s.f.Single() {
 		return
 	}
 	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; r.Succeeded == escalation.Yes && r.Deleting.IsZero() && (s.Requests[j].Recovered || r.Relapsed) {
+		if r := &s.n.Requests[j]; r.succeeded() == escalation.Yes && r.Deleting().IsZero() && (s.Requests[j].Recovered || r.relapsed()) {
 			s.End = append(s.End, j)
 		}
 	}
@@ -188,11 +196,11 @@ func (s *stepping) relapsed() {
 // AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for long enough.
 // Ended are the requests that were deleted meanwhile.
 func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
-	if !n.Exists || d.Verdict.State == health.Healthy || !f.Single {
+	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
 		return false
 	}
 	for j := range n.Requests {
-		if d.Requests[j].Recovered && n.Requests[j].Deleting.IsZero() && !slices.Contains(ended, j) {
+		if d.Requests[j].Recovered && n.Requests[j].Deleting().IsZero() && !slices.Contains(ended, j) {
 			return true
 		}
 	}

@@ -22,6 +22,14 @@ const (
 	skew = 30 * time.Second
 )
 
+// Lease is the lease on a node.
+type Lease struct {
+	Holder            string // empty if it has none
+	Own               bool   // the check has it
+	Acquired, Renewed time.Time
+	Duration          time.Duration
+}
+
 // Term is for how long a node is leased, and after how long an escalation that leads nowhere gives the lease up.
 type Term struct {
 	Length  time.Duration

@@ -29,20 +29,20 @@ func (d *decider) recall() {
 		for j := range n.Requests {
 			r := &n.Requests[j]
 			d.p.Decisions[i].Requests[j] = d.stateOf(n, r, i)
-			if last.Flagged[r.ID] {
-				next.Flagged[r.ID] = true
+			if last.Flagged[r.ID()] {
+				next.Flagged[r.ID()] = true
 			}
-			if last.Unpatchable[r.ID] {
-				next.Unpatchable[r.ID] = true
+			if last.Unpatchable[r.ID()] {
+				next.Unpatchable[r.ID()] = true
 			}
 		}
 	}
 }
 
 func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
-	over := !r.Deleting.IsZero() && (!r.Listed || r.ListedHealthy)
+	over := !r.Deleting().IsZero() && (r.Listed == nil || r.ListedHealthy)
 	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over), Recovered: d.recovered(n, r, i)}
-	d.p.Memory.Recovered[r.ID] = state.Recovered
+	d.p.Memory.Recovered[r.ID()] = state.Recovered
 	d.delayed(n, r, &state)
 	return state
 }
@@ -56,19 +56,19 @@ func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	switch {
 	case over:
-		return f.Now.Add(-max(0, r.Deleting.Sub(r.Started)))
-	case r.Listed && r.Counted.After(r.Started):
-		return r.Counted
+		return f.Now.Add(-max(0, r.Deleting().Sub(r.Started())))
+	case r.Listed != nil && r.Listed.Started.After(r.Started()):
+		return r.Listed.Started.Time
 	}
-	return r.Started
+	return r.Started()
 }
 
 // recovered reports whether r is known to have succeeded when its node was seen healthy, whatever the clocks say. Of those that were seen healthy
 // before this process began the status tells: they were delayed. It goes on saying so of a node that is unhealthy again, until that is begun anew.
 func (d *decider) recovered(n *Node, r *Request, i int) bool {
-	had, known := d.f.Memory.Recovered[r.ID]
-	healthy := n.Exists && d.p.Decisions[i].Verdict.State == health.Healthy
-	return had || r.Succeeded == escalation.Yes && (healthy || !known && n.Listed != nil && n.Listed.Delayed)
+	had, known := d.f.Memory.Recovered[r.ID()]
+	healthy := n.Exists() && d.p.Decisions[i].Verdict.State == health.Healthy
+	return had || r.succeeded() == escalation.Yes && (healthy || !known && n.delayed())
 }
 
 // delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
@@ -79,7 +79,7 @@ func (d *decider) delayed(n *Node, r *Request, state *RequestState) {
 	if !d.f.Memory.Known {
 		outages = n.Lease.unrenewed(d.f.Outages, d.f.Now)
 	}
-	if at, known := d.f.Memory.Started[r.ID]; known && at.After(state.Counted) {
+	if at, known := d.f.Memory.Started[r.ID()]; known && at.After(state.Counted) {
 		state.Counted = at
 	}
 	if state.Over {
@@ -90,8 +90,8 @@ func (d *decider) delayed(n *Node, r *Request, state *RequestState) {
 			state.Counted = state.Counted.Add(o.after(state.Counted))
 		}
 	}
-	if state.Counted.After(r.Started) {
-		d.p.Memory.Started[r.ID] = state.Counted
+	if state.Counted.After(r.Started()) {
+		d.p.Memory.Started[r.ID()] = state.Counted
 	}
 }
 

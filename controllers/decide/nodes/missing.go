@@ -46,12 +46,13 @@ func (d *decider) missing() time.Time {
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.Selected || !n.Exists {
+		if !n.Selected || !n.Exists() {
 			continue
 		}
-		newest = latest(newest, n.Created)
-		if back := n.Listed != nil && !n.Listed.HealthySince.IsZero() && n.Created.After(n.Listed.HealthySince); !back {
-			made = append(made, n.Created)
+		created, gone := n.Object.CreationTimestamp.Time, n.healthySince()
+		newest = latest(newest, created)
+		if back := !gone.IsZero() && created.After(gone); !back {
+			made = append(made, created)
 		}
 	}
 	slices.SortFunc(made, time.Time.Compare)
@@ -62,20 +63,20 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 // nothing: then its request ends at once.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
-	case n.Exists || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
+	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return !r.Guessed && (r.Succeeded == escalation.Yes || r.DeletesNode == escalation.Yes || r.MachineThere || r.Kept)
+			return !r.Guessed && (r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept())
 		})
 	}
-	return n.Listed != nil && (!n.Listed.HealthySince.IsZero() || n.Listed.Requests > 0)
+	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
 }
 
 // goneSince is since when n is known to be gone.
 func (d *decider) goneSince(n *Node) time.Time {
-	if n.Listed != nil && !n.Listed.HealthySince.IsZero() {
-		return n.Listed.HealthySince
+	if since := n.healthySince(); !since.IsZero() {
+		return since
 	}
 	return d.f.Now
 }
@@ -90,11 +91,11 @@ func (s *stepping) gone() {
 	kept := false
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		if !r.Deleting.IsZero() {
-			s.lookAgain(later(r.Deleting.Add(ClingingFor), s.f.Now))
+		if !r.Deleting().IsZero() {
+			s.lookAgain(later(r.Deleting().Add(ClingingFor), s.f.Now))
 			s.stops(j)
 		}
-		if !r.Deleting.IsZero() || r.Guessed { // which node is gone is not known
+		if !r.Deleting().IsZero() || r.Guessed { // which node is gone is not known
 			continue
 		}
 		if until := s.awaited(j); s.f.Now.Before(until) {
@@ -115,7 +116,7 @@ func (s *stepping) gone() {
 // stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that is gone only
 // then.
 func (s *stepping) stops(j int) {
-	if r := &s.n.Requests[j]; r.Kept && !r.Notified && !r.Guessed && !s.f.Memory.Unpatchable[r.ID] {
+	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !r.Guessed && !s.f.Memory.Unpatchable[r.ID()] {
 		s.Stop = append(s.Stop, j)
 	}
 }
@@ -126,11 +127,11 @@ func (s *stepping) stops(j int) {
 func (s *stepping) awaited(j int) time.Time {
 	r := &s.n.Requests[j]
 	switch {
-	case r.Succeeded == escalation.Yes || r.Succeeded == escalation.No:
+	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
-	case r.DeletesNode == escalation.Yes || r.MachineThere:
+	case r.deletesNode() || r.MachineThere:
 		return s.patience(j)
-	case r.Kept:
+	case r.Kept():
 		return s.goneSince(s.n).Add(nodeAway)
 	}
 	return time.Time{}
@@ -143,8 +144,8 @@ const tooOld = 48 * time.Hour
 // long as no request should last.
 func (s *stepping) patience(j int) time.Time {
 	r := &s.n.Requests[j]
-	if r.Step >= 0 && s.f.Templates[r.Step].Timeout > 0 {
-		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].Timeout)
+	if r.Step >= 0 && s.f.Templates[r.Step].timeout() > 0 {
+		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].timeout())
 	}
-	return r.Started.Add(tooOld)
+	return r.Started().Add(tooOld)
 }

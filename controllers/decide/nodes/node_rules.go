@@ -5,10 +5,14 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // unselected: it has left the selection, and its remediation is over.
@@ -20,7 +24,7 @@ func (a asking) unselected() []Blocker {
 }
 
 func (a asking) excluded() []Blocker {
-	if !a.n.Excluded {
+	if excluded, _ := a.n.Excluded(); !excluded {
 		return nil
 	}
 	return []Blocker{{
@@ -35,17 +39,17 @@ const stuckFor = time.Hour
 
 // deleting: the Node is being deleted, and something holds it by a finalizer. A remediation would bring back what somebody else ends.
 func (a asking) deleting() []Blocker {
-	stuck := a.n.Deleting.Add(stuckFor)
-	switch {
-	case a.n.Deleting.IsZero():
+	if a.n.Object == nil || a.n.Object.DeletionTimestamp.IsZero() {
 		return nil
-	case a.f.Now.Before(stuck):
+	}
+	stuck := a.n.Object.DeletionTimestamp.Add(stuckFor)
+	if a.f.Now.Before(stuck) {
 		return []Blocker{{
 			Reason: NodeDeleting, Message: a.n.skippedOn("it is being deleted"), EndsWhen: "the Node is gone", Again: stuck,
 			Event: skipped, Quiet: true,
 		}}
 	}
-	finalizers := strings.Join(a.n.Finalizers, ", ")
+	finalizers := strings.Join(a.n.Object.Finalizers, ", ")
 	return []Blocker{{
 		Reason: NodeStuck, Message: a.n.skippedOn("it is being deleted for more than an hour, and kept by the finalizers " + finalizers),
 		Fix: "find out why what put the finalizers " + finalizers + " on the Node does not end it", EndsWhen: "the Node is gone", Event: skipped,
@@ -58,25 +62,34 @@ func (a asking) machine() []Blocker {
 	if m == nil {
 		return nil
 	}
-	cluster, unannotate := Ref{Kind: "Cluster", Namespace: m.Namespace, Name: m.Cluster}, "remove the annotation from Machine "+m.Key()
+	var blockers []Blocker
+	if m.Unread {
+		blockers = append(blockers, Blocker{Reason: MachineUnread, Message: a.n.skippedOn("its Machine could not be read"), Event: skipped})
+	}
+	if m.Object == nil {
+		return blockers
+	}
+	cluster, unannotate := m.cluster(), "remove the annotation from "+m.Ref().String()
 	paused := "its Machine is paused by the annotation " + clusterv1.PausedAnnotation
 	skips := "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation
-	var blockers []Blocker
-	for _, rule := range []struct {
+	for _, asked := range []struct {
 		blocks bool
 		Blocker
 	}{
-		{m.Unread, Blocker{Reason: MachineUnread, Message: a.n.skippedOn("its Machine could not be read")}},
-		{m.ClusterPaused, Blocker{
-			Reason: ClusterPaused, Message: a.n.skippedOn("its Cluster is paused"), Fix: "unpause Cluster " + cluster.Key(), Object: cluster,
+		{m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false), Blocker{
+			Reason: ClusterPaused, Message: a.n.skippedOn("its Cluster is paused"), Fix: "unpause " + cluster.String(), Object: cluster,
 		}},
-		{m.Paused, Blocker{Reason: MachinePaused, Message: a.n.skippedOn(paused), Fix: unannotate, Object: m.Ref}},
-		{m.Skipped, Blocker{Reason: MachineSkipped, Message: a.n.skippedOn(skips), Fix: unannotate, Object: m.Ref}},
-		{m.Deleting, Blocker{Reason: MachineDeleting, Message: a.n.skippedOn("its Machine is being deleted"), Object: m.Ref}},
+		{m.annotated(clusterv1.PausedAnnotation), Blocker{Reason: MachinePaused, Message: a.n.skippedOn(paused), Fix: unannotate, Object: m.Ref()}},
+		{m.annotated(clusterv1.MachineSkipRemediationAnnotation), Blocker{
+			Reason: MachineSkipped, Message: a.n.skippedOn(skips), Fix: unannotate, Object: m.Ref(),
+		}},
+		{!m.Object.DeletionTimestamp.IsZero(), Blocker{
+			Reason: MachineDeleting, Message: a.n.skippedOn("its Machine is being deleted"), Object: m.Ref(),
+		}},
 	} {
-		if rule.blocks {
-			rule.Event = skipped
-			blockers = append(blockers, rule.Blocker)
+		if asked.blocks {
+			asked.Event = skipped
+			blockers = append(blockers, asked.Blocker)
 		}
 	}
 	return blockers
@@ -98,23 +111,23 @@ func (a asking) leaseTaken() []Blocker {
 // fresh is asked besides when there is no request yet.
 func (a asking) fresh() []Blocker {
 	m := a.n.Machine
-	if m == nil {
+	if !m.There() {
 		return nil
 	}
 	var blockers []Blocker
 	if m.WatchedBy != "" {
-		check := Ref{Kind: "MachineHealthCheck", Namespace: m.Namespace, Name: strings.TrimPrefix(m.WatchedBy, m.Namespace+"/")}
+		check := rule.Ref{Kind: "MachineHealthCheck", Namespace: m.Object.Namespace, Name: m.WatchedBy}
 		blockers = append(blockers, Blocker{
 			Reason: OverlappingCheck, Event: skipped, Object: check,
-			Message: a.n.skippedBecause("MachineHealthCheck " + m.WatchedBy + " watches its Machine " + m.Name),
-			Fix: "let only one of the two checks watch it: take it out of the selector of MachineHealthCheck " + m.WatchedBy +
+			Message: a.n.skippedBecause(check.String() + " watches its Machine " + m.Object.Name),
+			Fix: "let only one of the two checks watch it: take it out of the selector of " + check.String() +
 				", or pause that one",
 		})
 	}
-	if m.Updating {
+	if meta.IsStatusConditionTrue(m.Object.Status.Conditions, clusterv1.MachineUpdatingCondition) {
 		blockers = append(blockers, Blocker{
-			Reason: MachineUpdating, Message: a.n.skippedBecause("its Machine " + m.Name + " is being updated in place"), Event: skipped,
-			EndsWhen: "the update of its Machine is over", Object: m.Ref,
+			Reason: MachineUpdating, Message: a.n.skippedBecause("its Machine " + m.Object.Name + " is being updated in place"), Event: skipped,
+			EndsWhen: "the update of its Machine is over", Object: m.Ref(),
 		})
 	}
 	return blockers
@@ -130,28 +143,28 @@ func (a asking) obstacles() []Blocker {
 	var blockers []Blocker
 	if reason, why := t.Unsuitable(a.n); reason != "" {
 		blockers = append(blockers, Blocker{
-			Reason: reason, Message: a.n.skippedBecause(why), Event: skipped, Object: t.Ref,
+			Reason: reason, Message: a.n.skippedBecause(why), Event: skipped, Object: t.Ref(),
 			Fix: "have the check name a template that is about this node",
 		})
 	}
 	again := a.f.Now.Add(time.Minute) // the end of a request that has the name, or lost its mark, enqueues no check
 	if len(a.n.Orphaned) > 0 {
-		request := a.n.Orphaned[0].Ref
+		request := RefOf(a.n.Orphaned[0])
 		blockers = append(blockers, Blocker{
 			Reason: OrphanedRequest, Event: skipped, EndsWhen: request.String() + " is gone", Object: request, Again: again,
 			Message: a.n.skippedBecause(request.String() + ", orphaned by a deleted NodeHealthCheck of the same name, is not gone yet"),
 		})
 	}
 	for _, other := range a.n.Others {
-		if other.Type == t.Type && !a.n.orphaned(other.ID) {
-			blockers = append(blockers, a.foreign(other.Ref, again))
+		if other.GroupVersionKind().GroupKind() == t.Request.GroupKind() && !a.n.orphaned(other) {
+			blockers = append(blockers, a.foreign(RefOf(other), again))
 		}
 	}
 	return append(blockers, a.nameTaken(step, again)...)
 }
 
 // foreign: another maker's request is for the node, or has the name that the check's would have.
-func (a asking) foreign(request Ref, again time.Time) Blocker {
+func (a asking) foreign(request rule.Ref, again time.Time) Blocker {
 	return Blocker{
 		Reason: ForeignRequest, Event: skipped, Object: request, Again: again,
 		Message: a.n.skippedBecause(request.String() + " exists and was not made by this NodeHealthCheck"),
@@ -159,33 +172,34 @@ func (a asking) foreign(request Ref, again time.Time) Blocker {
 	}
 }
 
-func (n *Node) orphaned(id string) bool {
-	return slices.ContainsFunc(n.Orphaned, func(o Foreign) bool { return o.ID == id })
+func (n *Node) orphaned(request *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(n.Orphaned, func(o *unstructured.Unstructured) bool { return o.GetUID() == request.GetUID() })
 }
 
 // nameTaken: there is a request of the name that the one of this step would have.
 func (a asking) nameTaken(step int, again time.Time) []Blocker {
 	t := &a.f.Templates[step]
-	if !t.Usable || step >= len(a.n.Named) {
+	if t.Object == nil || step >= len(a.n.Named) || a.n.Named[step].Object == nil {
 		return nil
 	}
-	same := a.n.Named[step]
-	earlier := func(r Request) bool { return r.ID == same.ID && r.Step < a.step }
+	same, own := a.n.Named[step].Object, a.n.Named[step].Own
+	ref := RefOf(same)
+	earlier := func(r Request) bool { return r.Object.GetUID() == same.GetUID() && r.Step < a.step }
 	switch {
-	case !same.Exists, a.n.orphaned(same.ID):
+	case a.n.orphaned(same):
 		return nil
-	case !same.Own:
-		return []Blocker{a.foreign(same.Ref, again)}
-	case same.Template != t.Name:
+	case !own:
+		return []Blocker{a.foreign(ref, again)}
+	case same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != t.Name:
 		return []Blocker{{
-			Reason: OtherTemplate, Event: skipped, Fix: "have the steps of the check name templates of different kinds", Object: same.Ref,
-			Message: a.n.skippedBecause(same.Ref.String() + " exists and was made from another template: " +
+			Reason: OtherTemplate, Event: skipped, Fix: "have the steps of the check name templates of different kinds", Object: ref,
+			Message: a.n.skippedBecause(ref.String() + " exists and was made from another template: " +
 				"using multiple templates of same kind is not supported for this template"),
 		}}
 	case slices.ContainsFunc(a.n.Requests, earlier):
 		return []Blocker{{
-			Reason: SameTemplate, Event: skipped, Fix: "have the two steps of the check name two templates", Object: same.Ref,
-			Message: a.n.skippedBecause("two steps of the check have the same template, " + t.Name + ", and " + same.Ref.String() +
+			Reason: SameTemplate, Event: skipped, Fix: "have the two steps of the check name two templates", Object: ref,
+			Message: a.n.skippedBecause("two steps of the check have the same template, " + t.Name + ", and " + ref.String() +
 				" of the first one exists"),
 		}}
 	}
@@ -208,7 +222,7 @@ func (a asking) members() []Blocker {
 	var blockers []Blocker
 	switch {
 	case c.Searching:
-		searched := quorumLoss(a.n.Name, ControlPlaneSearched, "the control plane could not be read: "+c.Unread, Ref{})
+		searched := quorumLoss(a.n.Name, ControlPlaneSearched, "the control plane could not be read: "+c.Unread, rule.Ref{})
 		searched.Quiet = true // it is over soon
 		blockers = append(blockers, searched)
 	case a.view.first >= 0:
@@ -246,7 +260,7 @@ func (a asking) justDeleted() []Blocker {
 func (n *Node) remade(on func(*Listed) bool) time.Time {
 	var at time.Time
 	for i := range n.Gone {
-		if gone := &n.Gone[i]; on(gone) && gone.GivenUp.IsZero() && gone.Started.Add(remake).After(at) {
+		if gone := &n.Gone[i]; on(gone) && gone.TimedOut == nil && gone.Started.Add(remake).After(at) {
 			at = gone.Started.Add(remake)
 		}
 	}

@@ -120,7 +120,7 @@ type RequestState struct {
 }
 
 // Former reports whether the request was made before the node was healthy, or gone, the last time.
-func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started) }
+func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started()) }
 
 // What is what happens at a moment.
 type What string

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // plane is a control plane of five members, of which those with these letters are not ready.
@@ -45,7 +47,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	due := func(minutes int, changes ...func(*Node)) Node {
 		return lost(append(changes, member, since(time.Duration(minutes+5)*time.Minute))...)
 	}
-	request := MemberRequest{Ref: Ref{"Reboot", "remediators", "e"}, Node: "e", There: true}
+	request := MemberRequest{Ref: rule.Ref{Kind: "Reboot", Namespace: "remediators", Name: "e"}, Node: "e", There: true}
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string // what blocks each node; a node that is not blocked starts
@@ -150,7 +152,7 @@ func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
 		"its request is being deleted since it recovered":   {of(lost(member, asked(deleting(0)))), true},
 		"it has left the selection":                         {of(lost(member, unselected)), false},
 		"it never reported, and will be unhealthy": {
-			of(healthy(member, func(n *Node) { n.Reported, n.Created, n.Machine = false, epoch.Add(-time.Minute), &Machine{} })), true,
+			of(healthy(member, silent, created(epoch.Add(-time.Minute)), func(n *Node) { n.Machine = &Machine{} })), true,
 		},
 	} {
 		if got := NeedsControlPlane(tc.given); got != tc.want {

@@ -6,8 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
@@ -23,7 +27,7 @@ type Blocker struct {
 	Event string
 	Quiet bool
 	// Object is what blocks, if that is one object other than the check; zero if it is not.
-	Object Ref
+	Object rule.Ref
 	// Until is when time alone ends it; zero if it does not.
 	Until time.Time
 	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
@@ -47,7 +51,7 @@ func (n *Node) skippedBecause(why string) string {
 }
 
 // quorumLoss is what the control plane says against the node called name.
-func quorumLoss(name string, reason Reason, why string, object Ref) Blocker {
+func quorumLoss(name string, reason Reason, why string, object rule.Ref) Blocker {
 	return Blocker{
 		Reason: reason, EndsWhen: "the control plane can do without it", Event: skipped, Object: object,
 		Message: "Skipping remediation of " + name + " for preventing control plane / etcd quorum loss, going to retry in a minute: " + why,
@@ -61,13 +65,13 @@ const StormEnds = "the cooldown after the storm is over"
 func (d *decider) everybody(upgrade *Blocker, settled time.Time) []Blocker {
 	f, p := d.f, d.p
 	var blockers []Blocker
-	if p.Disabled.Is() || slices.ContainsFunc(f.Templates, func(t Template) bool { return !t.Usable }) {
+	if p.Disabled.Is() || slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }) {
 		blockers = append(blockers, d.unusable())
 	}
-	if len(f.PauseRequests) > 0 {
+	if pauses := f.Check.Spec.PauseRequests; len(pauses) > 0 {
 		blockers = append(blockers, Blocker{
 			Reason: Paused, Message: "Postponing potential remediations because of pause requests",
-			Fix: "remove the entries of spec.pauseRequests: " + strings.Join(f.PauseRequests, ", "), EndsWhen: "spec.pauseRequests is empty",
+			Fix: "remove the entries of spec.pauseRequests: " + strings.Join(pauses, ", "), EndsWhen: "spec.pauseRequests is empty",
 		})
 	}
 	if upgrade != nil {
@@ -101,7 +105,7 @@ func (d *decider) unusable() Blocker {
 		return Blocker{Reason: CheckDisabled, Message: d.p.Disabled.Message, Fix: d.p.Disabled.fix()}
 	}
 	if i := slices.IndexFunc(d.f.Templates, func(t Template) bool { return t.Unread }); i >= 0 {
-		kinds := d.f.Templates[i].RequestKind + "s"
+		kinds := d.f.Templates[i].Request.Kind + "s"
 		return Blocker{
 			Reason: TemplateNotSeen, Message: kinds + " and their templates could not be read with your rights, and the manager may read them",
 			Fix: "Ask as a user who may read " + kinds + " and their templates", Detail: kinds,
@@ -143,31 +147,38 @@ const PostponedByUpgrade = "Postponing potential remediations because of ongoing
 func (d *decider) upgrade(states ...health.State) *Blocker {
 	var nodes []*Node
 	for i := range d.f.Nodes {
-		if n := &d.f.Nodes[i]; n.Exists && slices.Contains(states, d.p.Decisions[i].Verdict.State) {
+		if n := &d.f.Nodes[i]; n.Exists() && slices.Contains(states, d.p.Decisions[i].Verdict.State) {
 			nodes = append(nodes, n)
 		}
 	}
-	upgrading := func(what string, object Ref) *Blocker {
+	upgrading := func(what string, object rule.Ref) *Blocker {
 		return &Blocker{Reason: Upgrading, Message: PostponedByUpgrade + ": " + what, EndsWhen: "the upgrade is over", Object: object}
 	}
 	if len(nodes) == 0 {
 		return nil
 	}
 	if d.f.Upgrade.Unread {
-		return upgrading("whether the cluster is being upgraded could not be found out", Ref{})
+		return upgrading("whether the cluster is being upgraded could not be found out", rule.Ref{})
 	}
-	if i := slices.IndexFunc(nodes, func(n *Node) bool { return n.Reconfiguring }); i >= 0 {
+	if i := slices.IndexFunc(nodes, func(n *Node) bool { return n.reconfiguring() }); i >= 0 {
 		name := nodes[i].Name
-		return upgrading("the configuration of node "+name+" is being changed", Ref{Kind: "Node", Name: name})
+		return upgrading("the configuration of node "+name+" is being changed", rule.Ref{Kind: "Node", Name: name})
 	}
 	if version := d.f.Upgrade.Progressing; version != "" {
-		return upgrading("ClusterVersion "+version+" is progressing", Ref{Kind: "ClusterVersion", Name: version})
+		return upgrading("ClusterVersion "+version+" is progressing", rule.Ref{Kind: "ClusterVersion", Name: version})
 	}
-	if i := slices.IndexFunc(nodes, func(n *Node) bool { return n.Machine.There() && n.Machine.RollingOut }); i >= 0 {
-		cluster := Ref{Kind: "Cluster", Namespace: nodes[i].Machine.Namespace, Name: nodes[i].Machine.Cluster}
+	if i := slices.IndexFunc(nodes, func(n *Node) bool {
+		return n.Machine.There() && n.Machine.Cluster != nil && RollingOut(n.Machine.Cluster)
+	}); i >= 0 {
+		cluster := nodes[i].Machine.cluster()
 		return upgrading(cluster.String()+" is rolling out", cluster)
 	}
 	return nil
+}
+
+// RollingOut reports whether the Cluster is rolling out a new version of its machines.
+func RollingOut(cluster *clusterv1.Cluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
 // asking is the question what keeps a step from starting for one node.
@@ -204,7 +215,7 @@ func (a asking) toRemediate() []Blocker {
 func (a asking) toBegin() []Blocker {
 	blockers := append(a.unselected(), a.toRemediate()...)
 	blockers = append(blockers, a.view.blockers...)
-	if a.n.ControlPlane {
+	if a.n.ControlPlane() {
 		blockers = append(blockers, a.members()...)
 	}
 	return blockers
@@ -219,7 +230,7 @@ func (a asking) toStart() []Blocker {
 		}
 	}
 	blockers = append(blockers, a.justDeleted()...)
-	if a.p.Disabled.Is() || !a.f.Templates[a.step].Usable { // nothing can be made without the template
+	if a.p.Disabled.Is() || a.f.Templates[a.step].Object == nil { // nothing can be made without the template
 		blockers = append(blockers, a.unusable())
 	}
 	return blockers

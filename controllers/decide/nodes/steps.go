@@ -26,7 +26,7 @@ func (d *decider) stepping(i int) *stepping {
 
 // idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
 func (n *Node) idle() bool {
-	return n.Exists && !n.Remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
+	return n.Exists() && !n.Remediated() && !n.confirmed() && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
 // decide decides what is done about the node, and what blocks its remediation.
@@ -41,7 +41,7 @@ func (d *decider) decide(i int) {
 	switch state := s.Verdict.State; {
 	case len(s.n.Unseen) > 0:
 		s.leased() // until they can be read again nothing else is known
-	case !s.n.Exists:
+	case !s.n.Exists():
 		s.gone()
 	case state == health.Healthy:
 		s.healthy()
@@ -57,7 +57,7 @@ func (d *decider) decide(i int) {
 	}
 	s.block()
 	s.Would, s.Nothing = s.would()
-	if s.n.Exists && s.Verdict.State != health.Healthy {
+	if s.n.Exists() && s.Verdict.State != health.Healthy {
 		s.Remember = s.worthRemembering()
 	}
 	s.lookAgain(s.Verdict.Recheck)
@@ -66,13 +66,13 @@ func (d *decider) decide(i int) {
 // block says what keeps a remediation from starting where it is not the unhealthy node that is asked about.
 func (s *stepping) block() {
 	switch {
-	case s.Verdict.State == health.Unhealthy && s.n.Exists && len(s.n.Unseen) == 0:
+	case s.Verdict.State == health.Unhealthy && s.n.Exists() && len(s.n.Unseen) == 0:
 		return
 	case s.Verdict.State == health.Pending:
 		s.Blockers = s.notYet()
 	case len(s.n.Unseen) > 0:
 		s.Blockers = []Blocker{{Reason: RequestsUnread}}
-	case !s.n.Exists:
+	case !s.n.Exists():
 		s.Blockers = []Blocker{{Reason: NodeGone}}
 	case s.Verdict.State == health.Unknown:
 		s.Blockers = []Blocker{{Reason: NotJudged}}
@@ -107,8 +107,8 @@ func (s *stepping) notYet() []Blocker {
 func (s *stepping) flag() {
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		flagged := r.Flagged || s.f.Memory.Flagged[r.ID]
-		if old := r.Started.Add(tooOld); !flagged && s.f.Now.After(old) {
+		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || s.f.Memory.Flagged[r.ID()]
+		if old := r.Started().Add(tooOld); !flagged && s.f.Now.After(old) {
 			s.Flag = append(s.Flag, j)
 		} else if !flagged {
 			s.lookAgain(old.Add(time.Second))
@@ -130,7 +130,7 @@ func (s *stepping) happens(m Moment) {
 // startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
 func (d *decider) startable(i int, state health.State) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected && n.Exists && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
+	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
 }
 
 // begun reports whether something is done about the node: there are requests, and not only those of the last time.
@@ -141,20 +141,17 @@ func (d *decider) begun(i int) bool {
 // healthy: its requests are over, at once or after the delay, and its lease after them.
 func (s *stepping) healthy() {
 	if len(s.n.Requests) == 0 {
-		s.Unconfirm = s.n.Confirmed && len(s.n.Others) == 0 // another check's remediation may wait for it
+		s.Unconfirm = s.n.confirmed() && len(s.n.Others) == 0 // another check's remediation may wait for it
 		s.unleased()
 		return
 	}
-	wait, now := s.f.HealthyDelay, s.f.Now
+	wait, now := s.f.healthyDelay(), s.f.Now
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		begun := r.Delayed
-		if s.n.Listed != nil { // a remediator may take the annotation off
-			begun = health.Earliest(begun, s.n.Listed.HealthySince)
-		}
+		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), s.n.healthySince()) // a remediator may take the annotation off
 		switch {
-		case !r.Deleting.IsZero():
-		case s.n.Confirmed || wait == 0:
+		case !r.Deleting().IsZero():
+		case s.n.confirmed() || wait == 0:
 			s.End = append(s.End, j)
 		case wait < 0:
 			s.Delayed = true
@@ -188,11 +185,11 @@ func (s *stepping) leased() {
 		return
 	}
 	step, since := -1, now
-	for _, r := range s.n.Requests {
-		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	for i := range s.n.Requests {
+		step, since = max(step, s.n.Requests[i].Step), health.Earliest(since, s.n.Requests[i].Started())
 	}
-	for _, r := range s.n.Unseen {
-		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	for i := range s.n.Unseen {
+		step, since = max(step, s.n.Unseen[i].Step), health.Earliest(since, s.n.Unseen[i].Started.Time)
 	}
 	if idle := s.idleSince(); !idle.IsZero() {
 		if !now.Before(idle.Add(idleLease)) {
@@ -215,7 +212,7 @@ func (s *stepping) leased() {
 // idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if
 // one is.
 func (s *stepping) idleSince() time.Time {
-	if !s.f.Single || !s.n.Exists || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
+	if !s.f.Single() || !s.n.Exists() || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
 		return time.Time{}
 	}
 	var since time.Time
@@ -231,13 +228,15 @@ func (s *stepping) idleSince() time.Time {
 
 // idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when r was made.
 func (r *Request) idleSince() time.Time {
+	succeeded, since := escalation.Says(r.Object, nhcv1.SucceededCondition)
+	processing, stopped := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 	switch {
-	case !r.Deleting.IsZero():
-		return r.Deleting
-	case r.Succeeded == escalation.No:
-		return latest(r.SucceededSince, r.Started)
-	case r.Succeeded == escalation.Unsaid && r.Processing == escalation.No:
-		return latest(r.ProcessingSince, r.Started)
+	case !r.Deleting().IsZero():
+		return r.Deleting()
+	case succeeded == escalation.No:
+		return latest(since, r.Started())
+	case succeeded == escalation.Unsaid && processing == escalation.No:
+		return latest(stopped, r.Started())
 	}
 	return time.Time{}
 }
@@ -306,7 +305,7 @@ func (s *stepping) answered(a asking, answer Answer) []Blocker {
 		return []Blocker{{
 			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
 			Message: "Remediation timed out, and no template left to try. " +
-				"didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
+				"didn't find a template to use for NHC " + s.f.Check.Name + " and node " + s.n.Name,
 			Fix: "find out what is wrong with the node; its requests end when it is healthy",
 		}}
 	case escalation.Wait, escalation.GiveUp:
@@ -348,13 +347,13 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 				return nil
 			}
 			b := &Blocker{
-				Reason: StillDeleted, Event: skipped, Object: r.Ref, Until: answer.Recheck,
-				Message: s.n.skippedBecause(r.Ref.String() + " of the last time is still being deleted: its remediator has not released it"),
+				Reason: StillDeleted, Event: skipped, Object: r.Ref(), Until: answer.Recheck,
+				Message: s.n.skippedBecause(r.Ref().String() + " of the last time is still being deleted: its remediator has not released it"),
 			}
 			if b.Until.IsZero() {
 				b.Fix = "find out why its remediator keeps its finalizers"
 			} else {
-				b.EndsWhen = r.Ref.String() + " is gone, or its time is over"
+				b.EndsWhen = r.Ref().String() + " is gone, or its time is over"
 			}
 			return b
 		}
@@ -368,24 +367,25 @@ func (s *stepping) stillDeleted(answer Answer) *Blocker {
 func (s *stepping) worthRemembering() []int {
 	type ends struct{ first, last int }
 	byStep := map[int]ends{}
-	for i, gone := range s.n.Gone {
+	for i := range s.n.Gone {
+		gone := &s.n.Gone[i]
 		step, known := byStep[gone.Step]
 		switch {
-		case !gone.GivenUp.IsZero() || gone.Step < 0:
+		case gone.TimedOut != nil || gone.Step < 0:
 			continue
 		case !known:
 			step = ends{i, i}
-		case gone.Started.Before(s.n.Gone[step.first].Started):
+		case gone.Started.Before(&s.n.Gone[step.first].Started):
 			step.first = i
-		case s.n.Gone[step.last].Started.Before(gone.Started):
+		case s.n.Gone[step.last].Started.Before(&gone.Started):
 			step.last = i
 		}
 		byStep[gone.Step] = step
 	}
 	var worth []int
-	for i, gone := range s.n.Gone {
-		step, known := byStep[gone.Step]
-		if !gone.GivenUp.IsZero() || known && (step.first == i || step.last == i) {
+	for i := range s.n.Gone {
+		step, known := byStep[s.n.Gone[i].Step]
+		if s.n.Gone[i].TimedOut != nil || known && (step.first == i || step.last == i) {
 			worth = append(worth, i)
 		}
 	}
