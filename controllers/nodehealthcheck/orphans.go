@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -45,31 +44,33 @@ const (
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	r.forget(name)
 	unnamed := r.nameKinds(ctx, name, nil) // before requests are read: of a kind whose watch ends there are no events any more
-	result, err := r.endOrphans(ctx, name, now)
+	result, _, err := r.endOrphans(ctx, name, nil, now)
 	return result, errors.Join(err, unnamed)
 }
 
 // endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
-// check that is there: a remediator that keeps its request may be at work.
-func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	state, err := r.observeOrphans(ctx, name, now)
+// check that is there: a remediator that keeps its request may be at work. Listed is what the status of the check says, if that is there. It returns
+// whether requests are left.
+func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
+	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
-		return r.lag(name), nil
+		return r.lag(name), true, nil
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, true, err
 	}
 	r.memory.caughtUp(name)
 	if state == nil {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, false, nil
 	}
-	plan := nodes.Release(state.facts, r.Teardown)
-	if len(state.requests.ours) > 0 {
+	plan, left := nodes.Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	if left {
 		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
-	return r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
+	result, err := r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
+	return result, left, err
 }
 
 // tellReleased logs which requests were deleted, and says when to reconcile again.
@@ -93,12 +94,13 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 
 // observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after all: the cache of
 // checks may lag behind that of requests, and would orphan a request that was made a moment ago.
-func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.Time) (*observed, error) {
+func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	begun := r.memory.of(name).begun // by the last reconcile of the check
 	state.requests.ours = map[string][]*nodes.Request{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
@@ -109,9 +111,16 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 			return nil, err
 		}
 		for i := range list {
-			if node, orphaned := r.orphanOf(name, &list[i]); orphaned {
-				state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: &list[i], Step: -1})
+			obj, by := &list[i], makerOf(&list[i])
+			known := begun[obj.GetUID()].node
+			if entry := listed[obj.GetUID()]; entry != nil {
+				known = entry.node
 			}
+			if by.Name != name && (by.Name != "" || known == "") {
+				continue
+			}
+			node := cmp.Or(nodeOf(obj), known, obj.GetName())
+			state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: obj, Step: -1})
 		}
 	}
 	if err := r.observeLeases(ctx, state); err != nil {
@@ -136,17 +145,6 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// orphanOf reports whether the check called name, which is gone, made obj, and for which node. Where obj has lost its mark, the last reconcile of that
-// check knew.
-func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, orphaned bool) {
-	by := makerOf(obj)
-	orphan, known := r.memory.orphanOf(name, obj.GetUID())
-	if by.Name != name && (by.Name != "" || !known) {
-		return "", false
-	}
-	return cmp.Or(nodeOf(obj), orphan.node, obj.GetName()), true
-}
-
 // endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
 func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	var errs []error
@@ -166,20 +164,20 @@ func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 // tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does not act on it any
 // more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
+	var listed map[types.UID]*listed
 	if check != nil {
-		listed := statusByUID(check)
+		listed = statusByUID(check)
 		unread, err := r.unreadOf(ctx, listed)
 		if err != nil || len(unread) > 0 {
 			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, errors.Join(err, r.watch(ctx, unread))
 		}
-		r.memory.orphan(name, listed)
 	}
-	result, err := r.endOrphans(ctx, name, now)
+	result, left, err := r.endOrphans(ctx, name, listed, now)
 	if err != nil || check == nil {
 		return result, err
 	}
 	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
-	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
+	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
