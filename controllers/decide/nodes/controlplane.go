@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -72,27 +71,19 @@ type Etcd struct {
 	Guards map[string]string
 }
 
-// against is why etcd cannot do without the node; nil if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
+// against is why etcd cannot do without the node; empty if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
 // guard pod on the node is what it counts as lost already. (medik8s.)
-func (e Etcd) against(node string) *Blocker {
-	guard, ready := e.Guards[node]
-	var blocker Blocker
+func (e Etcd) against(node string) Reason {
+	_, ready := e.Guards[node]
 	switch {
 	case e.Unread:
-		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", rule.Ref{})
-	case !e.There:
-		return nil
-	case e.Budgets != 1:
-		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
-		blocker = quorumLoss(node, EtcdBudgets, why, rule.Ref{})
-	case !e.Allows && ready:
-		budget := rule.Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
-		why := "PodDisruptionBudget " + e.Budget + " allows no disruption, and guard pod " + guard + " is ready"
-		blocker = quorumLoss(node, EtcdAtRisk, why, budget)
-	default:
-		return nil
+		return EtcdUnread
+	case e.There && e.Budgets != 1:
+		return EtcdBudgets
+	case e.There && !e.Allows && ready:
+		return EtcdAtRisk
 	}
-	return &blocker
+	return ""
 }
 
 // Members is how many members the control plane has.
@@ -192,62 +183,29 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// against is all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already does not block it.
-func (d *decider) against(name string) []Blocker {
-	c := d.f.ControlPlane
-	if c.Unread != "" {
-		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, rule.Ref{})}
-	}
+// objections are all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already does not block it.
+func (d *decider) objections(name string) []controlplane.Objection {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
 		if plane.Members[i].Name == name {
 			plane.Members[i].Remediation = ""
 		}
 	}
-	var blockers []Blocker
-	for _, objection := range plane.Against(name, d.f.Now) {
-		blockers = append(blockers, blockerOf(name, objection))
-	}
-	return blockers
+	return plane.Against(name, d.f.Now)
 }
 
-// ahead is that another node than the one called name is ahead in the queue.
-func ahead(name, other string) Blocker {
-	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", rule.Ref{Kind: "Node", Name: other})
-	b.EndsWhen = "the remediation of " + other + " is over"
-	return b
-}
-
-func membersNotSeen(name string) Blocker {
-	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", rule.Ref{})
-}
-
-func blockerOf(name string, o controlplane.Objection) Blocker {
-	switch o.Reason {
-	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", rule.Ref{Kind: "Node", Name: o.Member})
-	case controlplane.MajorityAtRisk:
-		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-		return quorumLoss(name, MajorityAtRisk, why, rule.Ref{})
-	case controlplane.NotFirst:
-		return ahead(name, o.Member)
-	case controlplane.NotSeen:
-	}
-	return membersNotSeen(name)
-}
-
-// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that
+// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; empty if it does not. One that
 // etcd forbids does not block one that it does not: what forbids the one may be the loss of the other.
-func (d *decider) queue(due []int) (first int, etcd *Blocker) {
+func (d *decider) queue(due []int) (first int, etcd Reason) {
 	first = d.firstOf(due)
 	if d.f.ControlPlane.Unread != "" {
-		return first, nil // none may be disrupted in any case
+		return first, "" // none may be disrupted in any case
 	}
 	name := func(i int) string { return d.f.Nodes[i].Name }
 	etcd = d.f.ControlPlane.Etcd.against(name(first))
-	for next, rest := first, slices.Clone(due); len(d.against(name(next))) == 0; next = d.firstOf(rest) {
-		if d.f.ControlPlane.Etcd.against(name(next)) == nil {
-			return next, nil
+	for next, rest := first, slices.Clone(due); len(d.objections(name(next))) == 0; next = d.firstOf(rest) {
+		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
+			return next, ""
 		}
 		if rest = slices.DeleteFunc(rest, func(i int) bool { return i == next }); len(rest) == 0 {
 			break
@@ -280,7 +238,7 @@ func (d *decider) dueMembers() []int {
 	var due, refused []int
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
+		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
 		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
@@ -307,7 +265,7 @@ func (d *decider) nextMember() int {
 			continue
 		}
 		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
-		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), lasts) {
+		if !slices.ContainsFunc(d.caseOf(i, &d.ahead).ask(ofNodeAlone), lasts) {
 			first = i
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
@@ -23,13 +24,14 @@ func Decide(f Facts) Plan {
 	d.judge()
 	d.recall()
 	missing := d.missing()
-	settled := d.settled()
+	d.settled = d.settledAt()
 	d.population()
-	d.now.blockers = d.everybody(d.upgrade(health.Unhealthy), settled)
-	d.ahead.blockers = d.everybody(d.upgrade(health.Unhealthy, health.Pending), settled)
-	p.Blockers = d.now.blockers
+	d.awaitsKubelets = !d.settled.IsZero() && d.awaiting()
+	d.now.upgrading, d.now.upgraded = d.upgrade(health.Unhealthy)
+	d.ahead.upgrading, d.ahead.upgraded = d.upgrade(health.Unhealthy, health.Pending)
+	p.Blockers = (&Case{decider: d, view: &d.now, begins: true}).ask(ofCheck)
 	d.members()
-	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, settled), p.Storm.Recheck))
+	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, d.settled), p.Storm.Recheck))
 	for i := range f.Nodes {
 		d.decide(i)
 		p.Recheck = health.Earliest(p.Recheck, p.Decisions[i].Recheck)
@@ -47,15 +49,19 @@ type decider struct {
 	p     *Plan
 	steps []escalation.Step
 	plane controlplane.Plane
+	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets says that they may be why a node is not healthy.
+	settled        time.Time
+	awaitsKubelets bool
 	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else changes.
 	now, ahead view
 }
 
 // view is what a node is blocked by besides itself.
 type view struct {
-	blockers []Blocker
-	first    int // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
-	etcd     *Blocker
+	upgrading string // by what the cluster is being changed; empty if by nothing
+	upgraded  rule.Ref
+	first     int    // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
+	etcd      Reason // why etcd cannot do without that one; empty if it can
 }
 
 // stepsOf are the templates as the escalation sees them.
@@ -162,9 +168,9 @@ func (d *decider) classOf(i int) budget.Class {
 	return budget.Healthy
 }
 
-// settled is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back. Then it is known
+// settledAt is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back. Then it is known
 // again which of them are silent. Zero if they have had time.
-func (d *decider) settled() time.Time {
+func (d *decider) settledAt() time.Time {
 	f := d.f
 	since, allowed := f.Since, f.condition(nhcv1.RemediationAllowedCondition)
 	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason

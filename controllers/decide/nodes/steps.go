@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -68,40 +67,18 @@ func (s *stepping) block() {
 	switch {
 	case s.Verdict.State == health.Unhealthy && s.n.Exists() && len(s.n.Unseen) == 0:
 		return
-	case s.Verdict.State == health.Pending:
-		s.Blockers = s.notYet()
-	case len(s.n.Unseen) > 0:
-		s.Blockers = []Blocker{{Reason: RequestsUnread}}
-	case !s.n.Exists():
-		s.Blockers = []Blocker{{Reason: NodeGone}}
-	case s.Verdict.State == health.Unknown:
-		s.Blockers = []Blocker{{Reason: NotJudged}}
+	case s.Verdict.State != health.Pending:
+		s.Blockers = s.caseOf(s.i, &s.now).ask(ofState)
+	case !s.n.Selected && !s.n.Remediated():
+		s.Blockers = []Blocker{notSelected}
+	case s.n.Remediated():
+		s.Blockers = s.caseOf(s.i, &s.ahead).ask(whileHeld)
 	default:
-		s.Blockers = notUnhealthy
+		s.Blockers = s.caseOf(s.i, &s.ahead).toBegin()
 	}
 }
 
-var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
-
-// notYet is all that keeps a request for a node that is not due yet from being made: its time, and what will block it then.
-func (s *stepping) notYet() []Blocker {
-	a := s.asked(s.i, &s.ahead)
-	if !s.n.Selected && !s.n.Remediated() {
-		return a.unselected()
-	}
-	blockers := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
-	for _, f := range s.Verdict.Findings {
-		if f.Due.Equal(s.Verdict.Recheck) {
-			blockers[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
-				f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
-			break
-		}
-	}
-	if s.n.Remediated() {
-		return distinct(append(blockers, a.any()...))
-	}
-	return distinct(append(blockers, a.toBegin()...))
-}
+var notUnhealthy, notSelected = []Blocker{{Reason: NotUnhealthy}}, Blocker{Reason: NotSelected, Message: "The check does not select the node any more"}
 
 // flag counts the requests that are too old.
 func (s *stepping) flag() {
@@ -255,16 +232,16 @@ func (s *stepping) unleased() {
 
 // unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
 func (s *stepping) unhealthy() {
-	a := s.asked(s.i, &s.now)
+	c := s.caseOf(s.i, &s.now)
 	if !s.n.Selected && !s.n.Remediated() { // whatever else there is does not matter
-		s.Blockers = a.unselected()
+		s.Blockers = []Blocker{notSelected}
 		return
 	}
 	if !s.begun(s.i) {
-		s.Blockers = a.toBegin()
+		s.Blockers = c.toBegin()
 	}
 	if len(s.steps) == 0 {
-		s.Blockers = append(s.Blockers, Blocker{Reason: NoTemplate})
+		s.Blockers = append(s.Blockers, c.ask(ofAnswer)...)
 		return
 	}
 	goes := len(s.Blockers) == 0
@@ -279,7 +256,12 @@ func (s *stepping) unhealthy() {
 	} else {
 		s.happens(askedAgain(s.Blockers[0].Again))
 	}
-	further := s.answered(a, answer)
+	c.answer = answer
+	at := ofAnswer
+	if answer.Do == escalation.Start {
+		c.step, c.begins, at = answer.Step, false, beforeNext
+	}
+	further := c.ask(at)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
 			s.start(answer.Step)
@@ -292,28 +274,6 @@ func (s *stepping) unhealthy() {
 
 func askedAgain(at time.Time) Moment {
 	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
-}
-
-// answered is what blocks the node in view of what the escalation says.
-func (s *stepping) answered(a asking, answer Answer) []Blocker {
-	switch answer.Do {
-	case escalation.Start:
-		blockers := a.toRemediate()
-		a.step = answer.Step
-		return append(blockers, a.toStart()...)
-	case escalation.Exhausted:
-		return []Blocker{{
-			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
-			Message: "Remediation timed out, and no template left to try. " +
-				"didn't find a template to use for NHC " + s.f.Check.Name + " and node " + s.n.Name,
-			Fix: "find out what is wrong with the node; its requests end when it is healthy",
-		}}
-	case escalation.Wait, escalation.GiveUp:
-	}
-	if b := s.stillDeleted(answer); b != nil {
-		return []Blocker{*b}
-	}
-	return []Blocker{{Reason: InProgress}}
 }
 
 // start starts a step.
@@ -337,28 +297,6 @@ func (s *stepping) adopted() {
 			s.Adopt = append(s.Adopt, j)
 		}
 	}
-}
-
-// stillDeleted says that a request of the last time is waited for, which is still being deleted. With an escalation its time ends that.
-func (s *stepping) stillDeleted(answer Answer) *Blocker {
-	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; s.Requests[j].Former(r) {
-			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
-				return nil
-			}
-			b := &Blocker{
-				Reason: StillDeleted, Event: skipped, Object: r.Ref(), Until: answer.Recheck,
-				Message: s.n.skippedBecause(r.Ref().String() + " of the last time is still being deleted: its remediator has not released it"),
-			}
-			if b.Until.IsZero() {
-				b.Fix = "find out why its remediator keeps its finalizers"
-			} else {
-				b.EndsWhen = r.Ref().String() + " is gone, or its time is over"
-			}
-			return b
-		}
-	}
-	return nil
 }
 
 // worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the first
