@@ -144,7 +144,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case check == nil || !check.DeletionTimestamp.IsZero():
 		return r.release(ctx, name, now)
 	}
-	state, err := r.observe(ctx, check, r.begin(ctx, check, now))
+	r.memory.begin(now)
+	unnamed := r.nameKinds(ctx, name, check) // before anything of them is read
+	state, err := r.observe(ctx, check, now, unnamed)
 	switch {
 	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
 		return r.wait(ctx, state, err)
@@ -168,31 +170,20 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 	return check, nil
 }
 
-// past is what a reconcile knows of those before it, and of the life of the process. It goes in with the facts.
-type past struct {
-	now     time.Time
-	memory  nodes.Memory
-	since   time.Time // of the first reconcile
-	outages []nodes.Outage
-	orphans searchState
-	unnamed error // why the kinds that the check names are not noted
+// facts are what is known of a check before anything is read: what it says itself, what reconciles before this one remember, and the life of the process.
+func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
+	facts := nodes.FactsOf(check, now)
+	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
+	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
+	return facts
 }
 
-// begin notes which kinds the check names, before anything of them is read, and returns the past of the reconcile that begins.
-func (r *Reconciler) begin(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) past {
-	r.memory.begin(now)
-	p := r.past(check.Name, now)
-	p.unnamed = r.nameKinds(ctx, check.Name, check)
-	return p
-}
-
-func (r *Reconciler) past(check string, now time.Time) past {
-	p := past{now: now, outages: r.Contact.past(), orphans: searched}
-	if r.Discovery != nil { // without a manager there are no orphaned requests to be found
-		p.orphans = searchState(r.search.Load())
+// searchedFor is how far the search for orphaned requests is. Without a manager there are none to be found.
+func (r *Reconciler) searchedFor() searchState {
+	if r.Discovery == nil {
+		return searched
 	}
-	p.memory, p.since = r.memory.recall(check, now)
-	return p
+	return searchState(r.search.Load())
 }
 
 const (

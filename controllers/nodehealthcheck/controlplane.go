@@ -23,13 +23,13 @@ import (
 )
 
 // observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
-func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed, orphans searchState) {
+func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
 		return
 	}
 	c := &nodes.ControlPlane{}
 	state.facts.ControlPlane = c
-	if orphans != searched { // the end of the search enqueues the check
+	if orphans := r.searchedFor(); orphans != searched { // the end of the search enqueues the check
 		c.Unread, c.Searching = nodes.OrphansUnsearched, orphans == searching
 		return
 	}

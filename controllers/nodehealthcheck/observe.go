@@ -46,9 +46,9 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
-	state, err := r.observe(ctx, check, r.past(name, now))
+	state, err := r.observe(ctx, check, now)
 	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
-		state, err = r.observe(ctx, check, r.past(name, now))
+		state, err = r.observe(ctx, check, now)
 	}
 	if err != nil {
 		return nil, err
@@ -56,16 +56,16 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &state.facts, nil
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read.
-func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, before past) (*observed, error) {
-	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: nodes.FactsOf(check, before.now)}
-	state.facts.Resync, state.facts.Grace = r.Resync, r.Grace
-	state.facts.Memory, state.facts.Since, state.facts.Outages = before.memory, before.since, before.outages
-	if before.unnamed != nil {
-		state.trouble = append(state.trouble, before.unnamed)
-		state.retry()
+// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and is tried again.
+func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
+	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
+	for _, err := range trouble {
+		if err != nil {
+			state.trouble = append(state.trouble, err)
+			state.retry()
+		}
 	}
-	err := r.observeAll(ctx, state, before.orphans)
+	err := r.observeAll(ctx, state)
 	for _, kind := range state.pending {
 		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())
 	}
@@ -75,7 +75,7 @@ func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, 
 	return state, err
 }
 
-func (r *Reconciler) observeAll(ctx context.Context, state *observed, orphans searchState) error {
+func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	r.observeTemplates(ctx, state)
 	if err := r.observeConflict(ctx, state); err != nil || len(state.pending) > 0 {
 		return err
@@ -87,7 +87,7 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed, orphans se
 	}
 	r.observeMachines(ctx, state)
 	r.observeUpgrade(ctx, state)
-	r.observeControlPlane(ctx, state, orphans)
+	r.observeControlPlane(ctx, state)
 	return nil
 }
 

@@ -177,7 +177,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 		return result, err
 	}
 	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
-	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !left))
+	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}

@@ -225,7 +225,7 @@ var rules = []Rule{
 	{
 		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
 		When:  func(c *Case) bool { return c.p.Disabled.Is() },
-		Words: func(c *Case) Blocker { return Blocker{Message: c.p.Disabled.Message, Fix: c.p.Disabled.fix()} },
+		Words: func(c *Case) Blocker { return Blocker{Message: c.p.Disabled.Message, Fix: fixes[c.p.Disabled.Reason]} },
 	},
 	{
 		Reason: TemplateNotSeen, asked: ofCheck | beforeFirst | beforeNext,
