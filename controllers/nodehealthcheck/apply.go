@@ -31,7 +31,6 @@ const writers = 16
 type outcome struct {
 	*nodes.Decision
 	plan *nodes.Plan
-	i    int // of the node
 	n    *nodes.Node
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
@@ -52,15 +51,17 @@ type outcome struct {
 	err     error
 }
 
-// carryOut does what p says about all nodes, each on its own: what fails for one node blocks no other.
+// carryOut does what plan says about the nodes, each on its own: what fails for one node blocks no other. The outcomes are about all nodes, in their order.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
-	outcomes := make([]outcome, len(plan.Order))
+	outcomes := make([]outcome, len(state.facts.Nodes))
+	for i := range outcomes {
+		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i]}
+	}
 	var work errgroup.Group
 	work.SetLimit(writers)
-	for k, i := range plan.Order {
-		outcomes[k] = outcome{Decision: &plan.Decisions[i], plan: plan, i: i, n: &state.facts.Nodes[i]}
+	for _, i := range plan.Order {
 		work.Go(func() error {
-			r.carryOutOne(ctx, state, &outcomes[k])
+			r.carryOutOne(ctx, state, &outcomes[i])
 			return nil
 		})
 	}

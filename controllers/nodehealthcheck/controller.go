@@ -253,7 +253,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	r.memory.caughtUp(state.check.Name)
 	r.measure(state, plan, done.outcomes)
 	if done.status != nil {
-		r.send(ctx, state, unhealthyEvents(state, plan))
+		r.send(ctx, state, unhealthyEvents(state, done.outcomes))
 	}
 	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {

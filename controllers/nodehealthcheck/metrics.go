@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -90,7 +91,7 @@ func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outco
 	for i := range outcomes {
 		r.measureOutcome(state, &outcomes[i])
 	}
-	r.measureRequests(state, plan, outcomes)
+	r.measureRequests(state, outcomes)
 }
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
@@ -107,23 +108,23 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 }
 
 // measureRequests compares the requests that there are with those that there were.
-func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes []outcome) {
+func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 	ongoingNow := map[types.UID]ongoing{}
 	remediated := map[string]bool{}
-	results := make(map[string]string, len(state.facts.Nodes))
-	for i := range state.facts.Nodes {
-		n := &state.facts.Nodes[i]
-		results[n.Name] = resultOf(n, &plan.Decisions[i])
-		for j := range n.Requests {
-			request := n.Requests[j].Object
-			ongoingNow[request.GetUID()] = ongoing{n.Name, request.GetNamespace(), request.GetKind(), n.Requests[j].Started()}
-			remediated[n.Name] = true
-		}
-	}
+	results := make(map[string]string, len(outcomes))
 	for i := range outcomes {
-		if made := outcomes[i].made; made != nil {
-			ongoingNow[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
-			remediated[outcomes[i].n.Name] = true
+		o := &outcomes[i]
+		results[o.n.Name] = o.result()
+		requests := make([]*unstructured.Unstructured, 0, len(o.n.Requests)+1)
+		for j := range o.n.Requests {
+			requests = append(requests, o.n.Requests[j].Object)
+		}
+		if o.made != nil {
+			requests = append(requests, o.made)
+		}
+		for _, request := range requests {
+			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), request.GetCreationTimestamp().Time}
+			remediated[o.n.Name] = true
 		}
 	}
 	var first time.Time
@@ -152,11 +153,11 @@ func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes
 	}
 }
 
-func resultOf(n *nodes.Node, d *nodes.Decision) string {
+func (o *outcome) result() string {
 	switch {
-	case !n.Exists():
+	case !o.n.Exists():
 		return replacedResult
-	case d.Verdict.State == health.Healthy:
+	case o.Verdict.State == health.Healthy:
 		return recoveredResult
 	default:
 		return cancelledResult

@@ -26,18 +26,11 @@ func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.N
 	next := state.check.DeepCopy()
 	st := &next.Status
 	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(plan.Population.Total()), ptr.To(plan.Population.Healthy), nil
-	done := make(map[int]*outcome, len(outcomes))
-	for k := range outcomes {
-		done[outcomes[k].i] = &outcomes[k]
-	}
 	st.UnhealthyNodes = nil
-	remediating := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.made != nil })
-	for i := range state.facts.Nodes {
-		o := done[i]
-		if o == nil {
-			o = &outcome{Decision: &plan.Decisions[i], i: i, n: &state.facts.Nodes[i]}
-		}
-		remediating = remediating || o.n.Remediated()
+	remediating := false
+	for i := range outcomes {
+		o := &outcomes[i]
+		remediating = remediating || o.made != nil || o.n.Remediated()
 		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}

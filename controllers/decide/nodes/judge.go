@@ -90,12 +90,12 @@ func (f *Facts) Concerns(n *Node) bool {
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// sees is what is seen of n now, after was.
+// sees is what is seen of n now, after what was seen last.
 //
 // A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
 // first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
 // long as they are missing. (medik8s ignores such a node for ever.)
-func (f *Facts) sees(n *Node, was health.Seen, blind bool) health.Seen {
+func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	signals, reported := f.Signals(n)
 	now, created := health.Seen{Object: n.ID(), At: f.Now, Signals: signals}, n.Object.CreationTimestamp.Time
 	if !reported {
@@ -105,7 +105,7 @@ func (f *Facts) sees(n *Node, was health.Seen, blind bool) health.Seen {
 		}
 		now.Signals = append(now.Signals, missing)
 	}
-	return was.Next(now, created, blind)
+	return last.Next(now, created, blind)
 }
 
 // judged is the verdict on n by those conditions.
