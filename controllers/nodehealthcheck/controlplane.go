@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -114,9 +113,12 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	for i := range list {
 		there[list[i].Name] = &list[i]
 		if node := &list[i]; controlplane.IsMember(node) {
-			away := controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
-			etcd := controlplane.EtcdOf(node)
-			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: etcd})
+			member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
+			member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
+			if nodes.Ready(node) {
+				member.Node = controlplane.Alive
+			}
+			c.Nodes = append(c.Nodes, member)
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
@@ -138,8 +140,11 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
-		request, err := r.memberRequest(ctx, obj, name, node)
-		request.Gone, errs = gone, append(errs, err)
+		request := nodes.MemberRequest{Request: nodes.Request{Object: obj}, Name: name, Node: node, Gone: gone}
+		if node == nil && obj.GetDeletionTimestamp() != nil {
+			there, err := r.ownerThere(ctx, obj)
+			request.MachineThere, errs = there, append(errs, err)
+		}
 		c.Requests = append(c.Requests, request)
 	}
 	for _, obj := range state.requests.other {
@@ -155,19 +160,6 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// memberRequest is what is known of a request for the node called name, which is nil if it is gone.
-func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	request := nodes.MemberRequest{Ref: nodes.RefOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		request.Deleting = at.Time
-	}
-	var err error
-	if !request.There && !request.Deleting.IsZero() {
-		request.MachineThere, err = r.ownerThere(ctx, obj)
-	}
-	return request, err
 }
 
 // uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)

@@ -30,7 +30,7 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
 		w := &observed{facts: nodes.Facts{Now: epoch, ControlPlane: &nodes.ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
-			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, nodes.Member{Name: name})
+			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
 		}
 		k.r.observeServers(t.Context(), w)
 		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -73,19 +74,16 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	for _, ours := range state.requests.ours {
 		slices.SortFunc(ours, oldestFirst)
 	}
-	for i := range state.check.Status.UnhealthyNodes {
-		n := &state.check.Status.UnhealthyNodes[i]
-		for _, remediation := range n.Remediations {
-			kind := remediation.Resource.GroupVersionKind()
-			entry := nodes.Listed{Remediation: remediation, Step: state.stepOf(kind.GroupKind(), remediation.Resource.Namespace, remediation.TemplateName)}
-			switch {
-			case state.requests.known[remediation.Resource.UID].seen:
-			case state.unreadable[kind.GroupKind()]:
-				state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], entry)
-			case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
-			default:
-				state.requests.gone[n.Name] = append(state.requests.gone[n.Name], entry)
-			}
+	for n, remediation := range remediations(state.check) {
+		kind := remediation.Resource.GroupVersionKind().GroupKind()
+		entry := nodes.Listed{Remediation: *remediation, Step: state.stepOf(kind, remediation.Resource.Namespace, remediation.TemplateName)}
+		switch {
+		case state.requests.known[remediation.Resource.UID].seen:
+		case state.unreadable[kind]:
+			state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], entry)
+		case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
+		default:
+			state.requests.gone[n.Name] = append(state.requests.gone[n.Name], entry)
 		}
 	}
 	return nil
@@ -168,13 +166,24 @@ type listed struct {
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	known := map[types.UID]*listed{}
-	for i := range check.Status.UnhealthyNodes {
-		n := &check.Status.UnhealthyNodes[i]
-		for j := range n.Remediations {
-			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: &n.Remediations[j]}
-		}
+	for n, remediation := range remediations(check) {
+		known[remediation.Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: remediation}
 	}
 	return known
+}
+
+// remediations are the requests that the status of a check lists, each with its node.
+func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, *nhcv1.Remediation] {
+	return func(yield func(*nhcv1.UnhealthyNode, *nhcv1.Remediation) bool) {
+		for i := range check.Status.UnhealthyNodes {
+			n := &check.Status.UnhealthyNodes[i]
+			for j := range n.Remediations {
+				if !yield(n, &n.Remediations[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
@@ -269,10 +278,8 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	for _, template := range templatesOf(&check.Spec) {
 		namespaces[template.Namespace] = true
 	}
-	for i := range check.Status.UnhealthyNodes {
-		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
-			namespaces[r.Resource.Namespace] = true
-		}
+	for _, remediation := range remediations(check) {
+		namespaces[remediation.Resource.Namespace] = true
 	}
 	return namespaces
 }

@@ -85,24 +85,22 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
-	for i := range state.check.Status.UnhealthyNodes {
-		for _, remediation := range state.check.Status.UnhealthyNodes[i].Remediations {
-			kind := remediation.Resource.GroupVersionKind()
-			if slices.ContainsFunc(state.facts.Templates, func(t nodes.Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
-				continue
-			}
-			ready, err := r.Kinds.Readable(ctx, kind)
-			switch {
-			case remediationrequest.Missing(err): // then there are none
-			case errors.Is(err, explain.ErrUnread):
-				state.unreadable[kind.GroupKind()] = true
-			case err != nil:
-				state.unreadable[kind.GroupKind()] = true
-				state.trouble = append(state.trouble, err)
-				state.retry()
-			default:
-				state.awaits(kind, ready)
-			}
+	for _, remediation := range remediations(state.check) {
+		kind := remediation.Resource.GroupVersionKind()
+		if slices.ContainsFunc(state.facts.Templates, func(t nodes.Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
+			continue
+		}
+		ready, err := r.Kinds.Readable(ctx, kind)
+		switch {
+		case remediationrequest.Missing(err): // then there are none
+		case errors.Is(err, explain.ErrUnread):
+			state.unreadable[kind.GroupKind()] = true
+		case err != nil:
+			state.unreadable[kind.GroupKind()] = true
+			state.trouble = append(state.trouble, err)
+			state.retry()
+		default:
+			state.awaits(kind, ready)
 		}
 	}
 }
@@ -193,10 +191,8 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 			kinds = append(kinds, t.Request)
 		}
 	}
-	for i := range check.Status.UnhealthyNodes {
-		for _, remediation := range check.Status.UnhealthyNodes[i].Remediations {
-			kinds = append(kinds, remediation.Resource.GroupVersionKind())
-		}
+	for _, remediation := range remediations(check) {
+		kinds = append(kinds, remediation.Resource.GroupVersionKind())
 	}
 	return kinds
 }

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for any more.
@@ -22,7 +22,7 @@ type ControlPlane struct {
 	Unread    string
 	Searching bool
 
-	Nodes    []Member // in the order in which they were read
+	Nodes    []controlplane.Member // in the order in which they were read, with what they say of themselves
 	Machines []clusterv1.Machine
 	Requests []MemberRequest
 	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
@@ -38,25 +38,12 @@ const (
 	WritesUnread = "requests that were made a moment ago are not shown yet"
 )
 
-// Member is one node of the control plane.
-type Member struct {
-	Name  string
-	Ready bool
-	// Away says that it is in maintenance: by what it says of itself, or by the lease of another holder.
-	Away bool
-	Etcd controlplane.Etcd
-}
-
 // MemberRequest is a remediation request, of whatever check, for a node of the control plane.
 type MemberRequest struct {
-	rule.Ref
-	Node string
-	// There says that the node is there, Ready that it is ready.
-	There, Ready bool
-	Deleting     time.Time
-	// Gone is since when the node is gone, as far as that is known. MachineThere says that the Machine of the request is there, and stays.
-	Gone         time.Time
-	MachineThere bool
+	Request
+	Name string
+	Node *corev1.Node // nil if it is gone
+	Gone time.Time    // since when it is gone, as far as that is known
 }
 
 // Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
@@ -99,12 +86,9 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 			plane.Members = append(plane.Members, m)
 		}
 	}
-	for _, n := range c.Nodes {
-		member := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
-		if n.Ready {
-			member.Node = controlplane.Alive
-		}
-		member.ReplacedBy, member.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
+	for _, member := range c.Nodes {
+		member.Remediation = busy[member.Name]
+		member.ReplacedBy, member.ReplacedSince = replaced[member.Name].ReplacedBy, replaced[member.Name].ReplacedSince
 		add(member)
 	}
 	for _, name := range sorted(busy) {
@@ -140,10 +124,10 @@ func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replace
 	}
 	for i := range c.Requests {
 		switch r := &c.Requests[i]; {
-		case r.There && !(r.Ready && idleFor(r.Deleting, controlplane.ReplacementPatience, now)):
-			busy[r.Node] = r.Ref.String()
-		case !r.There && (r.MachineThere || !idleFor(r.Deleting, ClingingFor, now)): // else it is about nothing that there is
-			away[r.Node] = controlplane.Member{ReplacedBy: r.Ref.String(), ReplacedSince: r.Gone}
+		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+			busy[r.Name] = r.Ref().String()
+		case r.Node == nil && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+			away[r.Name] = controlplane.Member{ReplacedBy: r.Ref().String(), ReplacedSince: r.Gone}
 		}
 	}
 	return busy, replaced, away, joining

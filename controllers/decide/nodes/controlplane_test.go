@@ -14,9 +14,8 @@ import (
 
 // The rule itself has its table in package controlplane.
 func TestWhoMayBeDisrupted(t *testing.T) {
-	reboots := func(name string) MemberRequest {
-		return MemberRequest{Ref: rule.Ref{Kind: "Reboot", Namespace: "remediators", Name: name}, Node: name, There: true}
-	}
+	gone := reboots("m9")
+	gone.Node, gone.Gone = nil, epoch
 	machine := func(name, node string, replaced time.Time, remediated bool) ControlPlane {
 		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		m.Status.NodeRef.Name = node
@@ -48,7 +47,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
 		},
 		"one while a node that is gone is away": {
-			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: rule.Ref{Kind: "Reboot", Namespace: "remediators", Name: "m9"}, Node: "m9", Gone: epoch}}}, "m9 is being remediated (Reboot remediators/m9)",
+			"nyy", ControlPlane{Requests: []MemberRequest{gone}}, "m9 is being remediated (Reboot remediators/m9)",
 		},
 		"one while another one's Machine is remediated": {
 			"nyy", machine("m1", "m1", time.Time{}, true), "m1 is being remediated (Machine ns/m1)",
@@ -65,7 +64,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, is := range tc.ready {
-				tc.of.Nodes = append(tc.of.Nodes, Member{Name: fmt.Sprintf("m%d", i), Ready: is == 'y'})
+				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), is == 'y'))
 			}
 			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, p: &Plan{}, plane: tc.of.plane(epoch)}
 			c := &Case{decider: d, view: &view{}, n: &Node{Name: "m0"}}

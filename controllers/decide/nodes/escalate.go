@@ -19,8 +19,8 @@ type Answer struct {
 	From       int
 }
 
-// ask is what the escalation decides about n, of the steps that can be about it.
-func (d *decider) ask(n *Node, requests []escalation.Request) Answer {
+// escalationOf is what the escalation decides about n, of the steps that can be about it.
+func (d *decider) escalationOf(n *Node, requests []escalation.Request) Answer {
 	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
 	if answer.Do != escalation.Start {
 		return answer
@@ -75,7 +75,7 @@ func (s *stepping) escalated() []escalation.Request {
 // escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
 func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 	requests := s.escalated()
-	answer = s.ask(s.n, requests)
+	answer = s.escalationOf(s.n, requests)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Decision{}, answer
 	}
@@ -84,7 +84,7 @@ func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 			requests[j].GivenUp, requests[j].Notified = s.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer.Decision, s.ask(s.n, requests)
+	return answer.Decision, s.escalationOf(s.n, requests)
 }
 
 // requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.

@@ -15,6 +15,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
@@ -343,4 +344,18 @@ func listedDelayed(healthySince time.Time) func(*Node) {
 		listed(healthySince)(n)
 		n.Listed.HealthyDelayed = new(true)
 	}
+}
+
+// seen is a member of the control plane whose node is ready, or silent.
+func seen(name string, ready bool) controlplane.Member {
+	m := controlplane.Member{Name: name, Node: controlplane.Silent}
+	if ready {
+		m.Node = controlplane.Alive
+	}
+	return m
+}
+
+// reboots is a request for a node of the control plane, which is there and not ready.
+func reboots(name string) MemberRequest {
+	return MemberRequest{Request: Request{Object: requestOf("Reboot", name, name)}, Name: name, Node: &corev1.Node{}}
 }

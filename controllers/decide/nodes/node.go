@@ -154,3 +154,10 @@ func (m *Machine) annotated(key string) bool {
 	_, annotated := m.Object.Annotations[key]
 	return annotated
 }
+
+// Ready reports whether node says that it is ready.
+func Ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

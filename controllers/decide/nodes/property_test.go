@@ -15,7 +15,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // someFacts are random facts of a check, of whose nodes some belong to the control plane.
@@ -107,10 +106,12 @@ func someFacts(t *rapid.T) Facts {
 			n.Lease = leaseOf(rapid.SampledFrom([]string{us, "NMO", ""}).Draw(t, "holder"), 10*time.Minute, some(900), some(900))
 		}
 		if n.ControlPlane() {
-			plane.Nodes = append(plane.Nodes, Member{Name: n.Name, Ready: n.Object.Status.Conditions[0].Status == good})
+			plane.Nodes = append(plane.Nodes, seen(n.Name, n.Object.Status.Conditions[0].Status == good))
 		}
 		if controlPlane && len(n.Requests) > 0 {
-			plane.Requests = append(plane.Requests, MemberRequest{Ref: rule.Ref{Kind: "Reboot", Namespace: "remediators", Name: n.Name}, Node: n.Name, There: n.Exists(), Gone: epoch})
+			request := reboots(n.Name)
+			request.Node, request.Gone = n.Object, epoch
+			plane.Requests = append(plane.Requests, request)
 		}
 		f.Nodes = append(f.Nodes, n)
 	}

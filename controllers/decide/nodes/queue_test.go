@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 // plane is a control plane of five members, of which those with these letters are not ready.
@@ -15,7 +15,7 @@ func plane(silent string, changes ...func(*ControlPlane)) func(*Facts) {
 	return func(f *Facts) {
 		f.ControlPlane = &ControlPlane{}
 		for _, name := range "abcde" {
-			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, Member{Name: string(name), Ready: !strings.ContainsRune(silent, name)})
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, seen(string(name), !strings.ContainsRune(silent, name)))
 		}
 		for _, change := range changes {
 			change(f.ControlPlane)
@@ -47,7 +47,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	due := func(minutes int, changes ...func(*Node)) Node {
 		return lost(append(changes, member, since(time.Duration(minutes+5)*time.Minute))...)
 	}
-	request := MemberRequest{Ref: rule.Ref{Kind: "Reboot", Namespace: "remediators", Name: "e"}, Node: "e", There: true}
+	request := reboots("e")
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string // what blocks each node; a node that is not blocked starts
@@ -65,7 +65,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
 		},
 		"none that is not a member": {of(due(20), due(10), lost(member, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
-			f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "b", Ready: false}, {Name: "c", Ready: false}}}
+			f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{seen("b", false), seen("c", false)}}
 		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
 		"none while the control plane is not read, and the longest says why": {
 			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",

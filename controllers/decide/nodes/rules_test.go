@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
@@ -29,7 +30,9 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Object = nil } }
 	two := steps(reboot(0), reboot(0))
 	five := func(f *Facts) {
-		f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "a", Ready: false}, {Name: "b", Ready: true}, {Name: "c", Ready: true}, {Name: "d", Ready: true}, {Name: "e", Ready: true}}}
+		f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{
+			seen("a", false), seen("b", true), seen("c", true), seen("d", true), seen("e", true),
+		}}
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -84,7 +87,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a control plane that was not read":       {of(lost(member)), []Reason{MembersNotSeen}},
 		"unless it is excluded":                   {of(lost(member, excluded)), []Reason{NodeExcluded}},
 		"nothing but that of the control plane":   {of(lost(member)).with(five), nil},
-		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Ready = false }), []Reason{NotFirst}},
+		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Node = controlplane.Silent }), []Reason{NotFirst}},
 		"etcd": {
 			of(lost(member)).with(five, func(f *Facts) {
 				f.ControlPlane.Etcd = Etcd{There: true, Budgets: 1, Guards: map[string]string{"a": "guard"}}

@@ -178,7 +178,7 @@ func (s *stepping) leased() {
 		s.lookAgain(idle.Add(idleLease))
 	}
 	s.Term = Term{Length: termOf(s.steps, step).Length} // as long as a step is left the lease is kept for it, whatever blocks it
-	if len(s.steps) > 0 && s.ask(s.n, s.escalated()).Do == escalation.Exhausted {
+	if len(s.steps) > 0 && s.escalationOf(s.n, s.escalated()).Do == escalation.Exhausted {
 		s.Term = termOf(s.steps, len(s.steps)-1)
 	}
 	var again time.Time
