@@ -61,14 +61,6 @@ func (n *Node) Excluded() (excluded, empty bool) {
 	return value == nhcv1.ExcludeValue, labelled && value == ""
 }
 
-// deleting is since when the Node is being deleted; zero if it is not.
-func (n *Node) deleting() time.Time {
-	if n.Object == nil || n.Object.DeletionTimestamp == nil {
-		return time.Time{}
-	}
-	return n.Object.DeletionTimestamp.Time
-}
-
 // confirmed reports whether a person has confirmed that the node is healthy.
 func (n *Node) confirmed() bool {
 	if n.Object == nil {

@@ -1,7 +1,10 @@
 package nodes
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,10 +22,47 @@ import (
 type Rule struct {
 	Reason Reason
 	Event  string // reason of the event about it; empty if there is none for each node
+	Quiet  bool   // none is sent, since it is over soon
 	asked  moment
 	When   func(*Case) bool
-	// Words are what users read; nil if the reason goes without saying.
-	Words func(*Case) Blocker
+	// Object is what blocks, if that is one object other than the check.
+	Object func(*Case) rule.Ref
+	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and Detail what the
+	// first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what Why says, {fix} what enables
+	// a check that is disabled, and {healthy}, {minimum} and {total} count nodes.
+	Message, Fix, EndsWhen, Detail string
+	Why                            func(*Case) string
+	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
+	Until, Again func(*Case) time.Time
+}
+
+// blocker is what the rule says of the case.
+func (r *Rule) blocker(c *Case) Blocker {
+	b := Blocker{Reason: r.Reason, Event: r.Event, Quiet: r.Quiet}
+	if r.Message == "" {
+		return b
+	}
+	var node, why string
+	if c.n != nil {
+		node = c.n.Name
+	}
+	if r.Object != nil {
+		b.Object = r.Object(c)
+	}
+	if r.Why != nil {
+		why = r.Why(c)
+	}
+	if r.Until != nil {
+		b.Until = r.Until(c)
+	}
+	if r.Again != nil {
+		b.Again = r.Again(c)
+	}
+	p := &c.p.Population
+	text := strings.NewReplacer("{node}", node, "{object}", b.Object.String(), "{name}", b.Object.Name, "{why}", why, "{fix}", fixes[c.p.Disabled.Reason],
+		"{healthy}", strconv.Itoa(p.Healthy), "{minimum}", strconv.Itoa(c.p.Minimum()), "{total}", strconv.Itoa(p.Total()))
+	b.Message, b.Fix, b.EndsWhen, b.Detail = text.Replace(r.Message), text.Replace(r.Fix), text.Replace(r.EndsWhen), text.Replace(r.Detail)
+	return b
 }
 
 // moment is when a rule is asked; a rule may be asked at several.
@@ -42,15 +82,8 @@ const (
 	ofStep = beforeFirst | beforeNext | ofNodeAlone
 )
 
-const (
-	// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance meanwhile.
-	stuckFor = time.Hour
-	// requestRetry is how soon a node is looked at again that another request blocks: the end of one that has the name, or lost its mark, enqueues no
-	// check.
-	requestRetry = time.Minute
-	// quorumRetry is how soon a node of the control plane is looked at again that had to wait: nothing tells when the others are back. (medik8s.)
-	quorumRetry = time.Minute
-)
+// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance meanwhile.
+const stuckFor = time.Hour
 
 // Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
 type Blocker struct {
@@ -81,7 +114,7 @@ type Case struct {
 	n      *Node
 	step   int    // that is asked about
 	begins bool   // the step is the first one
-	free   bool   // nothing of the node alone blocks that
+	free   bool   // nothing of the node alone blocks that, and the control plane was not read, as something else blocks all of it
 	answer Answer // of the escalation
 }
 
@@ -94,15 +127,9 @@ func (c *Case) ask(at moment) []Blocker {
 	var blockers []Blocker
 	for i := range rules {
 		r := &rules[i]
-		if r.asked&at == 0 || !r.When(c) {
-			continue
+		if r.asked&at != 0 && r.When(c) {
+			blockers = append(blockers, r.blocker(c))
 		}
-		var b Blocker
-		if r.Words != nil {
-			b = r.Words(c)
-		}
-		b.Reason, b.Event = r.Reason, r.Event
-		blockers = append(blockers, b)
 	}
 	return blockers
 }
@@ -112,7 +139,7 @@ func (c *Case) toBegin() []Blocker {
 	if !c.n.ControlPlane() {
 		return c.ask(beforeFirst)
 	}
-	c.free = !c.begun(c.i) && len(c.ask(ofNodeAlone)) == 0
+	c.free = c.f.ControlPlane == nil && !c.begun(c.i) && len(c.ask(ofNodeAlone)) == 0
 	return c.ask(beforeFirst | ofControlPlane)
 }
 
@@ -130,27 +157,44 @@ func distinct(blockers []Blocker) []Blocker {
 // skipped is the reason of the events about most blockers of one node.
 const skipped = nhcv1.EventRemediationSkipped
 
-// The beginnings of messages, in the words of medik8s, which documents of others quote.
-func (n *Node) skippedOn(why string) string {
-	return "Remediation skipped on node " + n.Name + ": " + why
+// inAMinute is when a node is looked at again of which nothing tells when it is free: the end of a request that has the name, or lost its mark, enqueues
+// no check, nor does the return of another node of the control plane. (medik8s.)
+func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
+
+// is reports whether the node, of which everything was read, is in the state.
+func (c *Case) is(state health.State) bool {
+	return len(c.n.Unseen) == 0 && c.n.Exists() && c.Verdict.State == state
 }
 
-func (n *Node) skippedBecause(why string) string {
-	return "Skipped remediation of node: " + n.Name + ", because " + why
-}
-
-// quorumLoss is what the control plane says against the node.
-func (c *Case) quorumLoss(why string, object rule.Ref) Blocker {
-	return Blocker{
-		EndsWhen: "the control plane can do without it", Object: object, Again: c.f.Now.Add(quorumRetry),
-		Message: "Skipping remediation of " + c.n.Name + " for preventing control plane / etcd quorum loss, going to retry in a minute: " + why,
+// timeout is which condition of the pending node comes due first.
+func (c *Case) timeout() string {
+	i := slices.IndexFunc(c.Verdict.Findings, func(f health.Finding) bool { return f.Due.Equal(c.Verdict.Recheck) })
+	if i < 0 {
+		return ""
 	}
+	f := &c.Verdict.Findings[i]
+	return fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)", f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 }
 
-// unannotate is the blocker of an annotation of the Machine, which a person has to remove.
-func (c *Case) unannotate(why string) Blocker {
-	machine := c.n.Machine.Ref()
-	return Blocker{Message: c.n.skippedOn(why), Fix: "remove the annotation from " + machine.String(), Object: machine}
+// stuckAt is when a Node that is being deleted is stuck; zero if it is not being deleted.
+func (c *Case) stuckAt() time.Time {
+	if c.n.Object == nil || c.n.Object.DeletionTimestamp == nil {
+		return time.Time{}
+	}
+	return c.n.Object.DeletionTimestamp.Add(stuckFor)
+}
+
+func (c *Case) machine() rule.Ref { return c.n.Machine.Ref() }
+
+func (c *Case) machineName() string { return c.n.Machine.Object.Name }
+
+// notHealthy counts the nodes that are not healthy.
+func (c *Case) notHealthy() string {
+	p, terminating := c.p.Population, ""
+	if p.Unknown > 0 {
+		terminating = fmt.Sprintf(", %d terminating", p.Unknown)
+	}
+	return fmt.Sprintf("%d unhealthy, %d pending, %d recovering%s", p.Unhealthy, p.Pending, p.Recovering, terminating)
 }
 
 // StormEnds ends what blocks everything after a storm.
@@ -236,9 +280,9 @@ func (c *Case) unsuitable() Reason {
 	return reason
 }
 
-func unsuitableWords(c *Case) Blocker {
+func (c *Case) whyUnsuitable() string {
 	_, why := c.template().Unsuitable(c.n)
-	return Blocker{Message: c.n.skippedBecause(why), Fix: "have the check name a template that is about this node", Object: c.template().Ref()}
+	return why
 }
 
 // foreign is another maker's request that is for the node, or has the name that the check's would have; nil if there is none.
@@ -299,6 +343,11 @@ func (c *Case) objection(reasons ...controlplane.Reason) *controlplane.Objection
 		return &objections[i]
 	}
 	return nil
+}
+
+// disrupted is that another node of the control plane is being remediated, or replaced; nil if none is.
+func (c *Case) disrupted() *controlplane.Objection {
+	return c.objection(controlplane.BeingRemediated, controlplane.BeingReplaced)
 }
 
 // etcd is why etcd cannot do without the node, if it is the first one; empty if it can.
