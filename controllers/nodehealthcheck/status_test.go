@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
@@ -77,35 +76,6 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 		entry := entryOf(&observed{facts: nodes.Facts{Now: epoch}}, o)
 		if entry == nil || entry.ConditionsHealthyTimestamp == nil || !entry.ConditionsHealthyTimestamp.Equal(&tc.want) {
 			t.Errorf("%s: got %+v, want healthy since %s", name, entry, tc.want)
-		}
-	}
-}
-
-func TestAnyKnownMachineNamesTheCluster(t *testing.T) {
-	m := &clusterv1.Machine{}
-	known := nodes.Facts{Nodes: []nodes.Node{{}, {Machine: &nodes.Machine{Object: m}}, {Machine: &nodes.Machine{}}}}
-	if got := (&observed{facts: known}).someMachine(); got != m {
-		t.Errorf("got %v, want the only machine", got)
-	}
-	if got := (&observed{facts: nodes.Facts{Nodes: []nodes.Node{{}}}}).someMachine(); got != nil {
-		t.Errorf("got %v, want none", got)
-	}
-}
-
-func TestWhichNodesTheirUsersExclude(t *testing.T) {
-	labelled := func(value string) *corev1.Node { return node("n", map[string]string{nhcv1.ExcludeLabel: value}) }
-	for name, tc := range map[string]struct {
-		node            *corev1.Node
-		excluded, empty bool
-	}{
-		"no node that is gone":              {},
-		"no node":                           {node: node("n", nil)},
-		"one with the label, and its value": {node: labelled(nhcv1.ExcludeValue), excluded: true},
-		"none with the label, and no value": {node: labelled(""), empty: true},
-		"none with the label, and another":  {node: labelled("false")},
-	} {
-		if excluded, empty := (&nodes.Node{Object: tc.node}).Excluded(); excluded != tc.excluded || empty != tc.empty {
-			t.Errorf("%s: excluded %t, empty %t", name, excluded, empty)
 		}
 	}
 }

@@ -49,6 +49,8 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"one that OpenShift is ending":       {of(lost(terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
 		"one that is terminating otherwise":  {of(lost(terminating)), nil},
 		"one that its user has excluded":     {of(lost(excluded)), []Reason{NodeExcluded}},
+		"none with the label and no value":   {of(lost(labelled(nhcv1.ExcludeLabel, ""))), nil},
+		"nor with another value":             {of(lost(labelled(nhcv1.ExcludeLabel, "false"))), nil},
 		"one that is being deleted":          {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
 		"one that is, for an hour":           {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
 		"what its Machine says, the latest first": {
