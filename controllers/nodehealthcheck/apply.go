@@ -51,7 +51,8 @@ type outcome struct {
 	err     error
 }
 
-// carryOut does what plan says about the nodes, each on its own: what fails for one node blocks no other. The outcomes are about all nodes, in their order.
+// carryOut does what plan says about the nodes, each on its own: what fails for one node blocks no other. The outcomes are about all
+// nodes, in their order.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
@@ -69,8 +70,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.
 	return outcomes
 }
 
-// carryOutOne takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the node last.
-// Whatever fails in between, the next reconcile goes on from there.
+// carryOutOne takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and
+// releases the node last. Whatever fails in between, the next reconcile goes on from there.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
 	first := o.first()
@@ -198,8 +199,8 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status afterwards:
-// a crash in between loses nothing.
+// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status
+// afterwards: a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, j := range o.GiveUp {
@@ -219,9 +220,9 @@ type annotations map[string]any
 // moment is how annotations hold one.
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is healthy is in
-// the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to patch. With an escalation it
-// does: there a remediator has to be notified.
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is
+// healthy is in the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to
+// patch. With an escalation it does: there a remediator has to be notified.
 func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
 	err := r.annotate(ctx, req, set)
 	if state.facts.Single() && apierrors.IsForbidden(err) {
@@ -268,8 +269,9 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
-// again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
+// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to
+// be made again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides
+// anew.
 func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
 	node := &corev1.Node{}
 	if err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node); remediationrequest.Missing(err) {
@@ -283,6 +285,6 @@ func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (
 	return r.confirmTurn(ctx, state)
 }
 
-// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
-// it is reported that nothing starts, and why.
+// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is
+// made again. After that it is reported that nothing starts, and why.
 const doubtful = 7

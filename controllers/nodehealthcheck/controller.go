@@ -1,5 +1,6 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in. It observes,
-// applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in.
+// It observes, applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where
+// docs/differences.md says otherwise.
 package nodehealthcheck
 
 import (
@@ -36,9 +37,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by aggregation from
-// the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours. Of Cluster
-// API it reads what the others read; clusters and machines it gets where --namespace keeps them out of the manager's cache.
+// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by
+// aggregation from the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation
+// requests and leases of ours. Of Cluster API it reads what the others read; clusters and machines it gets where --namespace keeps them
+// out of the manager's cache.
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
@@ -89,19 +91,20 @@ type Reconciler struct {
 	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
-	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from the start
-	// there is nothing to search for.
+	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from
+	// the start there is nothing to search for.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, name string) (bool, error)
 	Recorder  events.EventRecorder
 	Clock     clock.PassiveClock
-	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a reconcile.
+	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a
+	// reconcile.
 	Log logr.Logger
 
-	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that, and after the start,
-	// before anything begins: the node-monitor grace period of the kube-controller-manager.
+	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that,
+	// and after the start, before anything begins: the node-monitor grace period of the kube-controller-manager.
 	Contact *Contact
 	Grace   time.Duration
 
@@ -170,7 +173,8 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 	return check, nil
 }
 
-// facts are what is known of a check before anything is read: what it says itself, what reconciles before this one remember, and the life of the process.
+// facts are what is known of a check before anything is read: what it says itself, what reconciles before this one remember, and the life
+// of the process.
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	facts := nodes.FactsOf(check, now)
 	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
@@ -193,8 +197,8 @@ const (
 	slowRead = 30 * time.Second
 )
 
-// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be taken for none.
-// These kinds are watched from now on. When it takes too long the check says so.
+// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
+// taken for none. These kinds are watched from now on. When it takes too long the check says so.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	if last.unread.IsZero() {
@@ -262,8 +266,8 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	return r.next(ctx, state, plan, done)
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
-// logged here and not returned, so that it delays the deadlines of no other node.
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What
+// failed is logged here and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
 	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {

@@ -101,12 +101,12 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
-// whatever its kind, and Machines of the same cluster.
+// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
+// check, whatever its kind, and Machines of the same cluster.
 //
-// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
-// node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
-// go by the node that they name, or are named like, in all namespaces.
+// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and
+// names the node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are:
+// their remediators go by the node that they name, or are named like, in all namespaces.
 func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list []corev1.Node) error {
 	c := state.facts.ControlPlane
 	there := make(map[string]*corev1.Node, len(list))
@@ -162,11 +162,13 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	return errors.Join(errs...)
 }
 
-// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)
+// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName;
+// metadata.generateName)
 var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
 
-// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is there. A remediator, or a
-// user, may have taken the annotation off. Taken for that of a node that is gone, the request would be forgotten sooner than its node has to be waited for.
+// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is
+// there. A remediator, or a user, may have taken the annotation off. Taken for that of a node that is gone, the request would be
+// forgotten sooner than its node has to be waited for.
 func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*corev1.Node) string {
 	after := uniqueSuffix.ReplaceAllString(name, "")
 	if there[name] == nil && there[after] != nil && nodeOf(obj) == "" {
@@ -175,7 +177,8 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 	return name
 }
 
-// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.
+// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the
+// checks'.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
 	case !nodes.OfMachines(obj.GroupVersionKind()):
@@ -186,8 +189,8 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made it a moment ago, and
-// then be gone.
+// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made
+// it a moment ago, and then be gone.
 func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}

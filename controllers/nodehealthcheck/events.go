@@ -29,8 +29,8 @@ func (r *Reconciler) send(ctx context.Context, state *observed, events []recorde
 	}
 }
 
-// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as an event is
-// kept: before is what was reported of what goes on, ongoing what goes on now.
+// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as
+// an event is kept: before is what was reported of what goes on, ongoing what goes on now.
 type reports struct {
 	now             time.Time
 	events          []recorder.Event

@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as without holder:
-// it goes with that node.
+// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as
+// without holder: it goes with that node.
 func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *nodes.Lease {
 	if lease == nil {
 		return nil
@@ -50,8 +50,8 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other namespace is a node's
-// heartbeat, or says who leads.
+// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other
+// namespace is a node's heartbeat, or says who leads.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
 
 // listLeases returns the leases on nodes, shared with the cache: read only.

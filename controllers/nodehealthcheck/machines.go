@@ -18,7 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
+// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as
+// owners are.
 func ownerOfRequest(obj metav1.Object) machineRef {
 	owners := remediationrequest.OwningMachines(obj)
 	if len(owners) == 0 {
@@ -102,12 +103,13 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 	return obj != nil && obj.DeletionTimestamp.IsZero(), err
 }
 
-// observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in two clusters,
-// so the Machine has to name the node too.
+// observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
+// two clusters, so the Machine has to name the node too.
 func (r *Reconciler) observeMachine(
 	ctx context.Context, node *corev1.Node, m *nodes.Machine, watchers map[string]*clusterv1.MachineHealthCheckList,
 ) error {
-	key := client.ObjectKey{Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation]}
+	annotations := node.Annotations
+	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
 	if key.Name == "" || key.Namespace == "" {
 		return nil
 	}

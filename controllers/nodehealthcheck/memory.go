@@ -16,7 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for events and metrics.
+// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for
+// events and metrics.
 type memory struct {
 	written written
 	slot    slot
@@ -139,17 +140,19 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 type slot struct {
 	mu   sync.Mutex
 	node string
-	// held says that a request is being made, until is when the last one was, or when it will have been if it is not known what has become of it.
+	// held says that a request is being made, until is when the last one was, or when it will have been if it is not known what has become
+	// of it.
 	held  bool
 	until time.Time
 }
 
-// unsure is how long a request may still appear whose creation was answered by nothing, or by an error that does not say that it was refused.
+// unsure is how long a request may still appear whose creation was answered by nothing, or by an error that does not say that it was
+// refused.
 const unsure = 30 * time.Second
 
-// take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused while it is held, even for the
-// same node, and to a reconcile that has begun to read before the last one that took it was done: from then on none reads less than that has
-// written. Then it returns when to try again.
+// take takes the slot for node, for a reconcile that observed at the given moment, and returns zero. It is refused while it is held, even
+// for the same node, and to a reconcile that has begun to read before the last one that took it was done: from then on none reads less
+// than that has written. Then it returns when to try again.
 func (s *slot) take(node string, observed, now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,8 +166,8 @@ func (s *slot) take(node string, observed, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// leave gives the slot up. made says that the request was made, or may have been, and sure that it is known; if nothing came of it the slot is free
-// at once.
+// leave gives the slot up. made says that the request was made, or may have been, and sure that it is known; if nothing came of it the
+// slot is free at once.
 func (s *slot) leave(now time.Time, made, sure bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +182,8 @@ func (s *slot) leave(now time.Time, made, sure bool) {
 	}
 }
 
-// written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a reconcile
-// that believed it would do everything once more: take a second control-plane node down, for one.
+// written are the requests that this process wrote, by kind. A cache that lags behind shows a request as it was, or not at all, and a
+// reconcile that believed it would do everything once more: take a second control-plane node down, for one.
 type written struct {
 	kinds sync.Map // of schema.GroupKind to *consistency.Writes
 }
@@ -194,8 +197,8 @@ func (w *written) note(obj *unstructured.Unstructured) {
 	w.of(obj.GroupVersionKind().GroupKind()).Note(obj)
 }
 
-// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Of what it does not show at
-// all the API server knows whether it is new, or gone.
+// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Of what it
+// does not show at all the API server knows whether it is new, or gone.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
 	writes := r.memory.written.of(kind.GroupKind())
 	for i := range list {

@@ -38,9 +38,10 @@ type observed struct {
 	trouble []error
 }
 
-// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what the controller
-// reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler that makes no reconciles lacks is
-// their memory: a node whose condition turns from one bad status to another may be due later in its eyes than in the manager's, and never earlier.
+// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what
+// the controller reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler
+// that makes no reconciles lacks is their memory: a node whose condition turns from one bad status to another may be due later in its
+// eyes than in the manager's, and never earlier.
 func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
 	check, err := r.read(ctx, name)
 	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
@@ -56,7 +57,8 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &state.facts, nil
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and is tried again.
+// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and
+// is tried again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
 	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
 	for _, err := range trouble {
@@ -96,8 +98,8 @@ func (r *Reconciler) openshift() openshift.Cluster {
 	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
 
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the check, since
-// it may act on the same nodes. (medik8s; seed 001.)
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
+// check, since it may act on the same nodes. (medik8s; seed 001.)
 func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
 	checks, ready, err := r.openshift().MachineChecks(ctx)
 	if err != nil {
@@ -178,7 +180,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	return r.observeUnfinished(ctx, state, known)
 }
 
-// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of them.
+// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of
+// them.
 func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
@@ -237,8 +240,8 @@ func (state *observed) attach() {
 	}
 }
 
-// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty if it
-// selects it. An empty selector selects all nodes.
+// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty
+// if it selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
 		return nodes.SelectorInvalid(err).Message
@@ -246,8 +249,8 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
-// reported or measured, and later reconciles are not influenced.
+// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check.
+// Nothing is written, reported or measured, and later reconciles are not influenced.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {

@@ -29,8 +29,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request without its check
-// is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
+// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request
+// without its check is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
 
 const (
 	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
@@ -48,9 +48,9 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	return result, errors.Join(err, unnamed)
 }
 
-// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
-// check that is there: a remediator that keeps its request may be at work. Listed is what the status of the check says, if that is there. It returns
-// whether requests are left.
+// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is
+// kept, as by a check that is there: a remediator that keeps its request may be at work. Listed is what the status of the check says, if
+// that is there. It returns whether requests are left.
 func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
 	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
@@ -92,8 +92,8 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 	return enqueue.At(at, r.Clock.Now()), nil
 }
 
-// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after all: the cache of
-// checks may lag behind that of requests, and would orphan a request that was made a moment ago.
+// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after
+// all: the cache of checks may lag behind that of requests, and would orphan a request that was made a moment ago.
 func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that enqueues it
@@ -145,7 +145,8 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
+// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator
+// releases it.
 func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	var errs []error
 	for _, orphans := range state.requests.orphaned {
@@ -161,8 +162,8 @@ func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	return errs
 }
 
-// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does not act on it any
-// more.
+// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does
+// not act on it any more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
 	var listed map[types.UID]*listed
 	if check != nil {
@@ -188,8 +189,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	return result, err
 }
 
-// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are found by no
-// search. Kinds that are gone, or may not be listed, hold no request of ours.
+// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are
+// found by no search. Kinds that are gone, or may not be listed, hold no request of ours.
 func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
 	var unread []schema.GroupVersionKind
 	for _, request := range requests {
@@ -223,8 +224,8 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran
-// has orphaned requests, whose remediators may be at work.
+// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while
+// no manager ran has orphaned requests, whose remediators may be at work.
 type searchState int32
 
 const (
@@ -249,8 +250,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 }
 
 // searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups of APIs that are not served now are in the
-// error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node that
-// is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
+// error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node
+// that is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an escalation belong to one
-// record, which is where the first of them is. Of a request without a namespace none is written.
+// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an
+// escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
 func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
 	at := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
@@ -43,8 +43,8 @@ func (o *outcome) recorded() types.NamespacedName {
 	return types.NamespacedName{}
 }
 
-// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the first moment since which
-// a condition of the node is as it is. What only the memory of a process knows is left out.
+// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the
+// first moment since which a condition of the node is as it is. What only the memory of a process knows is left out.
 func unhealthySince(facts *nodes.Facts, n *nodes.Node) string {
 	var first time.Time
 	signals, reported := facts.Signals(n)

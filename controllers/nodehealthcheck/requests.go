@@ -46,8 +46,8 @@ type requests struct {
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	state.requests = requests{
-		ours: map[string][]*nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
+		ours: map[string][]*nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{},
+		byNode: map[string][]*unstructured.Unstructured{}, read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
 		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(state.check),
 		gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
 	}
@@ -89,8 +89,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	return nil
 }
 
-// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but to the control
-// plane, of which one node is disrupted at a time, by whatever check.
+// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but
+// to the control plane, of which one node is disrupted at a time, by whatever check.
 func (state *observed) shown(kind schema.GroupVersionKind, err error) error {
 	own := func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }
 	switch {
@@ -132,8 +132,8 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, nil
 }
 
-// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is gone, is in use no
-// longer, and blocks no check that does not name it.
+// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is
+// gone, is in use no longer, and blocks no check that does not name it.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
@@ -186,9 +186,9 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 	}
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
-// check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
-// its annotation says; if a remediator removed that, what the status says, or its name.
+// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
+// the check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its
+// node is what its annotation says; if a remediator removed that, what the status says, or its name.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	entry := state.requests.known[obj.GetUID()]
 	if entry != nil {
@@ -232,7 +232,8 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 	return step
 }
 
-// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; -1 if there is none.
+// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; -1 if there is
+// none.
 func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
 	return slices.IndexFunc(state.facts.Templates, func(t nodes.Template) bool {
 		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
@@ -248,9 +249,9 @@ func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner reference.
-// The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine owns as well.
-// (docs/adr/0022-requests-carry-their-maker.md)
+// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner
+// reference. The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine
+// owns as well. (docs/adr/0022-requests-carry-their-maker.md)
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -264,15 +265,16 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return by
 }
 
-// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status lists.
-// Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
+// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status
+// lists. Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
 // (docs/adr/0038-requests-count-where-templates-are.md)
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.requests.within[namespace]
 }
 
-// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
+// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it
+// named.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	namespaces := map[string]bool{}
 	for _, template := range templatesOf(&check.Spec) {

@@ -20,8 +20,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what it
-// said before. Only moments that nothing else remembers are taken over.
+// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what
+// it said before. Only moments that nothing else remembers are taken over.
 func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	st := &next.Status
@@ -87,8 +87,8 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 
 func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
 
-// healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy again keeps it as
-// long as nothing was begun about it, while requests of the last time are there.
+// healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy
+// again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r nodes.RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
@@ -135,7 +135,8 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	r, decided := &o.n.Requests[j], o.Requests[j]
 	remediation := nhcv1.Remediation{
-		Resource: referenceTo(r.Object), Started: r.Object.GetCreationTimestamp(), TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		Resource: referenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
+		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name

@@ -25,8 +25,8 @@ import (
 
 func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
 
-// templatesOf are the templates that a spec names, in the order of use. The spec is left as it is. (medik8s sorts it in place, and writes the status in
-// every reconcile because of that.)
+// templatesOf are the templates that a spec names, in the order of use. The spec is left as it is. (medik8s sorts it in place, and writes
+// the status in every reconcile because of that.)
 func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []nodes.Template {
 	template := func(ref corev1.ObjectReference, step *nhcv1.EscalatingRemediation) nodes.Template {
 		request, _ := remediationrequest.NodeKindOf(ref.GroupVersionKind()) // the error is reported when the template is read
@@ -140,8 +140,8 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *no
 	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
-// unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is returned if it says
-// nothing about the template.
+// unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is
+// returned if it says nothing about the template.
 func (state *observed) unlistable(t *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
@@ -155,8 +155,8 @@ func (state *observed) unlistable(t *nodes.Template, kind schema.GroupVersionKin
 	return nodes.Disabled{}, err
 }
 
-// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8 and Fence
-// Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8
+// and Fence Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes.Template, live bool) (nodes.Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {
@@ -250,7 +250,8 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nod
 		}, nil
 	case t.OwnedByOpenShift(n):
 		owner, err := r.openshift().Machine(ctx, n)
-		if remediationrequest.Missing(err) && !nodes.OfMachines(t.Request) { // where a request is about nothing else, that it is not there is an error
+		// Where a request is about nothing else, that it is not there is an error.
+		if remediationrequest.Missing(err) && !nodes.OfMachines(t.Request) {
 			return nil, nil
 		}
 		return owner, err

@@ -187,8 +187,8 @@ func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []r
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
 }
 
-// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node of
-// the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
+// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node
+// of the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
 	if u, ok := obj.(*unstructured.Unstructured); ok && !isRequest(u.GroupVersionKind()) {
 		return r.everyCheck(ctx, obj)

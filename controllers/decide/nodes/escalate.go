@@ -8,8 +8,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over: waiting
-// for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
+// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over:
+// waiting for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
 
 // Answer is what the escalation decides about a node.
 type Answer struct {
@@ -48,7 +48,8 @@ func (d *decider) passed(n *Node, step int) bool {
 	return n.Machine != nil && !n.Machine.Unread && reason != ""
 }
 
-// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
+// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present
+// failure.
 func (s *stepping) escalated() []escalation.Request {
 	var requests []escalation.Request
 	for j := range s.n.Requests {
@@ -72,7 +73,8 @@ func (s *stepping) escalated() []escalation.Request {
 	return requests
 }
 
-// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else
+// gaveUp is zero.
 func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 	requests := s.escalated()
 	answer = s.escalationOf(s.n, requests)
@@ -162,8 +164,8 @@ func (d *Decision) Action(f *Facts) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
-// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a single remediation
-// that had succeeded the annotation says when that was found.
+// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a
+// single remediation that had succeeded the annotation says when that was found.
 func (s *stepping) resumed() {
 	turned := s.n.delayed() && !s.n.healthySince().IsZero()
 	for j := range s.n.Requests {
@@ -177,11 +179,12 @@ func (s *stepping) resumed() {
 	}
 }
 
-// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows another one,
-// nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's turn comes by time.
+// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows
+// another one, nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's
+// turn comes by time.
 //
-// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
-// it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
+// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
+// because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
 func (s *stepping) relapsed() {
 	if !s.f.Single() {
 		return
@@ -193,8 +196,8 @@ func (s *stepping) relapsed() {
 	}
 }
 
-// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for long enough.
-// Ended are the requests that were deleted meanwhile.
+// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for
+// long enough. Ended are the requests that were deleted meanwhile.
 func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
 	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
 		return false

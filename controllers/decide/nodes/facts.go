@@ -1,7 +1,7 @@
 // Package nodes decides which nodes of a NodeHealthCheck are remediated now, by which step of its escalation, and what blocks the others.
 //
-// Decide is a function from Facts to a Plan: it does no I/O and reads no clock, and what it has to remember goes in with the facts and comes out
-// with the plan. A blocker carries the words that conditions, events and explanations repeat.
+// Decide is a function from Facts to a Plan: it does no I/O and reads no clock, and what it has to remember goes in with the facts and
+// comes out with the plan. A blocker carries the words that conditions, events and explanations repeat.
 package nodes
 
 import (
@@ -21,7 +21,8 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are the kinds whose objects were not all read yet. As long as there is one nothing may be decided: what was not read is not "none".
+	// Awaited are the kinds whose objects were not all read yet. As long as there is one nothing may be decided: what was not read is not
+	// "none".
 	Awaited []string
 
 	Policy health.Policy // of the conditions that the check names
@@ -38,8 +39,8 @@ type Facts struct {
 	Upgrade         Upgrade
 	TerminatingLeft bool
 
-	// Outages are the times in which the API server was out of reach, in their order. Since is when this process began to reconcile, and Grace how
-	// long kubelets have to report then.
+	// Outages are the times in which the API server was out of reach, in their order. Since is when this process began to reconcile, and
+	// Grace how long kubelets have to report then.
 	Outages []Outage
 	Since   time.Time
 	Grace   time.Duration
@@ -49,7 +50,8 @@ type Facts struct {
 	// ControlPlane is nil as long as nothing is decided about one of its nodes.
 	ControlPlane *ControlPlane
 
-	// Recheck is when what was read has to be read again, since nothing tells when it changes; Retry is when what could not be read is tried again.
+	// Recheck is when what was read has to be read again, since nothing tells when it changes; Retry is when what could not be read is tried
+	// again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
 	Trouble []string
@@ -128,8 +130,8 @@ type Memory struct {
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
 	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Recovered those that had
-	// succeeded when their node was seen healthy; by the UID of the request.
+	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Recovered
+	// those that had succeeded when their node was seen healthy; by the UID of the request.
 	Flagged, Unpatchable, Recovered map[string]bool
 	// Refused is when a request for a node was refused last, by its name.
 	Refused map[string]time.Time

@@ -61,7 +61,8 @@ func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
 	return nil
 }
 
-// Signals are the conditions of n that meet a rule of the check, whatever their age; reported says that the node has reported whether it is ready.
+// Signals are the conditions of n that meet a rule of the check, whatever their age; reported says that the node has reported whether it
+// is ready.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {
 		return nil, false
@@ -79,8 +80,8 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	return signals, reported
 }
 
-// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node does. Only
-// of such nodes the Machines, and the requests of the names that theirs would have, are read.
+// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node
+// does. Only of such nodes the Machines, and the requests of the names that theirs would have, are read.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
 	return n.Exists() && (len(signals) > 0 || !reported)
@@ -113,8 +114,8 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Confirm compares n, for which d was made, with the node as the API server has it now; nil if it is gone. It returns why the remediation must not
-// start, as a clause; empty if nothing has changed.
+// Confirm compares n, for which d was made, with the node as the API server has it now; nil if it is gone. It returns why the remediation
+// must not start, as a clause; empty if nothing has changed.
 func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) {
 	if live == nil {
 		return "the node is gone"
@@ -140,7 +141,8 @@ func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) 
 	return ""
 }
 
-// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.
+// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or
+// by resync.
 const unseenFor = time.Minute
 
 // judge gives every node its verdict.

@@ -15,8 +15,8 @@ const (
 	leaseBuffer = time.Minute
 	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
 	leaseTaken = time.Minute
-	// idleLease is how long a node stays leased to a check whose remediator is not at work on it, and that has no other template. (medik8s times a single
-	// remediation out after as long.)
+	// idleLease is how long a node stays leased to a check whose remediator is not at work on it, and that has no other template. (medik8s
+	// times a single remediation out after as long.)
 	idleLease = 30 * time.Minute
 	// skew is by how much the clock of another holder may be ahead of ours.
 	skew = 30 * time.Second

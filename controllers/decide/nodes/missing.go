@@ -9,13 +9,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node. Until then the
-// node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of which the next ones may take
-// their share. It stays in the status, without requests, so that the next manager knows it as well. What ends that is a node that is made after it had
-// gone, one for each that is missing, or its own return, or that it takes too long.
+// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node.
+// Until then the node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of
+// which the next ones may take their share. It stays in the status, without requests, so that the next manager knows it as well. What
+// ends that is a node that is made after it had gone, one for each that is missing, or its own return, or that it takes too long.
 
-// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is missed. What one
-// node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the others are missed since then.
+// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is
+// missed. What one node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the
+// others are missed since then.
 func (d *decider) missing() time.Time {
 	var taken []int
 	for i := range d.f.Nodes {
@@ -42,7 +43,8 @@ func (d *decider) missing() time.Time {
 	return until
 }
 
-// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of all was.
+// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of
+// all was.
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -59,8 +61,8 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	return made, newest
 }
 
-// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a remediator has said
-// nothing: then its request ends at once.
+// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a
+// remediator has said nothing: then its request ends at once.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
 	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
@@ -81,12 +83,12 @@ func (d *decider) goneSince(n *Node) time.Time {
 	return d.f.Now
 }
 
-// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted the Node,
-// to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
+// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted
+// the Node, to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
 const nodeAway = 10 * time.Minute
 
-// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited). The
-// lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
+// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited).
+// The lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
 func (s *stepping) gone() {
 	kept := false
 	for j := range s.n.Requests {
@@ -113,17 +115,17 @@ func (s *stepping) gone() {
 	}
 }
 
-// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that is gone only
-// then.
+// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that
+// is gone only then.
 func (s *stepping) stops(j int) {
 	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !r.Guessed && !s.f.Memory.Unpatchable[r.ID()] {
 		s.Stop = append(s.Stop, j)
 	}
 }
 
-// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is meant to go,
-// until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it come back; and
-// for a while those that a remediator has its finalizer on.
+// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
+// meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
+// come back; and for a while those that a remediator has its finalizer on.
 func (s *stepping) awaited(j int) time.Time {
 	r := &s.n.Requests[j]
 	switch {
@@ -140,8 +142,8 @@ func (s *stepping) awaited(j int) time.Time {
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no timeout has as
-// long as no request should last.
+// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no
+// timeout has as long as no request should last.
 func (s *stepping) patience(j int) time.Time {
 	r := &s.n.Requests[j]
 	if r.Step >= 0 && s.f.Templates[r.Step].timeout() > 0 {

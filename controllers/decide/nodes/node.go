@@ -97,8 +97,8 @@ func (n *Node) reconfiguring() bool {
 	return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
 }
 
-// terminating reports whether OpenShift is ending the node. (OpenShift's machine-api-termination-handler; medik8s takes any status of the condition
-// for it.)
+// terminating reports whether OpenShift is ending the node. (OpenShift's machine-api-termination-handler; medik8s takes any status of the
+// condition for it.)
 func (n *Node) terminating() bool {
 	return slices.ContainsFunc(n.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == "Terminating" && c.Status == corev1.ConditionTrue

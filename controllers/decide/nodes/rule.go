@@ -27,9 +27,9 @@ type Rule struct {
 	When   func(*Case) bool
 	// Object is what blocks, if that is one object other than the check.
 	Object func(*Case) rule.Ref
-	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and Detail what the
-	// first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what Why says, {fix} what enables
-	// a check that is disabled, and {healthy}, {minimum} and {total} count nodes.
+	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
+	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what
+	// Why says, {fix} what enables a check that is disabled, and {healthy}, {minimum} and {total} count nodes.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
 	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
@@ -59,8 +59,8 @@ func (r *Rule) blocker(c *Case) Blocker {
 		b.Again = r.Again(c)
 	}
 	p := &c.p.Population
-	text := strings.NewReplacer("{node}", node, "{object}", b.Object.String(), "{name}", b.Object.Name, "{why}", why, "{fix}", fixes[c.p.Disabled.Reason],
-		"{healthy}", strconv.Itoa(p.Healthy), "{minimum}", strconv.Itoa(c.p.Minimum()), "{total}", strconv.Itoa(p.Total()))
+	text := strings.NewReplacer("{node}", node, "{object}", b.Object.String(), "{name}", b.Object.Name, "{why}", why,
+		"{fix}", fixes[c.p.Disabled.Reason], "{healthy}", strconv.Itoa(p.Healthy), "{minimum}", strconv.Itoa(c.p.Minimum()), "{total}", strconv.Itoa(p.Total()))
 	b.Message, b.Fix, b.EndsWhen, b.Detail = text.Replace(r.Message), text.Replace(r.Fix), text.Replace(r.EndsWhen), text.Replace(r.Detail)
 	return b
 }
@@ -75,6 +75,7 @@ const (
 	whileHeld                         // of a pending node with requests: whether a user, or another controller, keeps it
 	ofNodeAlone                       // before the first request, as far as the node alone decides
 	ofControlPlane                    // before the first request for a node of the control plane: of these one is disrupted at a time
+	ofSelection                       // of a node without requests that the check does not select: whatever else there is does not matter
 	ofAnswer                          // when the escalation starts nothing
 	ofCheck                           // of the check itself: why nothing new starts at all
 
@@ -82,7 +83,8 @@ const (
 	ofStep = beforeFirst | beforeNext | ofNodeAlone
 )
 
-// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance meanwhile.
+// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance
+// meanwhile.
 const stuckFor = time.Hour
 
 // Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
@@ -157,8 +159,8 @@ func distinct(blockers []Blocker) []Blocker {
 // skipped is the reason of the events about most blockers of one node.
 const skipped = nhcv1.EventRemediationSkipped
 
-// inAMinute is when a node is looked at again of which nothing tells when it is free: the end of a request that has the name, or lost its mark, enqueues
-// no check, nor does the return of another node of the control plane. (medik8s.)
+// inAMinute is when a node is looked at again of which nothing tells when it is free: the end of a request that has the name, or lost its
+// mark, enqueues no check, nor does the return of another node of the control plane. (medik8s.)
 func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
 
 // is reports whether the node, of which everything was read, is in the state.
@@ -173,7 +175,8 @@ func (c *Case) timeout() string {
 		return ""
 	}
 	f := &c.Verdict.Findings[i]
-	return fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)", f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
+	return fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
+		f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
 }
 
 // stuckAt is when a Node that is being deleted is stuck; zero if it is not being deleted.
@@ -203,8 +206,8 @@ const StormEnds = "the cooldown after the storm is over"
 // PostponedByUpgrade is what the event says of an upgrade. Only the condition names what is upgraded.
 const PostponedByUpgrade = "Postponing potential remediations because of ongoing cluster upgrade"
 
-// upgrade is by what the cluster of the nodes in those states is being changed, and which object says so; empty if by nothing. That it could not be
-// found out blocks, too: medik8s goes on then.
+// upgrade is by what the cluster of the nodes in those states is being changed, and which object says so; empty if by nothing. That it
+// could not be found out blocks, too: medik8s goes on then.
 func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 	var nodes []*Node
 	for i := range d.f.Nodes {
@@ -239,8 +242,8 @@ func RollingOut(cluster *clusterv1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
-// awaiting reports whether a kubelet that has had no time to report may be why a node is not healthy. A node that is not selected any more is
-// not counted, and its remediation goes on all the same.
+// awaiting reports whether a kubelet that has had no time to report may be why a node is not healthy. A node that is not selected any
+// more is not counted, and its remediation goes on all the same.
 func (d *decider) awaiting() bool {
 	return d.p.Population.Unhealthy > 0 || slices.ContainsFunc(d.p.Decisions, func(decision Decision) bool {
 		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
@@ -304,11 +307,14 @@ func (c *Case) foreign() *unstructured.Unstructured {
 
 // namesake is the request that has the name which the one of this step would have.
 func (c *Case) namesake() Named {
-	step := c.passing(c.n, c.step)
-	if t := c.template(); t == nil || t.Object == nil || step >= len(c.n.Named) || c.n.Named[step].Object == nil || c.n.orphaned(c.n.Named[step].Object) {
+	step, t := c.passing(c.n, c.step), c.template()
+	if t == nil || t.Object == nil || step >= len(c.n.Named) {
 		return Named{}
 	}
-	return c.n.Named[step]
+	if named := c.n.Named[step]; named.Object != nil && !c.n.orphaned(named.Object) {
+		return named
+	}
+	return Named{}
 }
 
 // ownNamesake is that request, if the check made it.
@@ -328,7 +334,8 @@ func (n *Node) orphaned(request *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(n.Orphaned, func(o *unstructured.Unstructured) bool { return o.GetUID() == request.GetUID() })
 }
 
-// queued reports whether it is known which of the control plane's nodes goes first. As long as something else blocks all of them it is not read.
+// queued reports whether it is known which of the control plane's nodes goes first. As long as something else blocks all of them it is
+// not read.
 func (c *Case) queued() bool {
 	return c.f.ControlPlane != nil && !c.f.ControlPlane.Searching && c.view.first >= 0
 }

@@ -33,7 +33,7 @@ var rules = []Rule{
 	{Reason: NotJudged, asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // another controller ends the node
 	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
 	{
-		Reason: NotSelected, asked: beforeFirst, // and its remediation is over
+		Reason: NotSelected, asked: ofSelection | beforeFirst, // and its remediation is over
 		When:    func(c *Case) bool { return !c.n.Selected },
 		Message: "The check does not select the node any more",
 	},
@@ -90,7 +90,8 @@ var rules = []Rule{
 		Reason: MachineSkipped, Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.MachineSkipRemediationAnnotation) },
 		Object:  (*Case).machine,
-		Message: skippedOn + "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation, Fix: "remove the annotation from {object}",
+		Message: skippedOn + "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation,
+		Fix:     "remove the annotation from {object}",
 	},
 	{
 		Reason: MachineDeleting, Event: skipped, asked: always,
@@ -140,10 +141,11 @@ var rules = []Rule{
 	},
 	{
 		Reason: OrphanedRequest, Event: skipped, asked: ofStep,
-		When:    func(c *Case) bool { return len(c.n.Orphaned) > 0 && c.template() != nil },
-		Object:  func(c *Case) rule.Ref { return RefOf(c.n.Orphaned[0]) },
-		Message: skippedBecause + "{object}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet", EndsWhen: "{object} is gone",
-		Again: inAMinute,
+		When:     func(c *Case) bool { return len(c.n.Orphaned) > 0 && c.template() != nil },
+		Object:   func(c *Case) rule.Ref { return RefOf(c.n.Orphaned[0]) },
+		Message:  skippedBecause + "{object}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet",
+		EndsWhen: "{object} is gone",
+		Again:    inAMinute,
 	},
 	{
 		Reason: ForeignRequest, Event: skipped, asked: ofStep,
@@ -217,8 +219,8 @@ var rules = []Rule{
 	{
 		Reason: TooManyUnhealthy, asked: ofCheck | beforeFirst, // what has begun goes on
 		When: func(c *Case) bool { return c.p.Grant.ShortCircuited() },
-		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or exceed {minimum} " +
-			"({total} nodes: {healthy} healthy, {why})",
+		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or " +
+			"exceed {minimum} ({total} nodes: {healthy} healthy, {why})",
 		Why:      (*Case).notHealthy,
 		EndsWhen: "at least {minimum} of {total} nodes are healthy (now {healthy})",
 	},

@@ -70,7 +70,7 @@ func (s *stepping) block() {
 	case s.Verdict.State != health.Pending:
 		s.Blockers = s.caseOf(s.i, &s.now).ask(ofState)
 	case !s.n.Selected && !s.n.Remediated():
-		s.Blockers = []Blocker{notSelected}
+		s.Blockers = s.caseOf(s.i, &s.ahead).ask(ofSelection)
 	case s.n.Remediated():
 		s.Blockers = s.caseOf(s.i, &s.ahead).ask(whileHeld)
 	default:
@@ -78,7 +78,7 @@ func (s *stepping) block() {
 	}
 }
 
-var notUnhealthy, notSelected = []Blocker{{Reason: NotUnhealthy}}, Blocker{Reason: NotSelected, Message: "The check does not select the node any more"}
+var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 
 // flag counts the requests that are too old.
 func (s *stepping) flag() {
@@ -186,8 +186,8 @@ func (s *stepping) leased() {
 	s.lookAgain(again)
 }
 
-// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if
-// one is.
+// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being
+// deleted. Zero if one is.
 func (s *stepping) idleSince() time.Time {
 	if !s.f.Single() || !s.n.Exists() || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
 		return time.Time{}
@@ -203,7 +203,8 @@ func (s *stepping) idleSince() time.Time {
 	return since
 }
 
-// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when r was made.
+// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when
+// r was made.
 func (r *Request) idleSince() time.Time {
 	succeeded, since := escalation.Says(r.Object, nhcv1.SucceededCondition)
 	processing, stopped := escalation.Says(r.Object, nhcv1.ProcessingCondition)
@@ -234,7 +235,7 @@ func (s *stepping) unleased() {
 func (s *stepping) unhealthy() {
 	c := s.caseOf(s.i, &s.now)
 	if !s.n.Selected && !s.n.Remediated() { // whatever else there is does not matter
-		s.Blockers = []Blocker{notSelected}
+		s.Blockers = c.ask(ofSelection)
 		return
 	}
 	if !s.begun(s.i) {
@@ -299,9 +300,9 @@ func (s *stepping) adopted() {
 	}
 }
 
-// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the first
-// and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not made
-// again at once, and not with all the time of the step.
+// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the
+// first and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not
+// made again at once, and not with all the time of the step.
 func (s *stepping) worthRemembering() []int {
 	type ends struct{ first, last int }
 	byStep := map[int]ends{}

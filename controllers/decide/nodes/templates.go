@@ -52,14 +52,15 @@ func (t *Template) timeout() time.Duration {
 
 const infrastructureGroup = "infrastructure.cluster.x-k8s.io"
 
-// OfMachines reports whether requests of that kind are about Machines of Cluster API, which own them and after which they are named: those of
-// infrastructure providers and our own are. (Cluster API, contract of external remediation.)
+// OfMachines reports whether requests of that kind are about Machines of Cluster API, which own them and after which they are named:
+// those of infrastructure providers and our own are. (Cluster API, contract of external remediation.)
 func OfMachines(kind schema.GroupVersionKind) bool {
 	return kind.Group == infrastructureGroup || kind.Group == mendv1.GroupVersion.Group
 }
 
-// Unsuitable is why no request from t can be about n, and the same as a clause; the reason is empty if one can. Requests of machines live with their
-// Machine, which is Cluster API's, or, for those that OpenShift's own operator serves, OpenShift's. The second clause is medik8s'.
+// Unsuitable is why no request from t can be about n, and the same as a clause; the reason is empty if one can. Requests of machines live
+// with their Machine, which is Cluster API's, or, for those that OpenShift's own operator serves, OpenShift's. The second clause is
+// medik8s'.
 func (t *Template) Unsuitable(n *Node) (Reason, string) {
 	if !OfMachines(t.Request) || t.OwnedByMachine(n) || t.OwnedByOpenShift(n) {
 		return "", ""
@@ -82,8 +83,8 @@ func (t *Template) OwnedByMachine(n *Node) bool {
 	return OfMachines(t.Request) && n.Machine.There() && n.Machine.Object.Namespace == t.Namespace
 }
 
-// OwnedByOpenShift reports whether the Machine of OpenShift that n names owns t's request about it: an owner lives in the same namespace. Requests of
-// kubemend.io are about Machines of Cluster API alone.
+// OwnedByOpenShift reports whether the Machine of OpenShift that n names owns t's request about it: an owner lives in the same namespace.
+// Requests of kubemend.io are about Machines of Cluster API alone.
 func (t *Template) OwnedByOpenShift(n *Node) bool {
 	machine := n.OpenShift()
 	return machine.Name != "" && machine.Namespace == t.Namespace && t.Request.Group != mendv1.GroupVersion.Group && !t.OwnedByMachine(n)

@@ -1,5 +1,5 @@
-// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its selector while a
-// request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
+// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its
+// selector while a request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
 package admission
 
 import (

@@ -74,8 +74,9 @@ func (v NodeHealthCheck) refusals(ctx context.Context, check *nhcv1.NodeHealthCh
 	return errs
 }
 
-// remediating names one of the requests that the status lists, with its node, which still exists; empty if none does. The status alone is no evidence:
-// a request may have gone with its node, or by somebody else's hand, and the status would then be out of date until the next reconcile. (reference W8)
+// remediating names one of the requests that the status lists, with its node, which still exists; empty if none does. The status alone is
+// no evidence: a request may have gone with its node, or by somebody else's hand, and the status would then be out of date until the next
+// reconcile. (reference W8)
 //
 // A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
 // could not be asked.
@@ -110,9 +111,9 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 	return "", kerrors.NewAggregate(errs)
 }
 
-// runs reports whether request is the one that ref names, and its remediator is waited for. A reference without a UID names whatever has its name. If the
-// node is gone, and the remediator has kept the request for longer than is waited for, that may last for ever, and must not keep a check as it is for
-// ever.
+// runs reports whether request is the one that ref names, and its remediator is waited for. A reference without a UID names whatever has
+// its name. If the node is gone, and the remediator has kept the request for longer than is waited for, that may last for ever, and must
+// not keep a check as it is for ever.
 func (v NodeHealthCheck) runs(ctx context.Context, request *remediationrequest.Metadata, ref *corev1.ObjectReference, node string) bool {
 	if ref.UID == "" && request.Name != ref.Name || ref.UID != "" && request.UID != ref.UID {
 		return false
@@ -131,8 +132,8 @@ func nameOf(ref *corev1.ObjectReference) string {
 	return ref.Namespace + "/" + ref.Name
 }
 
-// repeated refuses kinds of templates that more than one step uses, unless all templates of the kind say that their remediator copes with several. A kind
-// is one of its group: templates that share no more than the name of their kind have different remediators.
+// repeated refuses kinds of templates that more than one step uses, unless all templates of the kind say that their remediator copes with
+// several. A kind is one of its group: templates that share no more than the name of their kind have different remediators.
 func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingRemediation) []error {
 	worksAlone := func(template remediationrequest.Metadata) bool {
 		_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
@@ -186,7 +187,9 @@ func (v NodeHealthCheck) topology(ctx context.Context) error {
 }
 
 // list returns the objects of a kind; none if the kind does not exist.
-func (v NodeHealthCheck) list(ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption) ([]remediationrequest.Metadata, error) {
+func (v NodeHealthCheck) list(
+	ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]remediationrequest.Metadata, error) {
 	found := &metav1.PartialObjectMetadataList{}
 	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	if err := v.Live.List(ctx, found, options...); err != nil && !remediationrequest.Missing(err) {

@@ -1,5 +1,5 @@
-// Package openshift reads what OpenShift knows of the nodes of its cluster: its MachineHealthChecks and Machines, its upgrades, and its etcd. Where it is
-// not installed there is nothing to read, and the facts say so; it decides nothing.
+// Package openshift reads what OpenShift knows of the nodes of its cluster: its MachineHealthChecks and Machines, its upgrades, and its
+// etcd. Where it is not installed there is nothing to read, and the facts say so; it decides nothing.
 package openshift
 
 import (
@@ -72,8 +72,8 @@ func (c Cluster) all(ctx context.Context, crd string, kind schema.GroupVersionKi
 
 // Checks says what there is of MachineHealthChecks of OpenShift.
 type Checks struct {
-	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom says that
-	// there is any other one.
+	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom
+	// says that there is any other one.
 	Default, Custom bool
 }
 
@@ -128,8 +128,8 @@ func terminationHandlerSpec() machineCheckSpec {
 	}
 }
 
-// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that somebody
-// wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
+// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that
+// somebody wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
 func byDefault(check *unstructured.Unstructured) bool {
 	fields, _, err := unstructured.NestedMap(check.Object, "spec")
 	if err != nil || check.GetNamespace() != machineAPI || check.GetName() != terminationHandler {
