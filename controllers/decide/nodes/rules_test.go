@@ -47,12 +47,15 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"a node that has left the selection": {of(lost(unselected, excluded)), []Reason{NotSelected}},
 		"one that OpenShift is ending":       {of(lost(terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
-		"one that is terminating otherwise":  {of(lost(terminating)), nil},
-		"one that its user has excluded":     {of(lost(excluded)), []Reason{NodeExcluded}},
-		"none with the label and no value":   {of(lost(labelled(nhcv1.ExcludeLabel, ""))), nil},
-		"nor with another value":             {of(lost(labelled(nhcv1.ExcludeLabel, "false"))), nil},
-		"one that is being deleted":          {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
-		"one that is, for an hour":           {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
+		"W25: none that it says it is not": {of(lost(terminating, func(n *Node) {
+			n.Object.Status.Conditions[1].Status = bad
+		})).with(func(f *Facts) { f.TerminatingLeft = true }), nil},
+		"one that is terminating otherwise": {of(lost(terminating)), nil},
+		"one that its user has excluded":    {of(lost(excluded)), []Reason{NodeExcluded}},
+		"none with the label and no value":  {of(lost(labelled(nhcv1.ExcludeLabel, ""))), nil},
+		"nor with another value":            {of(lost(labelled(nhcv1.ExcludeLabel, "false"))), nil},
+		"one that is being deleted":         {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
+		"one that is, for an hour":          {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
 		"what its Machine says, the latest first": {
 			of(lost(machine(marked(clusterv1.PausedAnnotation), marked(clusterv1.MachineSkipRemediationAnnotation), func(m *Machine) {
 				m.Unread, m.Object.DeletionTimestamp, m.Cluster.Spec.Paused = true, &metav1.Time{Time: epoch}, new(true)
