@@ -20,7 +20,7 @@ import (
 // all, the caller has to know.
 func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 	c := &Check{Check: cliv1.Check{
-		Reference: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)},
+		Reference: Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)},
 		Conditions: nodes.Conditions(f, p),
 	}}
 	for _, cond := range c.Conditions {
@@ -28,7 +28,7 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 			c.Reason, c.Message = cond.Reason, cond.Message
 		}
 	}
-	switch phase, why := nodes.Phase(c.Conditions, f.PauseRequests, -1); phase {
+	switch phase, why := nodes.Phase(c.Conditions, f.Check.Spec.PauseRequests, -1); phase {
 	case nhcv1.PhaseDisabled:
 		c.Mode, c.ModeMessage = None, why
 	case nhcv1.PhasePaused:
@@ -58,13 +58,14 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 
 // nodeLimit is the threshold that counts, as the spec has it.
 func nodeLimit(f *nodes.Facts) string {
+	minHealthy, maxUnhealthy := f.Limits()
 	switch {
-	case f.MinHealthy != "" && f.MaxUnhealthy != "":
-		return "minHealthy " + f.MinHealthy + " and maxUnhealthy " + f.MaxUnhealthy
-	case f.MaxUnhealthy != "":
-		return "maxUnhealthy " + f.MaxUnhealthy
+	case minHealthy != "" && maxUnhealthy != "":
+		return "minHealthy " + minHealthy + " and maxUnhealthy " + maxUnhealthy
+	case maxUnhealthy != "":
+		return "maxUnhealthy " + maxUnhealthy
 	default:
-		return "minHealthy " + cmp.Or(f.MinHealthy, budget.DefaultMinHealthy)
+		return "minHealthy " + cmp.Or(minHealthy, budget.DefaultMinHealthy)
 	}
 }
 
@@ -89,16 +90,16 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
 	if n.Machine.There() {
-		target.Machine = &Ref{Kind: "Machine", Namespace: n.Machine.Namespace, Name: n.Machine.Name}
+		target.Machine = new(n.Machine.Ref())
 	}
 	if d.Would >= 0 {
-		template := &f.Templates[d.Would].Ref
+		template := f.Templates[d.Would].Ref()
 		target.Remediator = template.Kind
 		target.Action.Kind = cliv1.CreateRemediationRequest
-		target.Action.Target = &Ref{Kind: template.Kind, Namespace: template.Namespace, Name: template.Name}
+		target.Action.Target = &template
 	}
 	switch {
-	case !n.Exists: // it is not judged any more
+	case !n.Exists(): // it is not judged any more
 		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
 		target.State = cliv1.StateUnknown
 		target.Findings = []Finding{{
@@ -119,7 +120,7 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 // nodeBlocker has the reason of the event, which people look for, where there is one.
 func nodeBlocker(b nodes.Blocker) Blocker {
 	blocker := Blocker{
-		Reason: string(b.Reason), Text: b.Message, Until: b.Until, Fix: b.Fix, EndsWhen: b.EndsWhen, Object: Ref(b.Object), Detail: b.Detail,
+		Reason: string(b.Reason), Text: b.Message, Until: b.Until, Fix: b.Fix, EndsWhen: b.EndsWhen, Object: b.Object, Detail: b.Detail,
 	}
 	if b.Event != "" {
 		blocker.Reason, blocker.Cause = b.Event, blocker.Reason
@@ -130,19 +131,19 @@ func nodeBlocker(b nodes.Blocker) Blocker {
 // underway are the requests for n: those of the check, and then others'.
 func underway(n *nodes.Node) []Ref {
 	var refs []Ref
-	add := func(r nodes.Ref) {
-		if ref := (Ref{Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}); !slices.Contains(refs, ref) {
+	add := func(ref Ref) {
+		if !slices.Contains(refs, ref) {
 			refs = append(refs, ref)
 		}
 	}
 	for j := range n.Requests {
-		add(n.Requests[j].Ref)
+		add(n.Requests[j].Ref())
 	}
-	for _, unseen := range n.Unseen {
-		add(unseen.Ref)
+	for j := range n.Unseen {
+		add(n.Unseen[j].Ref())
 	}
 	for _, other := range slices.Concat(n.Orphaned, n.Others) {
-		add(other.Ref)
+		add(nodes.RefOf(other))
 	}
 	return refs
 }
@@ -151,10 +152,10 @@ func underway(n *nodes.Node) []Ref {
 func underwaySince(n *nodes.Node) time.Time {
 	var first time.Time
 	for j := range n.Requests {
-		first = health.Earliest(first, n.Requests[j].Started)
+		first = health.Earliest(first, n.Requests[j].Started())
 	}
-	for _, unseen := range n.Unseen {
-		first = health.Earliest(first, unseen.Started)
+	for j := range n.Unseen {
+		first = health.Earliest(first, n.Unseen[j].Started.Time)
 	}
 	return first
 }
@@ -165,7 +166,7 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) 
 	switch {
 	case target.StartsNow:
 		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
-	case n.Exists && !n.Selected && !n.Remediated():
+	case n.Exists() && !n.Selected && !n.Remediated():
 		return Step{}
 	case d.Verdict.State == health.Pending:
 		return comesDue(d, target)

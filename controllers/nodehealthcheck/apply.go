@@ -31,10 +31,8 @@ const writers = 16
 // outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
-	plan    *nodes.Plan
-	i       int // of the node
-	n       *nodes.Node
-	objects *objects
+	plan *nodes.Plan
+	n    *nodes.Node
 	// asked says that a request was to be created; made is that, nil if it was not.
 	asked bool
 	made  *unstructured.Unstructured
@@ -52,15 +50,18 @@ type outcome struct {
 	err     error
 }
 
-// carryOut does what p says about all nodes, each on its own: what fails for one node blocks no other.
+// carryOut does what plan says about the nodes, each on its own: what fails for one node blocks no other. The outcomes are about all
+// nodes, in their order.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
-	outcomes := make([]outcome, len(plan.Order))
+	outcomes := make([]outcome, len(state.facts.Nodes))
+	for i := range outcomes {
+		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i]}
+	}
 	var work errgroup.Group
 	work.SetLimit(writers)
-	for k, i := range plan.Order {
-		outcomes[k] = outcome{Decision: &plan.Decisions[i], plan: plan, i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
+	for _, i := range plan.Order {
 		work.Go(func() error {
-			r.carryOutOne(ctx, state, &outcomes[k])
+			r.carryOutOne(ctx, state, &outcomes[i])
 			return nil
 		})
 	}
@@ -71,7 +72,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.
 // carryOutOne carries out the decision about one node. Of the control plane one node at a time gets its first request, by whatever check.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	if !o.Starts() || !o.first() || !o.n.ControlPlane {
+	if !o.Starts() || !o.first() || !o.n.ControlPlane() {
 		r.step(ctx, state, o)
 		return
 	}
@@ -92,7 +93,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		return
 	}
 	if o.Unconfirm {
-		o.try(r.unconfirm(ctx, o.objects.node))
+		o.try(r.unconfirm(ctx, o.n.Name))
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
@@ -147,7 +148,7 @@ func (o *outcome) refuse(err error) {
 
 // mark writes on the requests of a node what is decided of them, and ends those that are over.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
-	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.objects.requests[j].obj }
+	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.n.Requests[j].Object }
 	for _, j := range o.Flag {
 		if o.try(r.note(ctx, state, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, j)
@@ -155,7 +156,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	}
 	for _, j := range o.Resume {
 		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if state.facts.Single && o.Requests[j].Recovered {
+		if state.facts.Single() && o.Requests[j].Recovered {
 			set[mendv1.RelapsedAnnotation] = moment(now)
 		}
 		o.try(r.note(ctx, state, obj(j), set))
@@ -168,7 +169,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 		if apierrors.IsForbidden(err) {
 			o.unpatchable = append(o.unpatchable, j)
 		}
-		if !state.facts.Single || !apierrors.IsForbidden(err) {
+		if !state.facts.Single() || !apierrors.IsForbidden(err) {
 			o.try(err)
 		}
 	}
@@ -191,15 +192,15 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status afterwards:
-// a crash in between loses nothing.
+// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status
+// afterwards: a crash in between loses nothing.
 func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, j := range o.GiveUp {
 		if !o.Notify {
 			continue
 		}
-		if err := r.annotate(ctx, o.objects.requests[j].obj, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
+		if err := r.annotate(ctx, o.n.Requests[j].Object, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
 			o.gaveUp, o.notNotified = false, err
 		}
 	}
@@ -212,12 +213,12 @@ type annotations map[string]any
 // moment is how annotations hold one.
 func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is healthy is in
-// the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to patch. With an escalation it
-// does: there a remediator has to be notified.
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is
+// healthy is in the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to
+// patch. With an escalation it does: there a remediator has to be notified.
 func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
 	err := r.annotate(ctx, req, set)
-	if state.facts.Single && apierrors.IsForbidden(err) {
+	if state.facts.Single() && apierrors.IsForbidden(err) {
 		return nil
 	}
 	return err
@@ -249,37 +250,34 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// unconfirm removes the annotation by which a person confirmed that node is healthy.
-func (r *Reconciler) unconfirm(ctx context.Context, node *corev1.Node) error {
+// unconfirm removes the annotation by which a person confirmed that the node is healthy.
+func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
-	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}, client.RawPatch(types.MergePatchType, []byte(patch)))
+	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node.Name, err)
+		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node, err)
 	}
 	return nil
 }
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to be made
-// again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides anew.
+// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to
+// be made again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides
+// anew.
 func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
-	node, live := &corev1.Node{}, &nodes.Node{Name: o.n.Name}
-	err = r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
-	switch {
-	case remediationrequest.Missing(err):
-		live = nil
-	case err != nil:
+	node := &corev1.Node{}
+	if err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node); remediationrequest.Missing(err) {
+		node = nil
+	} else if err != nil {
 		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
-	default:
-		describe(live, node, state.facts.Policy)
 	}
-	if doubt := o.Confirm(&state.facts, o.n, live); doubt != "" || !o.n.ControlPlane {
+	if doubt := o.Confirm(&state.facts, o.n, node); doubt != "" || !o.n.ControlPlane() {
 		return doubt, nil
 	}
 	return r.confirmTurn(ctx, state)
 }
 
-// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is made again. After that
-// it is reported that nothing starts, and why.
+// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is
+// made again. After that it is reported that nothing starts, and why.
 const doubtful = 7

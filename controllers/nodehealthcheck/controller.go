@@ -1,5 +1,6 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in. It observes,
-// applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in.
+// It observes, applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where
+// docs/differences.md says otherwise.
 package nodehealthcheck
 
 import (
@@ -37,9 +38,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by aggregation from
-// the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation requests and leases of ours. Of Cluster
-// API it reads what the others read; clusters and machines it gets where --namespace keeps them out of the manager's cache.
+// RBAC of this controller, besides that of package remediationrequest. What it may do to templates and requests of others comes by
+// aggregation from the remediators that bring them: see config/rbac/ext-remediation.yaml. Nothing is ever deleted but remediation
+// requests and leases of ours. Of Cluster API it reads what the others read; clusters and machines it gets where --namespace keeps them
+// out of the manager's cache.
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=get;list;watch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks/status,verbs=patch
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=list;watch
@@ -90,8 +92,8 @@ type Reconciler struct {
 	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
-	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from the start
-	// there is nothing to search for.
+	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from
+	// the start there is nothing to search for.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
@@ -100,11 +102,12 @@ type Reconciler struct {
 	Gate     *begin.Gate
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a reconcile.
+	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a
+	// reconcile.
 	Log logr.Logger
 
-	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that, and after the start,
-	// before anything begins: the node-monitor grace period of the kube-controller-manager.
+	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that,
+	// and after the start, before anything begins: the node-monitor grace period of the kube-controller-manager.
 	Contact *Contact
 	Grace   time.Duration
 
@@ -147,7 +150,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case check == nil || !check.DeletionTimestamp.IsZero():
 		return r.release(ctx, name, now)
 	}
-	state, err := r.observe(ctx, check, r.begin(ctx, check, now))
+	r.memory.begin(now)
+	unnamed := r.nameKinds(ctx, name, check) // before anything of them is read
+	state, err := r.observe(ctx, check, now, unnamed)
 	switch {
 	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
 		return r.wait(ctx, state, err)
@@ -171,31 +176,21 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 	return check, nil
 }
 
-// past is what a reconcile knows of those before it, and of the life of the process. It goes in with the facts.
-type past struct {
-	now     time.Time
-	memory  nodes.Memory
-	since   time.Time // of the first reconcile
-	outages []nodes.Outage
-	orphans searchState
-	unnamed error // why the kinds that the check names are not noted
+// facts are what is known of a check before anything is read: what it says itself, what reconciles before this one remember, and the life
+// of the process.
+func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
+	facts := nodes.FactsOf(check, now)
+	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
+	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
+	return facts
 }
 
-// begin notes which kinds the check names, before anything of them is read, and returns the past of the reconcile that begins.
-func (r *Reconciler) begin(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) past {
-	r.memory.begin(now)
-	p := r.past(check.Name, now)
-	p.unnamed = r.nameKinds(ctx, check.Name, check)
-	return p
-}
-
-func (r *Reconciler) past(check string, now time.Time) past {
-	p := past{now: now, outages: r.Contact.past(), orphans: searched}
-	if r.Discovery != nil { // without a manager there are no orphaned requests to be found
-		p.orphans = searchState(r.search.Load())
+// searchedFor is how far the search for orphaned requests is. Without a manager there are none to be found.
+func (r *Reconciler) searchedFor() searchState {
+	if r.Discovery == nil {
+		return searched
 	}
-	p.memory, p.since = r.memory.recall(check, now)
-	return p
+	return searchState(r.search.Load())
 }
 
 const (
@@ -205,8 +200,8 @@ const (
 	slowRead = 30 * time.Second
 )
 
-// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be taken for none.
-// These kinds are watched from now on. When it takes too long the check says so.
+// wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
+// taken for none. These kinds are watched from now on. When it takes too long the check says so.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	if last.unread.IsZero() {
@@ -265,7 +260,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
 	if done.status != nil {
-		r.send(ctx, state, unhealthyEvents(state, plan))
+		r.send(ctx, state, unhealthyEvents(state, done.outcomes))
 	}
 	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {
@@ -274,8 +269,8 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	return r.next(ctx, state, plan, done)
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What failed is
-// logged here and not returned, so that it delays the deadlines of no other node.
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What
+// failed is logged here and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
 	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {

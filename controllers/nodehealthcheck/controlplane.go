@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -23,13 +22,13 @@ import (
 )
 
 // observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
-func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed, orphans searchState) {
+func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
 		return
 	}
 	c := &nodes.ControlPlane{}
 	state.facts.ControlPlane = c
-	if orphans != searched { // the end of the search enqueues the check
+	if orphans := r.searchedFor(); orphans != searched { // the end of the search enqueues the check
 		c.Unread, c.Searching = nodes.OrphansUnsearched, orphans == searching
 		return
 	}
@@ -102,21 +101,24 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any check,
-// whatever its kind, and Machines of the same cluster.
+// observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
+// check, whatever its kind, and Machines of the same cluster.
 //
-// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and names the
-// node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are: their remediators
-// go by the node that they name, or are named like, in all namespaces.
+// A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and
+// names the node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are:
+// their remediators go by the node that they name, or are named like, in all namespaces.
 func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list []corev1.Node) error {
 	c := state.facts.ControlPlane
 	there := make(map[string]*corev1.Node, len(list))
 	for i := range list {
 		there[list[i].Name] = &list[i]
 		if node := &list[i]; controlplane.IsMember(node) {
-			away := controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
-			etcd := controlplane.EtcdOf(node)
-			c.Nodes = append(c.Nodes, nodes.Member{Name: node.Name, Ready: util.IsNodeReady(node), Away: away, Etcd: etcd})
+			member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
+			member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
+			if nodes.Ready(node) {
+				member.Node = controlplane.Alive
+			}
+			c.Nodes = append(c.Nodes, member)
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
@@ -138,43 +140,35 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 			return
 		}
-		request, err := r.memberRequest(ctx, obj, name, node)
-		request.Gone, errs = gone, append(errs, err)
+		request := nodes.MemberRequest{Request: nodes.Request{Object: obj}, Name: name, Node: node, Gone: gone}
+		if node == nil && obj.GetDeletionTimestamp() != nil {
+			there, err := r.ownerThere(ctx, obj)
+			request.MachineThere, errs = there, append(errs, err)
+		}
 		c.Requests = append(c.Requests, request)
 	}
 	for _, obj := range state.requests.other {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
-	for i := range state.objects {
-		gone := state.facts.Now
-		if listed := state.facts.Nodes[i].Listed; listed != nil && !listed.HealthySince.IsZero() {
-			gone = listed.HealthySince
+	for i := range state.facts.Nodes {
+		n, gone := &state.facts.Nodes[i], state.facts.Now
+		if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
+			gone = n.Listed.ConditionsHealthyTimestamp.Time
 		}
-		for _, f := range state.objects[i].requests {
-			add(f.obj, state.facts.Nodes[i].Name, gone)
+		for j := range n.Requests {
+			add(n.Requests[j].Object, n.Name, gone)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// memberRequest is what is known of a request for the node called name, which is nil if it is gone.
-func (r *Reconciler) memberRequest(ctx context.Context, obj *unstructured.Unstructured, name string, node *corev1.Node) (nodes.MemberRequest, error) {
-	request := nodes.MemberRequest{Ref: refOf(obj), Node: name, There: node != nil, Ready: node != nil && util.IsNodeReady(node)}
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		request.Deleting = at.Time
-	}
-	var err error
-	if !request.There && !request.Deleting.IsZero() {
-		request.MachineThere, err = r.ownerThere(ctx, obj)
-	}
-	return request, err
-}
-
-// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName; metadata.generateName)
+// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName;
+// metadata.generateName)
 var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
 
-// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is there. A remediator, or a
-// user, may have taken the annotation off. Taken for that of a node that is gone, the request would be forgotten sooner than its node has to be waited for.
+// namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is
+// there. A remediator, or a user, may have taken the annotation off. Taken for that of a node that is gone, the request would be
+// forgotten sooner than its node has to be waited for.
 func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*corev1.Node) string {
 	after := uniqueSuffix.ReplaceAllString(name, "")
 	if there[name] == nil && there[after] != nil && nodeOf(obj) == "" {
@@ -183,10 +177,11 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 	return name
 }
 
-// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the checks'.
+// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the
+// checks'.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
-	case !aboutMachines(obj):
+	case !nodes.OfMachines(obj.GroupVersionKind()):
 		return nodeOfObject(obj)
 	case templates[obj.GetNamespace()]:
 		return nodeOf(obj)
@@ -194,8 +189,8 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made it a moment ago, and
-// then be gone.
+// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made
+// it a moment ago, and then be gone.
 func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}

@@ -29,12 +29,12 @@ func (r *Reconciler) send(ctx context.Context, state *observed, events []recorde
 	}
 }
 
-// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as an event is
-// kept: was is what was reported of what goes on, is what goes on now.
+// reports collects the events of a reconcile. What goes on being so is reported when it begins, and then every hour, which is as long as
+// an event is kept: before is what was reported of what goes on, ongoing what goes on now.
 type reports struct {
-	now     time.Time
-	events  []recorder.Event
-	was, is map[string]reported
+	now             time.Time
+	events          []recorder.Event
+	before, ongoing map[string]reported
 }
 
 // reported is what was reported last of something that goes on, and when.
@@ -53,19 +53,19 @@ const reportAgain = time.Hour
 
 func (n *reports) add(about *nodes.Node, e recorder.Event) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
-	node.Name, node.UID = about.Name, types.UID(about.ID)
+	node.Name, node.UID = about.Name, types.UID(about.ID())
 	e.Related = node
 	n.events = append(n.events, e)
 }
 
 // once reports a text that is about what goes on, known by key, unless that was reported lately.
 func (n *reports) once(key, text string, report func()) {
-	last := n.was[key]
+	last := n.before[key]
 	if last.again(text, n.now) {
 		last = reported{text, n.now}
 		report()
 	}
-	n.is[key] = last
+	n.ongoing[key] = last
 }
 
 func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
@@ -74,14 +74,14 @@ func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
 
 // unhealthyEvents are the events about nodes that were found to be unhealthy. They are sent when the status was saved, by which it is known
 // that they were: a reconcile that saw an old one would send them again.
-func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
+func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
-	for i := range state.facts.Nodes {
-		o := outcome{Decision: &plan.Decisions[i], n: &state.facts.Nodes[i], objects: &state.objects[i]}
+	for i := range outcomes {
+		o := &outcomes[i]
 		if o.n.Remediated() && o.first() && len(o.Adopt) == 0 {
 			continue // that it was healthy is kept in the status until something begins
 		}
-		listed := o.objects.listed
+		listed := o.n.Listed
 		unlisted := listed == nil && len(state.check.Status.UnhealthyNodes) < mostListed // of others it is not known whether it was reported
 		due := o.Verdict.Due(state.facts.Now)
 		if len(due) > 0 && !o.Left && o.n.Selected && (unlisted || listed != nil && listed.ConditionsHealthyTimestamp != nil) {
@@ -96,7 +96,7 @@ func unhealthyEvents(state *observed, plan *nodes.Plan) []recorder.Event {
 // nodeEvents are the events about what was done about nodes: one for each change.
 func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []outcome) []recorder.Event {
 	last := r.memory.of(state.check.Name)
-	n := &reports{now: state.facts.Now, was: last.reported, is: map[string]reported{}}
+	n := &reports{now: state.facts.Now, before: last.reported, ongoing: map[string]reported{}}
 	for i := range state.facts.Nodes {
 		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
 		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 {
@@ -104,16 +104,16 @@ func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []ou
 				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+nodes.TerminatingText, "NodeName", about.Name)
 			})
 		}
-		if about.ExcludedEmpty && d.Verdict.State == health.Unhealthy {
+		if _, empty := about.Excluded(); empty && d.Verdict.State == health.Unhealthy {
 			n.eventOnce(about.Name+"/label", about, recorder.Warning(nhcv1.EventInvalidNodeLabel, "Grant",
 				"Node %s has exclude-from-remediation label "+
 					"with empty value, label will be ignored. Set value to 'true' to exclude node from remediation", about.Name))
 		}
 	}
-	for k := range outcomes {
-		n.outcome(state, &outcomes[k])
+	for _, i := range plan.Order {
+		n.outcome(state, &outcomes[i])
 	}
-	last.reported = n.is
+	last.reported = n.ongoing
 	return n.events
 }
 
@@ -132,7 +132,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 		n.add(o.n, recorder.Normal(nhcv1.EventRemediationCreated, "Remediate", "Created remediation object for node %s", name))
 	}
 	for _, j := range o.ended {
-		ref := o.n.Requests[j].Ref
+		ref := o.n.Requests[j].Ref()
 		n.add(o.n, recorder.Normal(nhcv1.EventRemediationRemoved, "Release",
 			"Deleted remediation CR of kind %s with name %s", ref.Kind, ref.Name))
 	}
@@ -154,8 +154,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 
 // checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.
 func (r *Reconciler) checkEvents(state *observed, plan *nodes.Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
-	r.logTurned(state, next)
-	events := append(disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
+	events := append(r.disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
 	last, blocker := r.memory.of(state.check.Name), plan.Blocker()
 	switch {
 	case blocker.Reason == "" || plan.Population.Waiting == 0:
@@ -167,15 +166,23 @@ func (r *Reconciler) checkEvents(state *observed, plan *nodes.Plan, next *nhcv1.
 	return events
 }
 
-// disabledEvents are about the condition Disabled that turned.
-func disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
+// disabledEvents are about the condition Disabled that turned. It logs the lines that documents of others quote then.
+func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	before, after := conditionOf(check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
-	switch {
-	case after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason:
+	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
 		return nil
+	}
+	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+check.Name)
+	switch {
 	case after.Status == metav1.ConditionFalse:
+		if before != nil && before.Status == metav1.ConditionTrue && before.Reason == nhcv1.ConflictReason {
+			quoted.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
+		} else {
+			quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
+		}
 		return []recorder.Event{recorder.Normal(nhcv1.EventEnabled, "Validate", "%s", nodes.EnabledMessage)}
 	case after.Reason == nhcv1.ConflictReason:
+		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
 		return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "%s", nodes.ConflictMessage)}
 	}
 	return []recorder.Event{
@@ -206,22 +213,4 @@ func blockedEvent(b nodes.Blocker) recorder.Event {
 		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", nodes.PostponedByUpgrade)
 	}
 	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
-}
-
-// logTurned logs the lines that documents of others quote when a check becomes disabled, or enabled.
-func (r *Reconciler) logTurned(state *observed, next *nhcv1.NodeHealthCheck) {
-	before, after := conditionOf(state.check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
-	if after == nil || before != nil && before.Status == after.Status && before.Reason == after.Reason {
-		return
-	}
-	quoted := r.Log.WithName("controllers").WithName("NodeHealthCheck").WithValues("NodeHealthCheck", "/"+state.check.Name)
-	conflict := before != nil && before.Status == metav1.ConditionTrue && before.Reason == nhcv1.ConflictReason
-	switch {
-	case after.Status == metav1.ConditionFalse && conflict:
-		quoted.Info("re-enabling NHC, no conflicting MHC configured in the cluster")
-	case after.Status == metav1.ConditionFalse:
-		quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
-	case after.Reason == nhcv1.ConflictReason:
-		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
-	}
 }

@@ -246,7 +246,7 @@ func (k *fixture) read(check string) {
 		if is == nil {
 			return
 		}
-		w, err := k.r.observe(k.t.Context(), is, k.r.past(check, k.clock.Now()))
+		w, err := k.r.observe(k.t.Context(), is, k.clock.Now())
 		if err != nil {
 			return // that is for the test to see
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as without holder:
-// it goes with that node.
+// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as
+// without holder: it goes with that node.
 func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *nodes.Lease {
 	if lease == nil {
 		return nil
@@ -50,8 +50,8 @@ func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPre
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
-// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other namespace is a node's
-// heartbeat, or says who leads.
+// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other
+// namespace is a node's heartbeat, or says who leads.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
 
 // listLeases returns the leases on nodes, shared with the cache: read only.
@@ -90,17 +90,18 @@ func (state *observed) leased() []string {
 // take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.
 func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
-	if o.objects.lease == nil {
-		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
-		belongsTo(lease, o.objects.node)
+	lease := state.leases[leaseName(o.n.Name)]
+	if lease == nil {
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
+		belongsTo(lease, o.n.Object)
 		lease.Spec = coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(holderOf(state.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
 			LeaseTransitions: ptr.To[int32](0),
 		}
 		return lease, r.createLease(ctx, lease)
 	}
-	lease := o.objects.lease.DeepCopy()
-	belongsTo(lease, o.objects.node)
+	lease = lease.DeepCopy()
+	belongsTo(lease, o.n.Object)
 	ours := heldBy(lease, holderOf(state.check))
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
@@ -153,7 +154,7 @@ func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*c
 	case nodes.TakeLease, nodes.RenewLease:
 		return r.take(ctx, state, o)
 	case nodes.DropLease:
-		return nil, r.giveBack(ctx, o.objects.lease)
+		return nil, r.giveBack(ctx, state.leases[leaseName(o.n.Name)])
 	case nodes.KeepLease:
 	}
 	return nil, nil

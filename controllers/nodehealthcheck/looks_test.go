@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
@@ -171,7 +172,7 @@ var looks = map[string]looked{
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
 		happens: func(k *fixture) {
-			k.annotateNode("b", map[string]string{openshift.DesiredConfig: "new", openshift.CurrentConfig: "old"})
+			k.annotateNode("b", map[string]string{nodes.OpenShiftDesiredConfig: "new", nodes.OpenShiftCurrentConfig: "old"})
 			k.bad("b")
 		},
 	},

@@ -3,16 +3,12 @@ package nodehealthcheck
 import (
 	"context"
 	"fmt"
-	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,7 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as owners are.
+// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as
+// owners are.
 func ownerOfRequest(obj metav1.Object) machineRef {
 	owners := remediationrequest.OwningMachines(obj)
 	if len(owners) == 0 {
@@ -57,17 +54,16 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range state.facts.Nodes {
-		n, objects := &state.facts.Nodes[i], &state.objects[i]
-		if !n.Exists {
-			r.observeOwners(ctx, state, n, objects)
+		n := &state.facts.Nodes[i]
+		if !n.Exists() {
+			r.observeOwners(ctx, state, n)
 			continue
 		}
-		if !n.Concerns() {
+		if !state.facts.Concerns(n) {
 			continue
 		}
 		n.Machine = &nodes.Machine{}
-		var err error
-		if objects.machine, err = r.machineOf(ctx, objects.node, n.Machine, watchers); err != nil {
+		if err := r.observeMachine(ctx, n.Object, n.Machine, watchers); err != nil {
 			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
@@ -75,10 +71,25 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	}
 }
 
+// describeNames states which requests have the names that those of the check for n would have.
+func (state *observed) describeNames(n *nodes.Node) {
+	n.Named = make([]nodes.Named, len(state.facts.Templates))
+	for j := range state.facts.Templates {
+		t := &state.facts.Templates[j]
+		if t.Object == nil {
+			continue
+		}
+		same := state.requests.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+		if same != nil {
+			n.Named[j] = nodes.Named{Object: same, Own: state.made(same)}
+		}
+	}
+}
+
 // observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
-func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node, objects *objects) {
-	for j, f := range objects.requests {
-		there, err := r.ownerThere(ctx, f.obj)
+func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *nodes.Node) {
+	for j := range n.Requests {
+		there, err := r.ownerThere(ctx, n.Requests[j].Object)
 		if err != nil {
 			state.trouble = append(state.trouble, err)
 		}
@@ -92,38 +103,36 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 	return obj != nil && obj.DeletionTimestamp.IsZero(), err
 }
 
-// machineOf finds the Machine that a node names in its annotations, and states in m what it says. Names can be the same in two clusters, so the Machine
-// has to name the node too.
-func (r *Reconciler) machineOf(
+// observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
+// two clusters, so the Machine has to name the node too.
+func (r *Reconciler) observeMachine(
 	ctx context.Context, node *corev1.Node, m *nodes.Machine, watchers map[string]*clusterv1.MachineHealthCheckList,
-) (*clusterv1.Machine, error) {
-	name, namespace := node.Annotations[clusterv1.MachineAnnotation], node.Annotations[clusterv1.ClusterNamespaceAnnotation]
-	if name == "" || namespace == "" {
-		return nil, nil
+) error {
+	annotations := node.Annotations
+	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
+	if key.Name == "" || key.Namespace == "" {
+		return nil
 	}
-	obj := &clusterv1.Machine{}
-	key := client.ObjectKey{Namespace: namespace, Name: name}
-	if err := r.Management.Get(ctx, key, obj, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
-		return nil, nil
+	machine := &clusterv1.Machine{}
+	if err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil
 	} else if err != nil {
-		return nil, fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
+		return fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
 	}
-	if obj.Status.NodeRef.Name != node.Name || !health.IsNodeOf(obj, node) {
-		return nil, nil
+	if machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {
+		return nil
 	}
-	m.Ref, m.ID, m.Cluster = nodes.Ref{Kind: "Machine", Namespace: namespace, Name: name}, string(obj.UID), obj.Spec.ClusterName
-	m.Deleting = !obj.DeletionTimestamp.IsZero()
-	_, m.Skipped = obj.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	_, m.Paused = obj.Annotations[clusterv1.PausedAnnotation]
-	m.Updating = machinestatus.UpdatedInPlace(obj)
-	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: namespace, Name: obj.Spec.ClusterName}
+	m.Object = machine
+	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
-	if client.IgnoreNotFound(err) != nil {
-		return obj, fmt.Errorf("read cluster %s: %w", clusterKey, err)
+	switch {
+	case err == nil:
+		m.Cluster = cluster
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read cluster %s: %w", clusterKey, err)
 	}
-	m.ClusterPaused, m.RollingOut = ptr.Deref(cluster.Spec.Paused, false), rollingOut(cluster)
-	m.WatchedBy, err = r.watcherOf(ctx, obj, watchers)
-	return obj, err
+	m.WatchedBy, err = r.watcherOf(ctx, machine, watchers)
+	return err
 }
 
 // watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
@@ -138,14 +147,10 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 	}
 	for i := range list.Items {
 		if check := &list.Items[i]; machinestatus.Judges(check, m) {
-			return client.ObjectKeyFromObject(check).String(), nil
+			return check.Name, nil
 		}
 	}
 	return "", nil
-}
-
-func rollingOut(cluster *clusterv1.Cluster) bool {
-	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
 // memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
@@ -159,56 +164,21 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[m
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
+	state.facts.ControlPlane.Machines = list.Items
 	nodeOf := make(map[machineRef]string, len(list.Items))
 	for i := range list.Items {
 		m := &list.Items[i]
 		nodeOf[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
-		state.facts.ControlPlane.Machines = append(state.facts.ControlPlane.Machines, nodes.MemberMachine{
-			Ref: nodes.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Node: m.Status.NodeRef.Name,
-			Replaced: replacedSince(m), Remediated: beingRemediated(m),
-		})
 	}
 	return nodeOf, nil
 }
 
-// replacedSince is since when m is being deleted, or its owner was asked to replace it; zero if neither.
-func replacedSince(m *clusterv1.Machine) time.Time {
-	if !m.DeletionTimestamp.IsZero() {
-		return m.DeletionTimestamp.Time
-	}
-	i := slices.IndexFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == clusterv1.MachineOwnerRemediatedCondition && c.Status == metav1.ConditionFalse
-	})
-	if i < 0 || !beingRemediated(m) {
-		return time.Time{}
-	}
-	return m.Status.Conditions[i].LastTransitionTime.Time
-}
-
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
 func (state *observed) someMachine() *clusterv1.Machine {
-	for i := range state.objects {
-		if m := state.objects[i].machine; m != nil {
-			return m
+	for i := range state.facts.Nodes {
+		if m := state.facts.Nodes[i].Machine; m.There() {
+			return m.Object
 		}
 	}
 	return nil
-}
-
-// beingRemediated reports whether a MachineHealthCheck has m remediated, by its owner or by the controller of the requests about machines.
-func beingRemediated(m *clusterv1.Machine) bool {
-	if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
-		return false
-	}
-	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-		switch {
-		case c.Status != metav1.ConditionFalse:
-			return false
-		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
-			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
-				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
-		default:
-			return c.Type == clusterv1.MachineOwnerRemediatedCondition
-		}
-	})
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -31,7 +30,7 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
 		w := &observed{facts: nodes.Facts{Now: epoch, ControlPlane: &nodes.ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
-			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, nodes.Member{Name: name})
+			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
 		}
 		k.r.observeServers(t.Context(), w)
 		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {
@@ -109,36 +108,5 @@ func TestEtcdKeepsItsMajority(t *testing.T) {
 				t.Errorf("%d are remediated, want %d: %v; %v", len(got), tc.want, got, k.events())
 			}
 		})
-	}
-}
-
-func TestWhichMachinesAreBeingRemediated(t *testing.T) {
-	at := metav1.NewTime(epoch)
-	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: at}
-	}
-	asked := is(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "Waiting")
-	const externally = clusterv1.MachineExternallyRemediatedCondition
-	for name, tc := range map[string]struct {
-		conditions []metav1.Condition
-		deleted    *metav1.Time
-		busy       bool
-		replaced   time.Time
-	}{
-		"W3: one whose owner was asked":         {[]metav1.Condition{asked}, nil, true, epoch},
-		"W3: one that is remediated externally": {[]metav1.Condition{is(externally, metav1.ConditionFalse, "Waiting")}, nil, true, time.Time{}},
-		"W3: one that is being deleted":         {nil, &at, false, epoch},
-		"none whose owner is done":              {[]metav1.Condition{is(asked.Type, metav1.ConditionTrue, "Done")}, nil, false, time.Time{}},
-		"none for which no request was made": {
-			[]metav1.Condition{is(externally, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)}, nil, false, time.Time{},
-		},
-		"none that is healthy again": {
-			[]metav1.Condition{asked, is(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy")}, nil, false, time.Time{},
-		},
-	} {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Status: clusterv1.MachineStatus{Conditions: tc.conditions}}
-		if busy, since := beingRemediated(m), replacedSince(m); busy != tc.busy || !since.Equal(tc.replaced) {
-			t.Errorf("%s: remediated %t, replaced since %s", name, busy, since)
-		}
 	}
 }

@@ -2,7 +2,6 @@ package nodehealthcheck
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"time"
 
@@ -14,7 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for events and metrics.
+// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for
+// events and metrics.
 type memory struct {
 	written consistency.Kinds // requests
 	stale   consistency.Waits // by check, also of those that are gone
@@ -22,8 +22,6 @@ type memory struct {
 	mu     sync.Mutex
 	began  time.Time // when the first reconcile was made, or could have been
 	checks map[string]*remembered
-	// orphans are the requests of checks that are gone, by check.
-	orphans map[string]map[types.UID]ongoing
 }
 
 // remembered is what the reconciles of one check remember. There is one of them at a time.
@@ -40,7 +38,7 @@ type remembered struct {
 func (m *memory) lock() (unlock func()) {
 	m.mu.Lock()
 	if m.checks == nil {
-		m.checks, m.orphans = map[string]*remembered{}, map[string]map[types.UID]ongoing{}
+		m.checks = map[string]*remembered{}
 	}
 	return m.mu.Unlock
 }
@@ -83,52 +81,22 @@ func (m *memory) of(check string) *remembered {
 // miss notes that a reconcile did not get to judge the nodes of the check.
 func (last *remembered) miss() { last.decided.Judged = time.Time{} }
 
-// forget drops what is remembered of a check but for its requests, and returns these.
+// forget drops what is remembered of a check but for its requests, and returns these: they need not say themselves which check made them.
 func (m *memory) forget(check string) map[types.UID]ongoing {
 	defer m.lock()()
 	last := m.checks[check]
 	delete(m.checks, check)
-	if last == nil {
+	if last == nil || len(last.begun) == 0 {
 		return nil
 	}
-	if len(last.begun) > 0 {
-		m.orphans[check] = last.begun
-	}
+	m.checks[check] = &remembered{reported: map[string]reported{}, begun: last.begun}
 	return last.begun
-}
-
-// orphan remembers the requests that the status of a check lists: they need not say themselves which check made them.
-func (m *memory) orphan(check string, requests map[types.UID]*listed) {
-	defer m.lock()()
-	orphans := maps.Clone(m.orphans[check])
-	for uid, request := range requests {
-		if orphans == nil {
-			orphans = map[types.UID]ongoing{}
-		}
-		orphans[uid] = ongoing{node: request.node}
-	}
-	if len(orphans) > 0 {
-		m.orphans[check] = orphans
-	}
-}
-
-// orphanOf returns what is remembered of a request of a check that is gone.
-func (m *memory) orphanOf(check string, request types.UID) (orphan ongoing, known bool) {
-	defer m.lock()()
-	orphan, known = m.orphans[check][request]
-	return orphan, known
-}
-
-// hasOrphans reports whether requests of a check are remembered that is gone.
-func (m *memory) hasOrphans(check string) bool {
-	defer m.lock()()
-	return len(m.orphans[check]) > 0
 }
 
 // released forgets also the requests of a check: they are gone.
 func (m *memory) released(check string) {
 	defer m.lock()()
-	delete(m.orphans, check)
+	delete(m.checks, check)
 }
 
 // remembers adds what became of a plan to what it remembers.
@@ -137,10 +105,10 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 	for k := range outcomes {
 		o := &outcomes[k]
 		for _, j := range o.flagged {
-			memory.Flagged[o.n.Requests[j].ID] = true
+			memory.Flagged[o.n.Requests[j].ID()] = true
 		}
 		for _, j := range o.unpatchable {
-			memory.Unpatchable[o.n.Requests[j].ID] = true
+			memory.Unpatchable[o.n.Requests[j].ID()] = true
 		}
 		if o.refused != nil {
 			memory.Refused[o.n.Name] = state.facts.Now

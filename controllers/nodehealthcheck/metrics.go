@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -21,54 +22,44 @@ const (
 
 var (
 	// Those of medik8s.
-	oldRequests = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "nodehealthcheck_old_remediation_cr",
-		Help: "Remediation requests found to be older than 48 hours, by node and namespace.",
-	}, []string{"name", "namespace"})
-	ongoingRemediation = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nodehealthcheck_ongoing_remediation",
-		Help: "1 while a node has a remediation request, else 0; by node, namespace and kind.",
-	}, []string{"name", "namespace", "remediation"})
+	oldRequests = counter("nodehealthcheck_old_remediation_cr",
+		"Remediation requests found to be older than 48 hours, by node and namespace.", "name", "namespace")
+	ongoingRemediation = gauge("nodehealthcheck_ongoing_remediation",
+		"1 while a node has a remediation request, else 0; by node, namespace and kind.", "name", "namespace", "remediation")
 	unhealthyDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nodehealthcheck_unhealthy_node_duration_seconds",
 		Help:    "Time from the creation of a remediation request to its end; by node, namespace and kind.",
 		Buckets: []float64{30, 60, 120, 180, 240, 300, 600, 1200, 2400, 3600},
 	}, []string{"name", "namespace", "remediation"})
 
-	targetsByState = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_nodehealthcheck_targets",
-		Help: "Nodes of a NodeHealthCheck, by state: healthy, unhealthy, pending, recovering, unknown.",
-	}, []string{"name", "state"})
-	shortCircuited = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_nodehealthcheck_short_circuited",
-		Help: "1 while a NodeHealthCheck is blocked, else 0; by the reason of its condition RemediationAllowed.",
-	}, []string{"name", "reason"})
-	nextDeadline = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_nodehealthcheck_next_deadline_timestamp_seconds",
-		Help: "Unix time at which the next timeout of a node expires; 0 if none runs.",
-	}, []string{"name"})
-	inFlight = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_nodehealthcheck_remediations_in_flight",
-		Help: "Nodes of a NodeHealthCheck with remediation requests.",
-	}, []string{"name"})
-	oldestRequest = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_nodehealthcheck_request_oldest_timestamp_seconds",
-		Help: "Unix time at which the oldest remediation request of a NodeHealthCheck was made; 0 if there is none.",
-	}, []string{"name"})
-	started = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubemend_nodehealthcheck_remediations_started_total",
-		Help: "Remediation requests made for a NodeHealthCheck, by kind.",
-	}, []string{"name", "kind"})
-	finished = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "kubemend_nodehealthcheck_remediations_finished_total",
-		Help: "Remediations of nodes ended, by result: recovered, replaced, cancelled.",
-	}, []string{"name", "result"})
+	targetsByState = gauge("kubemend_nodehealthcheck_targets",
+		"Nodes of a NodeHealthCheck, by state: healthy, unhealthy, pending, recovering, unknown.", "name", "state")
+	shortCircuited = gauge("kubemend_nodehealthcheck_short_circuited",
+		"1 while a NodeHealthCheck is blocked, else 0; by the reason of its condition RemediationAllowed.", "name", "reason")
+	nextDeadline = gauge("kubemend_nodehealthcheck_next_deadline_timestamp_seconds",
+		"Unix time at which the next timeout of a node expires; 0 if none runs.", "name")
+	inFlight = gauge("kubemend_nodehealthcheck_remediations_in_flight",
+		"Nodes of a NodeHealthCheck with remediation requests.", "name")
+	oldestRequest = gauge("kubemend_nodehealthcheck_request_oldest_timestamp_seconds",
+		"Unix time at which the oldest remediation request of a NodeHealthCheck was made; 0 if there is none.", "name")
+	started = counter("kubemend_nodehealthcheck_remediations_started_total",
+		"Remediation requests made for a NodeHealthCheck, by kind.", "name", "kind")
+	finished = counter("kubemend_nodehealthcheck_remediations_finished_total",
+		"Remediations of nodes ended, by result: recovered, replaced, cancelled.", "name", "result")
 	dueToActed = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "kubemend_nodehealthcheck_due_to_acted_seconds",
 		Help:    "Time from the expiry of a node's timeout to its first remediation request.",
 		Buckets: []float64{0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 1800},
 	})
 )
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
@@ -95,21 +86,17 @@ func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outco
 		targetsByState.WithLabelValues(name, label).Set(float64(n))
 	}
 	shortCircuited.DeletePartialMatch(prometheus.Labels{"name": name})
-	if blocker := plan.Blocker(); blocker.Reason != "" {
-		shortCircuited.WithLabelValues(name, string(blocker.Reason)).Set(1)
-	} else {
-		shortCircuited.WithLabelValues(name, "").Set(0)
-	}
+	shortCircuited.WithLabelValues(name, string(plan.Blocker().Reason)).Set(float64(min(1, len(plan.Blockers))))
 	nextDeadline.WithLabelValues(name).Set(unix(plan.NextDeadline))
 	for i := range outcomes {
 		r.measureOutcome(state, &outcomes[i])
 	}
-	r.measureRequests(state, plan, outcomes)
+	r.measureRequests(state, outcomes)
 }
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 	for _, j := range o.flagged {
-		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Namespace).Inc()
+		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
 	}
 	if o.made == nil {
 		return
@@ -121,22 +108,23 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 }
 
 // measureRequests compares the requests that there are with those that there were.
-func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes []outcome) {
+func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 	ongoingNow := map[types.UID]ongoing{}
 	remediated := map[string]bool{}
-	results := make(map[string]string, len(state.facts.Nodes))
-	for i := range state.facts.Nodes {
-		n := &state.facts.Nodes[i]
-		results[n.Name] = resultOf(n, &plan.Decisions[i])
-		for _, f := range state.objects[i].requests {
-			ongoingNow[f.obj.GetUID()] = ongoing{n.Name, f.obj.GetNamespace(), f.obj.GetKind(), f.started()}
-			remediated[n.Name] = true
-		}
-	}
+	results := make(map[string]string, len(outcomes))
 	for i := range outcomes {
-		if made := outcomes[i].made; made != nil {
-			ongoingNow[made.GetUID()] = ongoing{outcomes[i].n.Name, made.GetNamespace(), made.GetKind(), made.GetCreationTimestamp().Time}
-			remediated[outcomes[i].n.Name] = true
+		o := &outcomes[i]
+		results[o.n.Name] = o.result()
+		requests := make([]*unstructured.Unstructured, 0, len(o.n.Requests)+1)
+		for j := range o.n.Requests {
+			requests = append(requests, o.n.Requests[j].Object)
+		}
+		if o.made != nil {
+			requests = append(requests, o.made)
+		}
+		for _, request := range requests {
+			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), request.GetCreationTimestamp().Time}
+			remediated[o.n.Name] = true
 		}
 	}
 	var first time.Time
@@ -165,11 +153,11 @@ func (r *Reconciler) measureRequests(state *observed, plan *nodes.Plan, outcomes
 	}
 }
 
-func resultOf(n *nodes.Node, d *nodes.Decision) string {
+func (o *outcome) result() string {
 	switch {
-	case !n.Exists:
+	case !o.n.Exists():
 		return replacedResult
-	case d.Verdict.State == health.Healthy:
+	case o.Verdict.State == health.Healthy:
 		return recoveredResult
 	default:
 		return cancelledResult

@@ -11,10 +11,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -29,42 +27,29 @@ type observed struct {
 	facts nodes.Facts
 	check *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending   []schema.GroupVersionKind
-	templates []remediationTemplate // in the order of use
-	requests  requests
+	pending  []schema.GroupVersionKind
+	requests requests
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	unreadable map[schema.GroupKind]bool
 	leases     map[string]*coordinationv1.Lease // by name
-	objects    []objects                        // of facts.Nodes, in the same order
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 }
 
-// objects are those that the facts about a node were read from. They are shared with the cache: read only.
-type objects struct {
-	node     *corev1.Node // nil if it is gone
-	requests []*found
-	gone     []nhcv1.Remediation
-	unseen   []nhcv1.Remediation
-	orphaned []*unstructured.Unstructured
-	listed   *nhcv1.UnhealthyNode // what the status says of it; nil if it does not
-	lease    *coordinationv1.Lease
-	machine  *clusterv1.Machine
-}
-
-// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what the controller
-// reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler that makes no reconciles lacks is
-// their memory: a node whose condition turns from one bad status to another may be due later in its eyes than in the manager's, and never earlier.
+// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what
+// the controller reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler
+// that makes no reconciles lacks is their memory: a node whose condition turns from one bad status to another may be due later in its
+// eyes than in the manager's, and never earlier.
 func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
 	check, err := r.read(ctx, name)
 	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
-	state, err := r.observe(ctx, check, r.past(name, now))
+	state, err := r.observe(ctx, check, now)
 	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
-		state, err = r.observe(ctx, check, r.past(name, now))
+		state, err = r.observe(ctx, check, now)
 	}
 	if err != nil {
 		return nil, err
@@ -72,16 +57,17 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &state.facts, nil
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read.
-func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, before past) (*observed, error) {
-	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: factsOf(check, before.now)}
-	state.facts.Resync, state.facts.Grace = r.Resync, r.Grace
-	state.facts.Memory, state.facts.Since, state.facts.Outages = before.memory, before.since, before.outages
-	if before.unnamed != nil {
-		state.trouble = append(state.trouble, before.unnamed)
-		state.retry()
+// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and
+// is tried again.
+func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
+	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
+	for _, err := range trouble {
+		if err != nil {
+			state.trouble = append(state.trouble, err)
+			state.retry()
+		}
 	}
-	err := r.observeAll(ctx, state, before.orphans)
+	err := r.observeAll(ctx, state)
 	for _, kind := range state.pending {
 		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())
 	}
@@ -91,7 +77,7 @@ func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, 
 	return state, err
 }
 
-func (r *Reconciler) observeAll(ctx context.Context, state *observed, orphans searchState) error {
+func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	r.observeTemplates(ctx, state)
 	if err := r.observeConflict(ctx, state); err != nil || len(state.pending) > 0 {
 		return err
@@ -103,7 +89,7 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed, orphans se
 	}
 	r.observeMachines(ctx, state)
 	r.observeUpgrade(ctx, state)
-	r.observeControlPlane(ctx, state, orphans)
+	r.observeControlPlane(ctx, state)
 	return nil
 }
 
@@ -112,8 +98,8 @@ func (r *Reconciler) openshift() openshift.Cluster {
 	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
 
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the check, since
-// it may act on the same nodes. (medik8s; seed 001.)
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
+// check, since it may act on the same nodes. (medik8s; seed 001.)
 func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
 	checks, ready, err := r.openshift().MachineChecks(ctx)
 	if err != nil {
@@ -129,7 +115,7 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
 func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
-	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return n.Concerns() }) {
+	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return state.facts.Concerns(&n) }) {
 		return
 	}
 	upgrade, ready, err := r.openshift().Upgrade(ctx)
@@ -185,31 +171,18 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 		return err
 	}
 	known := make(map[string]bool, len(list.Items))
-	candidates := make([]candidate, 0, len(list.Items))
+	state.facts.Nodes = make([]nodes.Node, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		candidates = append(candidates, candidate{node.Name, node, true})
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: node.Name, Object: node, Selected: true})
 	}
-	if candidates, err = r.observeUnfinished(ctx, state, candidates, known); err != nil {
-		return err
-	}
-	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.name, b.name) })
-	state.attach(candidates)
-	return nil
+	return r.observeUnfinished(ctx, state, known)
 }
 
-// candidate is a node that a check has to do with; nil if it is gone.
-type candidate struct {
-	name     string
-	node     *corev1.Node
-	selected bool
-}
-
-// observeUnfinished adds the nodes that the check has not done with to the candidates, but for those that are known already.
-func (r *Reconciler) observeUnfinished(
-	ctx context.Context, state *observed, candidates []candidate, known map[string]bool,
-) ([]candidate, error) {
+// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of
+// them.
+func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
 		if known[name] {
@@ -218,7 +191,7 @@ func (r *Reconciler) observeUnfinished(
 		node := &corev1.Node{}
 		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
 		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read node %s: %w", name, err)
+			return fmt.Errorf("read node %s: %w", name, err)
 		}
 		if err != nil {
 			node = nil
@@ -226,9 +199,11 @@ func (r *Reconciler) observeUnfinished(
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		candidates = append(candidates, candidate{name: name, node: node})
+		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: name, Object: node})
 	}
-	return candidates, nil
+	slices.SortFunc(state.facts.Nodes, func(a, b nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
+	state.attach()
+	return nil
 }
 
 // unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
@@ -248,33 +223,25 @@ func (state *observed) listed() []string {
 	return names
 }
 
-// attach states what is known of each node.
-func (state *observed) attach(candidates []candidate) {
+// attach states what is known of each node besides what it says itself.
+func (state *observed) attach() {
 	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
 	for i := range state.check.Status.UnhealthyNodes {
 		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
 	}
-	state.facts.Nodes, state.objects = make([]nodes.Node, 0, len(candidates)), make([]objects, 0, len(candidates))
-	for i := range candidates {
-		name := candidates[i].name
-		found := objects{
-			node: candidates[i].node, requests: state.requests.ours[name], gone: state.requests.gone[name], unseen: state.requests.unseen[name],
-			orphaned: state.requests.orphaned[name], listed: listed[name], lease: state.leases[leaseName(name)],
+	for i := range state.facts.Nodes {
+		n := &state.facts.Nodes[i]
+		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
+		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
+		n.Orphaned, n.Others = state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
+		for _, request := range state.requests.ours[n.Name] {
+			n.Requests = append(n.Requests, *request)
 		}
-		state.objects = append(state.objects, found)
-		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{
-			Name: name, Selected: candidates[i].selected, Lease: leaseFacts(found.lease, found.node, state.check),
-		})
-		n := &state.facts.Nodes[len(state.facts.Nodes)-1]
-		if found.node != nil {
-			describe(n, found.node, state.facts.Policy)
-		}
-		state.describeRequests(n, &found)
 	}
 }
 
-// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty if it
-// selects it. An empty selector selects all nodes.
+// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty
+// if it selects it. An empty selector selects all nodes.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
 		return nodes.SelectorInvalid(err).Message
@@ -282,8 +249,8 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check. Nothing is written,
-// reported or measured, and later reconciles are not influenced.
+// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check.
+// Nothing is written, reported or measured, and later reconciles are not influenced.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {

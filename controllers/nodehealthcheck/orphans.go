@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -30,8 +29,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request without its check
-// is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
+// Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request
+// without its check is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
 
 const (
 	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
@@ -45,31 +44,33 @@ const (
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	r.forget(name)
 	unnamed := r.nameKinds(ctx, name, nil) // before requests are read: of a kind whose watch ends there are no events any more
-	result, err := r.endOrphans(ctx, name, now)
+	result, _, err := r.endOrphans(ctx, name, nil, now)
 	return result, errors.Join(err, unnamed)
 }
 
-// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is kept, as by a
-// check that is there: a remediator that keeps its request may be at work.
-func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
-	state, err := r.observeOrphans(ctx, name, now)
+// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is
+// kept, as by a check that is there: a remediator that keeps its request may be at work. Listed is what the status of the check says, if
+// that is there. It returns whether requests are left.
+func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
+	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
-		return r.lag(name), nil
+		return r.lag(name), true, nil
 	}
 	if err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, true, err
 	}
 	r.memory.stale.Reset(client.ObjectKey{Name: name})
 	if state == nil {
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, false, nil
 	}
-	plan := nodes.Release(state.facts, r.Teardown)
-	if len(state.requests.ours) > 0 {
+	plan, left := nodes.Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	if left {
 		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
-	return r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
+	result, err := r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
+	return result, left, err
 }
 
 // tellReleased logs which requests were deleted, and says when to reconcile again.
@@ -82,7 +83,7 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 		}
 		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
-				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref))
+				fmt.Sprintf("Deleted %s: no controller acts on the check that made it", o.n.Requests[j].Ref()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -91,15 +92,16 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 	return enqueue.At(at, r.Clock.Now()), nil
 }
 
-// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after all: the cache of
-// checks may lag behind that of requests, and would orphan a request that was made a moment ago.
-func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.Time) (*observed, error) {
+// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after
+// all: the cache of checks may lag behind that of requests, and would orphan a request that was made a moment ago.
+func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, facts: factsOf(check, now)}
-	state.requests.ours = map[string][]*found{}
+	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	begun := r.memory.of(name).begun // by the last reconcile of the check
+	state.requests.ours = map[string][]*nodes.Request{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
 		if err != nil {
@@ -109,20 +111,22 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, now time.T
 			return nil, err
 		}
 		for i := range list {
-			if node, orphaned := r.orphanOf(name, &list[i]); orphaned {
-				state.requests.ours[node] = append(state.requests.ours[node], &found{obj: &list[i], step: -1})
+			obj, by := &list[i], makerOf(&list[i])
+			known := begun[obj.GetUID()].node
+			if entry := listed[obj.GetUID()]; entry != nil {
+				known = entry.node
 			}
+			if by.Name != name && (by.Name != "" || known == "") {
+				continue
+			}
+			node := cmp.Or(nodeOf(obj), known, obj.GetName())
+			state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: obj, Step: -1})
 		}
 	}
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	candidates, err := r.observeUnfinished(ctx, state, nil, map[string]bool{})
-	if err != nil {
-		return nil, err
-	}
-	state.attach(candidates)
-	return state, nil
+	return state, r.observeUnfinished(ctx, state, map[string]bool{})
 }
 
 // gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
@@ -141,18 +145,8 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// orphanOf reports whether the check called name, which is gone, made obj, and for which node. Where obj has lost its mark, the last reconcile of that
-// check knew.
-func (r *Reconciler) orphanOf(name string, obj *unstructured.Unstructured) (node string, orphaned bool) {
-	by := makerOf(obj)
-	orphan, known := r.memory.orphanOf(name, obj.GetUID())
-	if by.Name != name && (by.Name != "" || !known) {
-		return "", false
-	}
-	return cmp.Or(nodeOf(obj), orphan.node, obj.GetName()), true
-}
-
-// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator releases it.
+// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator
+// releases it.
 func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	var errs []error
 	for _, orphans := range state.requests.orphaned {
@@ -168,23 +162,23 @@ func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
 	return errs
 }
 
-// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does not act on it any
-// more.
+// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does
+// not act on it any more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
+	var listed map[types.UID]*listed
 	if check != nil {
-		listed := statusByUID(check)
+		listed = statusByUID(check)
 		unread, err := r.unreadOf(ctx, listed)
 		if err != nil || len(unread) > 0 {
 			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, errors.Join(err, r.watch(ctx, unread))
 		}
-		r.memory.orphan(name, listed)
 	}
-	result, err := r.endOrphans(ctx, name, now)
+	result, left, err := r.endOrphans(ctx, name, listed, now)
 	if err != nil || check == nil {
 		return result, err
 	}
-	state := &observed{check: check, facts: factsOf(check, now)}
-	err = r.record(ctx, state, state.dropped(r.past(name, now).orphans == searched && !r.memory.hasOrphans(name)))
+	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
@@ -195,8 +189,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	return result, err
 }
 
-// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are found by no
-// search. Kinds that are gone, or may not be listed, hold no request of ours.
+// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are
+// found by no search. Kinds that are gone, or may not be listed, hold no request of ours.
 func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
 	var unread []schema.GroupVersionKind
 	for _, request := range requests {
@@ -230,8 +224,8 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while no manager ran
-// has orphaned requests, whose remediators may be at work.
+// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while
+// no manager ran has orphaned requests, whose remediators may be at work.
 type searchState int32
 
 const (
@@ -256,8 +250,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 }
 
 // searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups of APIs that are not served now are in the
-// error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node that
-// is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
+// error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node
+// that is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -41,15 +41,14 @@ func capiMachine(in string) *clusterv1.Machine {
 func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
 	t.Helper()
 	c := check("nhc", spec)
-	templates, _ := templatesOf(&c.Spec)
-	for _, m := range templates {
-		if m.ref.Kind == "RebootTemplate" {
-			u := template("Reboot", m.ref.Name, false)
-			u.SetNamespace(m.ref.Namespace)
+	for _, named := range templatesOf(&c.Spec) {
+		if named.Kind == "RebootTemplate" {
+			u := template("Reboot", named.Name, false)
+			u.SetNamespace(named.Namespace)
 			objects = append(objects, u)
 			continue
 		}
-		objects = append(objects, templateFrom(m.ref))
+		objects = append(objects, templateFrom(named.ObjectReference))
 	}
 	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
 	for _, obj := range objects {
@@ -68,7 +67,7 @@ func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 
 func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
 	k := partnered(t, byOne(aboutMachine("Metal3Remediation", "openshift-machine-api")))
-	k.annotateNode("b", map[string]string{openshift.MachineAnnotation: "openshift-machine-api" + "/worker-b"})
+	k.annotateNode("b", map[string]string{nodes.OpenShiftMachine: "openshift-machine-api" + "/worker-b"})
 	k.reconciles("nhc")
 	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
 		t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())

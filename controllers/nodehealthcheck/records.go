@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an escalation belong to one
-// record, which is where the first of them is. Of a request without a namespace none is written.
+// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an
+// escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
 func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
 	at := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
@@ -25,35 +25,36 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 	}
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
-		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.objects.machine))
+		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.n.Machine.Object))
 	}
 	record.Namespace, record.Name = at.Namespace, at.Name
-	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(state.check, o.n)); at.Name != "" {
+	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n)); at.Name != "" {
 		records.Name(req, at)
 	}
 }
 
 // recorded is the record that the former requests of the remediation name; zero if they name none.
 func (o *outcome) recorded() types.NamespacedName {
-	for j := len(o.objects.requests) - 1; j >= 0; j-- {
-		if named := records.NamedBy(o.objects.requests[j].obj); named.Name != "" && !o.Requests[j].Over {
+	for j := len(o.n.Requests) - 1; j >= 0; j-- {
+		if named := records.NamedBy(o.n.Requests[j].Object); named.Name != "" && !o.Requests[j].Over {
 			return named
 		}
 	}
 	return types.NamespacedName{}
 }
 
-// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the first moment since which
-// a condition of the node is as it is. What only the memory of a process knows is left out.
-func unhealthySince(check *nhcv1.NodeHealthCheck, n *nodes.Node) string {
+// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the
+// first moment since which a condition of the node is as it is. What only the memory of a process knows is left out.
+func unhealthySince(facts *nodes.Facts, n *nodes.Node) string {
 	var first time.Time
-	if !n.Reported {
-		first = n.Created
+	signals, reported := facts.Signals(n)
+	if !reported && n.Object != nil {
+		first = n.Object.CreationTimestamp.Time
 	}
-	for i := range n.Conditions {
-		first = health.Earliest(first, n.Conditions[i].Since)
+	for i := range signals {
+		first = health.Earliest(first, signals[i].Since)
 	}
-	return string(check.UID) + " " + first.UTC().Format(time.RFC3339)
+	return string(facts.Check.UID) + " " + first.UTC().Format(time.RFC3339)
 }
 
 // recordOf is the record of the remediation that o begins: what is known of the node, and what was decided about it and by which numbers.
@@ -61,16 +62,17 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
 	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
-	if m := o.objects.machine; m != nil && o.n.Machine.There() {
-		spec.Target = records.MachineTarget(m)
+	if o.n.Machine.There() {
+		spec.Target = records.MachineTarget(o.n.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
 	}
-	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID), o.n.ControlPlane
-	records.OnNode(&spec.Target, o.objects.node)
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()
+	records.OnNode(&spec.Target, o.n.Object)
 	spec.Requester.Check = &mendv1.RecordRef{
 		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),
 	}
 	records.Judged(spec, o.Verdict, state.facts.Now)
-	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(state.facts.MaxUnhealthy, state.facts.MinHealthy))
+	minHealthy, maxUnhealthy := state.facts.Limits()
+	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(maxUnhealthy, minHealthy))
 	return record
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -182,17 +183,15 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	m.Spec.ClusterName, m.Spec.FailureDomain = "this", "rack-7"
 	since, due := epoch.Add(-6*time.Minute), epoch.Add(-time.Minute)
 	signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: since}
-	w := &observed{check: check("nhc"), facts: nodes.Facts{Now: epoch, MinHealthy: "51%"}}
+	c := check("nhc")
+	c.Spec.MinHealthy = new(intstr.Parse("51%"))
+	w := &observed{check: c, facts: nodes.FactsOf(c, epoch)}
 	o := &outcome{
 		Decision: &nodes.Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
 			{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: due, Signal: signal},
 		}}},
 		plan: &nodes.Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}, Limits: budget.Limits{InFlight: budget.Unlimited}},
-		n: &nodes.Node{
-			Name: "w0", ID: "node-uid", ControlPlane: true, Reported: true, Conditions: []health.Signal{signal},
-			Machine: &nodes.Machine{Ref: nodes.Ref{Kind: "Machine", Namespace: "capi", Name: "m0"}},
-		},
-		objects: &objects{machine: m},
+		n:    &nodes.Node{Name: "w0", Object: member("w0"), Machine: &nodes.Machine{Object: m}},
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)
 	want := mendv1.RemediationRecordSpec{
@@ -200,7 +199,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 		Target: mendv1.RecordTarget{
 			Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "capi", Name: "m0", UID: "m-uid"},
 			Owner:   &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Namespace: "capi", Name: "ms", UID: "ms-uid"},
-			Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "w0", UID: "node-uid"}, FailureDomain: "rack-7", ControlPlane: true,
+			Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "w0", UID: "node-w0"}, FailureDomain: "rack-7", ControlPlane: true,
 		},
 		Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: "nhc", UID: "check-nhc"}},
 		Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown", Since: &from, TimeoutSeconds: 300, Message: "NodeStatusUnknown"}},
@@ -209,34 +208,39 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node with a Machine (-want +got):\n%s", diff)
 	}
-	o.objects, o.n.Machine = &objects{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: "w0", UID: "node-uid", Labels: map[string]string{corev1.LabelTopologyZone: "row-3"},
-	}}}, nil
+	o.n.Object.Labels[corev1.LabelTopologyZone], o.n.Machine = "row-3", nil
 	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true, FailureDomain: "row-3"}
 	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
 		t.Errorf("of a node without one (-want +got):\n%s", diff)
-	}
-	o.objects = &objects{}
-	if got := recordOf(w, o).Spec.Target.Node; !cmp.Equal(want.Target.Node, got) {
-		t.Errorf("of a node that is gone it names %+v, want %+v", got, want.Target.Node)
 	}
 }
 
 // What a process remembers of a node's conditions is not in the name of a record: another process has to find the same name.
 func TestRemediationsOfANodeDifferByWhatItsConditionsSay(t *testing.T) {
-	at := func(ago time.Duration) *nodes.Node {
-		return &nodes.Node{Reported: true, Conditions: []health.Signal{{Type: "Ready", Since: epoch.Add(-ago)}, {Type: "DiskPressure", Since: epoch}}}
+	since := func(name string, n *nodes.Node) string {
+		facts := nodes.FactsOf(check(name), epoch)
+		facts.Policy.Rules = []health.Rule{{Type: "Ready", Status: "False"}, {Type: "DiskPressure", Status: "False"}}
+		return unhealthySince(&facts, n)
 	}
-	first := unhealthySince(check("nhc"), at(time.Hour))
+	at := func(ago time.Duration) *nodes.Node {
+		return &nodes.Node{Object: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(epoch.Add(-ago))},
+			{Type: "DiskPressure", Status: "False", LastTransitionTime: metav1.NewTime(epoch)},
+		}}}}
+	}
+	created := func(at time.Time) *nodes.Node {
+		return &nodes.Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}
+	}
+	first := since("nhc", at(time.Hour))
 	for name, tc := range map[string]struct {
 		got  string
 		same bool
 	}{
-		"the same":                            {unhealthySince(check("nhc"), at(time.Hour)), true},
-		"a later failure":                     {unhealthySince(check("nhc"), at(time.Minute)), false},
-		"by another check":                    {unhealthySince(check("other"), at(time.Hour)), false},
-		"a node that has reported nothing":    {unhealthySince(check("nhc"), &nodes.Node{Created: epoch}), false},
-		"one that was created at that moment": {unhealthySince(check("nhc"), &nodes.Node{Created: epoch.Add(-time.Hour)}), true},
+		"the same":                            {since("nhc", at(time.Hour)), true},
+		"a later failure":                     {since("nhc", at(time.Minute)), false},
+		"by another check":                    {since("other", at(time.Hour)), false},
+		"a node that has reported nothing":    {since("nhc", created(epoch)), false},
+		"one that was created at that moment": {since("nhc", created(epoch.Add(-time.Hour))), true},
 	} {
 		if same := tc.got == first; same != tc.same {
 			t.Errorf("%s: %q after %q", name, tc.got, first)

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,24 +19,14 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	decide "github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// found is a remediation request that the check made.
-type found struct {
-	obj *unstructured.Unstructured // shared with the cache: read only
-	// step is that of the template it was made from, -1 if the check does not name that any more.
-	step int
-	// guessed says that nothing says which node it is about: it is listed under its own name.
-	guessed bool
-	listed  *listed // what the status says of it; nil if it does not list it
-}
-
 // requests are all remediation requests of the kinds in use, sorted out once in a reconcile.
 type requests struct {
-	ours  map[string][]*found // by node; oldest first
+	ours  map[string][]*nodes.Request // by node; oldest first
 	other []*unstructured.Unstructured
 	// byName are all of them, byNode those of others that name their node.
 	byName map[objectKey]*unstructured.Unstructured
@@ -50,16 +40,16 @@ type requests struct {
 	// read are the kinds that were read.
 	read map[schema.GroupKind]bool
 	// gone are the requests that exist no more and that only the status remembers, unseen those that cannot be read now; by node.
-	gone, unseen map[string][]nhcv1.Remediation
+	gone, unseen map[string][]nodes.Listed
 }
 
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	state.requests = requests{
-		ours: map[string][]*found{}, byName: map[objectKey]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
+		ours: map[string][]*nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{},
+		byNode: map[string][]*unstructured.Unstructured{}, read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
 		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(state.check),
-		gone: map[string][]nhcv1.Remediation{}, unseen: map[string][]nhcv1.Remediation{},
+		gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
 	}
 	for _, kind := range r.requestKinds() {
 		list, listed, err := r.listRequests(ctx, kind)
@@ -84,24 +74,23 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	for _, ours := range state.requests.ours {
 		slices.SortFunc(ours, oldestFirst)
 	}
-	for i := range state.check.Status.UnhealthyNodes {
-		n := &state.check.Status.UnhealthyNodes[i]
-		for _, remediation := range n.Remediations {
-			switch kind := schema.FromAPIVersionAndKind(remediation.Resource.APIVersion, remediation.Resource.Kind); {
-			case state.requests.known[remediation.Resource.UID].seen:
-			case state.unreadable[kind.GroupKind()]:
-				state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], remediation)
-			case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
-			default:
-				state.requests.gone[n.Name] = append(state.requests.gone[n.Name], remediation)
-			}
+	for n, remediation := range remediations(state.check) {
+		kind := remediation.Resource.GroupVersionKind().GroupKind()
+		entry := nodes.Listed{Remediation: *remediation, Step: state.stepOf(kind, remediation.Resource.Namespace, remediation.TemplateName)}
+		switch {
+		case state.requests.known[remediation.Resource.UID].seen:
+		case state.unreadable[kind]:
+			state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], entry)
+		case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
+		default:
+			state.requests.gone[n.Name] = append(state.requests.gone[n.Name], entry)
 		}
 	}
 	return nil
 }
 
-// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but to the control
-// plane, of which one node is disrupted at a time, by whatever check.
+// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but
+// to the control plane, of which one node is disrupted at a time, by whatever check.
 func (state *observed) shown(kind schema.GroupVersionKind, err error) error {
 	own := func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }
 	switch {
@@ -115,8 +104,8 @@ func (state *observed) shown(kind schema.GroupVersionKind, err error) error {
 	return nil
 }
 
-func oldestFirst(a, b *found) int {
-	return cmp.Or(a.started().Compare(b.started()), cmp.Compare(a.step, b.step), cmp.Compare(a.obj.GetName(), b.obj.GetName()))
+func oldestFirst(a, b *nodes.Request) int {
+	return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
 // objectKey is what no two objects have in common at the same time.
@@ -143,8 +132,8 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, nil
 }
 
-// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is gone, is in use no
-// longer, and blocks no check that does not name it.
+// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is
+// gone, is in use no longer, and blocks no check that does not name it.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
@@ -177,18 +166,29 @@ type listed struct {
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	known := map[types.UID]*listed{}
-	for i := range check.Status.UnhealthyNodes {
-		n := &check.Status.UnhealthyNodes[i]
-		for j := range n.Remediations {
-			known[n.Remediations[j].Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: &n.Remediations[j]}
-		}
+	for n, remediation := range remediations(check) {
+		known[remediation.Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: remediation}
 	}
 	return known
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
-// check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its node is what
-// its annotation says; if a remediator removed that, what the status says, or its name.
+// remediations are the requests that the status of a check lists, each with its node.
+func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, *nhcv1.Remediation] {
+	return func(yield func(*nhcv1.UnhealthyNode, *nhcv1.Remediation) bool) {
+		for i := range check.Status.UnhealthyNodes {
+			n := &check.Status.UnhealthyNodes[i]
+			for j := range n.Remediations {
+				if !yield(n, &n.Remediations[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
+// the check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its
+// node is what its annotation says; if a remediator removed that, what the status says, or its name.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	entry := state.requests.known[obj.GetUID()]
 	if entry != nil {
@@ -200,42 +200,44 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 		if state.orphans(obj) {
 			state.requests.orphaned[nodeOfObject(obj)] = append(state.requests.orphaned[nodeOfObject(obj)], obj)
 		}
-		if node := nodeOf(obj); node != "" && (!aboutMachines(obj) || state.within(obj)) {
+		if node := nodeOf(obj); node != "" && (!nodes.OfMachines(obj.GroupVersionKind()) || state.within(obj)) {
 			state.requests.byNode[node] = append(state.requests.byNode[node], obj)
 		}
 		return
 	}
-	f := &found{obj: obj, step: state.stepOf(obj, entry), listed: entry}
+	request := &nodes.Request{Object: obj, Step: state.stepOfRequest(obj, entry), Guessed: nodeOf(obj) == "" && entry == nil}
 	node := nodeOfObject(obj)
 	if entry != nil {
 		node = cmp.Or(nodeOf(obj), entry.node)
+		request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
 	}
-	f.guessed = nodeOf(obj) == "" && entry == nil
-	state.requests.ours[node] = append(state.requests.ours[node], f)
+	state.requests.ours[node] = append(state.requests.ours[node], request)
 }
 
-// stepOf finds the template that obj was made from: that of its kind which it names; if it names none any more, what the status
-// says, or the only one of its kind.
-func (state *observed) stepOf(obj *unstructured.Unstructured, entry *listed) int {
-	name, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
-	if !named && entry != nil {
-		name, named = entry.remediation.TemplateName, entry.remediation.TemplateName != ""
+// stepOfRequest is the step whose template obj was made from: that of its kind which it names; if it names none any more, what the status
+// says, or the only one of its kind. It is -1 if there is none.
+func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *listed) int {
+	kind, name := obj.GroupVersionKind().GroupKind(), obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
+	if _, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]; !named && entry != nil {
+		name = entry.remediation.TemplateName
 	}
-	step, same := -1, 0
-	for i := range state.templates {
-		t := &state.templates[i]
-		if t.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || t.ref.Namespace != obj.GetNamespace() {
-			continue
-		}
-		if named && t.ref.Name == name {
-			return i
-		}
-		step, same = i, same+1
-	}
-	if !named && same == 1 {
+	step := state.stepOf(kind, obj.GetNamespace(), name)
+	if name != "" || step < 0 {
 		return step
 	}
-	return -1
+	others := state.facts.Templates[step+1:]
+	if slices.ContainsFunc(others, func(t nodes.Template) bool { return t.Request.GroupKind() == kind && t.Namespace == obj.GetNamespace() }) {
+		return -1
+	}
+	return step
+}
+
+// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; -1 if there is
+// none.
+func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
+	return slices.IndexFunc(state.facts.Templates, func(t nodes.Template) bool {
+		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
+	})
 }
 
 // nodeOf is the node that a request names, or "".
@@ -247,20 +249,9 @@ func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
 
-func (f *found) started() time.Time { return f.obj.GetCreationTimestamp().Time }
-
-// annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
-func (f *found) annotated(key string) time.Time {
-	at, err := time.Parse(time.RFC3339, f.obj.GetAnnotations()[key])
-	if err != nil {
-		return time.Time{}
-	}
-	return at
-}
-
-// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner reference.
-// The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine owns as well.
-// (docs/adr/0022-requests-carry-their-maker.md)
+// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner
+// reference. The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine
+// owns as well. (docs/adr/0022-requests-carry-their-maker.md)
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -274,25 +265,23 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return by
 }
 
-// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status lists.
-// Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
+// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status
+// lists. Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
 // (docs/adr/0038-requests-count-where-templates-are.md)
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.requests.within[namespace]
 }
 
-// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it named.
+// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it
+// named.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	namespaces := map[string]bool{}
-	templates, _ := templatesOf(&check.Spec)
-	for _, m := range templates {
-		namespaces[m.ref.Namespace] = true
+	for _, template := range templatesOf(&check.Spec) {
+		namespaces[template.Namespace] = true
 	}
-	for i := range check.Status.UnhealthyNodes {
-		for _, r := range check.Status.UnhealthyNodes[i].Remediations {
-			namespaces[r.Resource.Namespace] = true
-		}
+	for _, remediation := range remediations(check) {
+		namespaces[remediation.Resource.Namespace] = true
 	}
 	return namespaces
 }
@@ -318,22 +307,22 @@ func (state *observed) orphans(obj *unstructured.Unstructured) bool {
 
 // attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
 // the annotation, and the status may have been lost. What none is found for stays under its own name.
-func (r *Reconciler) attribute(ctx context.Context, state *observed, nodes []corev1.Node) error {
+func (r *Reconciler) attribute(ctx context.Context, state *observed, list []corev1.Node) error {
 	for name, ours := range state.requests.ours {
 		for _, f := range slices.Clone(ours) {
-			if !f.guessed {
+			if !f.Guessed {
 				continue
 			}
-			node, err := r.nodeByName(ctx, state, f.obj, nodes)
+			node, err := r.nodeByName(ctx, state, f.Object, list)
 			if err != nil {
 				return err
 			}
 			if node == "" || node == name {
-				f.guessed = node == ""
+				f.Guessed = node == ""
 				continue
 			}
-			f.guessed = false
-			state.requests.ours[name] = slices.DeleteFunc(state.requests.ours[name], func(other *found) bool { return other == f })
+			f.Guessed = false
+			state.requests.ours[name] = slices.DeleteFunc(state.requests.ours[name], func(other *nodes.Request) bool { return other == f })
 			state.requests.ours[node] = append(state.requests.ours[node], f)
 			slices.SortFunc(state.requests.ours[node], oldestFirst)
 		}
@@ -345,7 +334,7 @@ func (r *Reconciler) attribute(ctx context.Context, state *observed, nodes []cor
 }
 
 // nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
-func (r *Reconciler) nodeByName(ctx context.Context, state *observed, obj *unstructured.Unstructured, nodes []corev1.Node) (string, error) {
+func (r *Reconciler) nodeByName(ctx context.Context, state *observed, obj *unstructured.Unstructured, list []corev1.Node) (string, error) {
 	if ownerOfRequest(obj) != (machineRef{}) {
 		m, err := r.owningMachine(ctx, obj)
 		if m == nil {
@@ -353,13 +342,14 @@ func (r *Reconciler) nodeByName(ctx context.Context, state *observed, obj *unstr
 		}
 		return m.Status.NodeRef.Name, nil
 	}
-	for j, m := range state.templates {
-		if m.kind.GroupKind() != obj.GroupVersionKind().GroupKind() || m.ref.Namespace != obj.GetNamespace() || m.object == nil {
+	for j := range state.facts.Templates {
+		t := &state.facts.Templates[j]
+		if t.Request.GroupKind() != obj.GroupVersionKind().GroupKind() || t.Namespace != obj.GetNamespace() || t.Object == nil {
 			continue
 		}
-		for i := range nodes {
-			if m.nameFor(state.check, &state.facts.Templates[j], &decide.Node{Name: nodes[i].Name}) == obj.GetName() {
-				return nodes[i].Name, nil
+		for i := range list {
+			if nameFor(state.check, t, &nodes.Node{Name: list[i].Name}) == obj.GetName() {
+				return list[i].Name, nil
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func TestTheRightsThatAreShipped(t *testing.T) {
 			if !slices.Contains(rule.Verbs, "delete") {
 				continue
 			}
-			requests := strings.HasPrefix(rule.APIGroups[0], infrastructureGroup) || rule.APIGroups[0] == "kubemend.io"
+			requests := strings.HasPrefix(rule.APIGroups[0], "infrastructure.cluster.x-k8s.io") || rule.APIGroups[0] == "kubemend.io"
 			if leases := slices.Equal(rule.Resources, []string{"leases"}); !leases && !requests {
 				t.Errorf("it may delete %v of %v", rule.Resources, rule.APIGroups)
 			}

@@ -43,10 +43,8 @@ func TestConditionsOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node("n", nil)
 			n.Status.Conditions = tc.conditions
-			facts := factsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
-			is := nodes.Node{Name: n.Name}
-			describe(&is, n, facts.Policy)
-			facts.Nodes = []nodes.Node{is}
+			facts := nodes.FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
+			facts.Nodes = []nodes.Node{{Name: n.Name, Object: n}}
 			v := nodes.Decide(facts).Decisions[0].Verdict
 			if v.State != tc.want {
 				t.Errorf("%v, want %v", v.State, tc.want)

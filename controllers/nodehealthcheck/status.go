@@ -20,24 +20,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what it
-// said before. Only moments that nothing else remembers are taken over.
+// statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what
+// it said before. Only moments that nothing else remembers are taken over.
 func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	st := &next.Status
 	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(plan.Population.Total()), ptr.To(plan.Population.Healthy), nil
-	done := make(map[int]*outcome, len(outcomes))
-	for k := range outcomes {
-		done[outcomes[k].i] = &outcomes[k]
-	}
 	st.UnhealthyNodes = nil
-	remediating := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.made != nil })
-	for i := range state.facts.Nodes {
-		o := done[i]
-		if o == nil {
-			o = &outcome{Decision: &plan.Decisions[i], i: i, n: &state.facts.Nodes[i], objects: &state.objects[i]}
-		}
-		remediating = remediating || o.n.Remediated()
+	remediating := false
+	for i := range outcomes {
+		o := &outcomes[i]
+		remediating = remediating || o.made != nil || o.n.Remediated()
 		if entry := entryOf(state, o); entry != nil {
 			st.UnhealthyNodes = append(st.UnhealthyNodes, *entry)
 		}
@@ -79,7 +72,7 @@ func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 // entryOf is what the status says of a node; nil if it says nothing.
 func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	entry := &nhcv1.UnhealthyNode{Name: o.n.Name, Remediations: remediationsOf(state, o)}
-	newlyPending := o.Verdict.State == health.Pending && (o.objects.listed == nil || o.objects.listed.ConditionsHealthyTimestamp != nil)
+	newlyPending := o.Verdict.State == health.Pending && (o.n.Listed == nil || o.n.Listed.ConditionsHealthyTimestamp != nil)
 	switch {
 	case len(entry.Remediations) > 0, o.Missing:
 	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
@@ -92,10 +85,10 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	return entry
 }
 
-func (o *outcome) healthyOrGone() bool { return !o.n.Exists || o.Verdict.State == health.Healthy }
+func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
 
-// healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy again keeps it as
-// long as nothing was begun about it, while requests of the last time are there.
+// healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy
+// again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r nodes.RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
@@ -104,10 +97,10 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 	switch {
 	case o.Missing:
 		return ptr.To(metav1.NewTime(o.MissedSince.Truncate(time.Second)))
-	case o.objects.listed != nil && o.objects.listed.ConditionsHealthyTimestamp != nil:
-		return o.objects.listed.ConditionsHealthyTimestamp
+	case o.n.Listed != nil && o.n.Listed.ConditionsHealthyTimestamp != nil:
+		return o.n.Listed.ConditionsHealthyTimestamp
 	case !o.healthyOrGone():
-		return o.objects.requests[over].obj.GetDeletionTimestamp()
+		return o.n.Requests[over].Object.GetDeletionTimestamp()
 	}
 	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
@@ -117,7 +110,7 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
 	for j := range o.n.Requests {
-		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept {
+		if slices.Contains(o.ended, j) && !o.n.Requests[j].Kept() {
 			continue // nothing keeps it
 		}
 		remediations = append(remediations, remediationOf(state, o, j))
@@ -127,9 +120,11 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		})
 	}
-	remediations = append(remediations, o.objects.unseen...)
+	for j := range o.n.Unseen {
+		remediations = append(remediations, o.n.Unseen[j].Remediation)
+	}
 	for _, j := range o.Remember {
-		remediations = append(remediations, o.objects.gone[j])
+		remediations = append(remediations, o.n.Gone[j].Remediation)
 	}
 	slices.SortStableFunc(remediations, func(a, b nhcv1.Remediation) int {
 		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
@@ -140,7 +135,8 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	r, decided := &o.n.Requests[j], o.Requests[j]
 	remediation := nhcv1.Remediation{
-		Resource: referenceTo(o.objects.requests[j].obj), Started: o.objects.requests[j].obj.GetCreationTimestamp(), TemplateName: r.Template,
+		Resource: referenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
+		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
@@ -149,8 +145,8 @@ func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
 	switch {
-	case !r.GivenUp.IsZero():
-		remediation.TimedOut = ptr.To(metav1.NewTime(r.GivenUp))
+	case !r.GivenUp().IsZero():
+		remediation.TimedOut = ptr.To(metav1.NewTime(r.GivenUp()))
 	case o.gaveUp && slices.Contains(o.GiveUp, j):
 		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}

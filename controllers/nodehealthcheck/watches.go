@@ -32,9 +32,8 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -57,10 +56,9 @@ func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.No
 	var kinds []schema.GroupVersionKind
 	if check != nil {
 		kinds = kindsOf(check)
-		templates, _ := templatesOf(&check.Spec)
-		for _, t := range templates {
-			if _, err := remediationrequest.NodeKindOf(t.gvk); err == nil {
-				kinds = append(kinds, t.gvk)
+		for _, t := range templatesOf(&check.Spec) {
+			if t.Request.Kind != "" {
+				kinds = append(kinds, t.GroupVersionKind())
 			}
 		}
 	}
@@ -189,8 +187,8 @@ func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []r
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
 }
 
-// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node of
-// the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
+// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node
+// of the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
 	if u, ok := obj.(*unstructured.Unstructured); ok && !isRequest(u.GroupVersionKind()) {
 		return r.everyCheck(ctx, obj)
@@ -253,7 +251,7 @@ func clusterChanges() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return rollingOut(before) != rollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
+			return nodes.RollingOut(before) != nodes.RollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
 		},
 	}
 }
@@ -264,7 +262,7 @@ func machineChanges() predicate.Predicate {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
 		return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
 			before.Status.NodeRef != after.Status.NodeRef || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			beingRemediated(before) != beingRemediated(after) ||
+			nodes.BeingRemediated(before) != nodes.BeingRemediated(after) ||
 			meta.IsStatusConditionTrue(before.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
 				meta.IsStatusConditionTrue(after.Status.Conditions, clusterv1.MachineUpdatingCondition)
 	}}
@@ -273,7 +271,7 @@ func machineChanges() predicate.Predicate {
 // nodeAnnotations are those that are read. A node has many more.
 var nodeAnnotations = []string{
 	nhcv1.ConfirmedHealthyAnnotation, clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation,
-	openshift.DesiredConfig, openshift.CurrentConfig, openshift.MachineAnnotation,
+	nodes.OpenShiftDesiredConfig, nodes.OpenShiftCurrentConfig, nodes.OpenShiftMachine,
 }
 
 // SlimNode is the transform of the node cache: what package workload keeps, all labels, and the annotations that are read.

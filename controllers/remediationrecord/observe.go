@@ -17,8 +17,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
@@ -202,7 +202,7 @@ func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
 	}
 	t.Known, t.Exists = true, true
-	o.openshift = is.Annotations[openshift.MachineAnnotation]
+	o.openshift = is.Annotations[nodes.OpenShiftMachine]
 	if is.DeletionTimestamp != nil {
 		t.Deleting = is.DeletionTimestamp.Time
 	}

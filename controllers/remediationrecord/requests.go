@@ -18,6 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -217,7 +218,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Obje
 	case err == nil:
 		status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
 		phase, _, _ := unstructured.NestedString(status, "phase")
-		succeeded, _ := remediationrequest.Condition(whole, "Succeeded")["status"].(string)
+		succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
 		req.Acts = len(status) > 0
 		req.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
 		req.Failed = !req.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))

@@ -157,19 +157,3 @@ func with(m, more map[string]string) map[string]string {
 
 // ErrAppeared is returned when a request that was to be made turns out to exist. The next reconcile finds it.
 var ErrAppeared = errors.New("a request for the machine appeared meanwhile")
-
-// Condition returns the condition of that type of obj, whatever its kind, as its writer wrote it: shared with obj, read only. It is nil if there is none
-// that can be read.
-func Condition(obj *unstructured.Unstructured, kind string) map[string]any {
-	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
-	conditions, isList := list.([]any)
-	if err != nil || !isList {
-		return nil
-	}
-	for _, c := range conditions {
-		if fields, _ := c.(map[string]any); fields["type"] == kind {
-			return fields
-		}
-	}
-	return nil
-}

@@ -15,7 +15,7 @@ import (
 
 // Conditions are the conditions of the check after a reconcile. While kinds are awaited nothing is decided, and p may be empty.
 func Conditions(f *Facts, p *Plan) []metav1.Condition {
-	conditions, now := slices.Clone(f.Conditions), metav1.NewTime(f.Now.Truncate(time.Second))
+	conditions, now := slices.Clone(f.Check.Status.Conditions), metav1.NewTime(f.Now.Truncate(time.Second))
 	set := func(cond metav1.Condition) {
 		cond.LastTransitionTime = now
 		meta.SetStatusCondition(&conditions, cond)
@@ -47,7 +47,7 @@ func disabledCondition(f *Facts, p *Plan) (cond metav1.Condition, known bool) {
 	switch {
 	case p.Disabled.Is():
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, p.Disabled.Reason, p.Disabled.Message
-	case slices.ContainsFunc(f.Templates, func(t Template) bool { return !t.Usable }):
+	case slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }):
 		return cond, false
 	}
 	return cond, true

@@ -1,15 +1,20 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for any more.
+// ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for
+// any more.
 const ClingingFor = 10 * time.Minute
 
 // ControlPlane is what is known of the control plane of the cluster.
@@ -18,8 +23,8 @@ type ControlPlane struct {
 	Unread    string
 	Searching bool
 
-	Nodes    []Member // in the order in which they were read
-	Machines []MemberMachine
+	Nodes    []controlplane.Member // in the order in which they were read, with what they say of themselves
+	Machines []clusterv1.Machine
 	Requests []MemberRequest
 	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
 	Renewed map[string]time.Time
@@ -34,34 +39,12 @@ const (
 	WritesUnread = "requests that were made a moment ago are not shown yet"
 )
 
-// Member is one node of the control plane.
-type Member struct {
-	Name  string
-	Ready bool
-	// Away says that it is in maintenance: by what it says of itself, or by the lease of another holder.
-	Away bool
-	Etcd controlplane.Etcd
-}
-
-// MemberMachine is one Machine of the control plane.
-type MemberMachine struct {
-	Ref
-	Node string // empty if it has none yet
-	// Replaced is since when it is being deleted, or its owner was asked to replace it; Remediated says that a MachineHealthCheck has it remediated.
-	Replaced   time.Time
-	Remediated bool
-}
-
 // MemberRequest is a remediation request, of whatever check, for a node of the control plane.
 type MemberRequest struct {
-	Ref
-	Node string
-	// There says that the node is there, Ready that it is ready.
-	There, Ready bool
-	Deleting     time.Time
-	// Gone is since when the node is gone, as far as that is known. MachineThere says that the Machine of the request is there, and stays.
-	Gone         time.Time
-	MachineThere bool
+	Request
+	Name string
+	Node *corev1.Node // nil if it is gone
+	Gone time.Time    // since when it is gone, as far as that is known
 }
 
 // Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
@@ -76,34 +59,26 @@ type Etcd struct {
 	Guards map[string]string
 }
 
-// against is why etcd cannot do without the node; nil if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
+// against is why etcd cannot do without the node; empty if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
 // guard pod on the node is what it counts as lost already. (medik8s.)
-func (e Etcd) against(node string) *Blocker {
-	guard, ready := e.Guards[node]
-	var blocker Blocker
+func (e Etcd) against(node string) Reason {
+	_, ready := e.Guards[node]
 	switch {
 	case e.Unread:
-		blocker = quorumLoss(node, EtcdUnread, "OpenShift's etcd could not be asked", Ref{})
-	case !e.There:
-		return nil
-	case e.Budgets != 1:
-		why := fmt.Sprintf("there are %d PodDisruptionBudgets in openshift-etcd instead of one", e.Budgets)
-		blocker = quorumLoss(node, EtcdBudgets, why, Ref{})
-	case !e.Allows && ready:
-		budget := Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: e.Budget}
-		why := "PodDisruptionBudget " + e.Budget + " allows no disruption, and guard pod " + guard + " is ready"
-		blocker = quorumLoss(node, EtcdAtRisk, why, budget)
-	default:
-		return nil
+		return EtcdUnread
+	case e.There && e.Budgets != 1:
+		return EtcdBudgets
+	case e.There && !e.Allows && ready:
+		return EtcdAtRisk
 	}
-	return &blocker
+	return ""
 }
 
 // Members is how many members the control plane has.
 func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
 
-// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same. An API
-// server of this very cluster answers, or there would be no facts.
+// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same.
+// An API server of this very cluster answers, or there would be no facts.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
@@ -112,12 +87,9 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 			plane.Members = append(plane.Members, m)
 		}
 	}
-	for _, n := range c.Nodes {
-		member := controlplane.Member{Name: n.Name, Node: controlplane.Silent, Remediation: busy[n.Name], Away: n.Away, Etcd: n.Etcd}
-		if n.Ready {
-			member.Node = controlplane.Alive
-		}
-		member.ReplacedBy, member.ReplacedSince = replaced[n.Name].ReplacedBy, replaced[n.Name].ReplacedSince
+	for _, member := range c.Nodes {
+		member.Remediation = busy[member.Name]
+		member.ReplacedBy, member.ReplacedSince = replaced[member.Name].ReplacedBy, replaced[member.Name].ReplacedSince
 		add(member)
 	}
 	for _, name := range sorted(busy) {
@@ -140,86 +112,87 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replaced, away map[string]controlplane.Member, joining []string) {
 	busy, replaced, away = map[string]string{}, map[string]controlplane.Member{}, map[string]controlplane.Member{}
 	for i := range c.Machines {
-		switch m := &c.Machines[i]; {
-		case m.Node == "":
-			joining = append(joining, m.Name)
-		case !m.Replaced.IsZero():
-			replaced[m.Node] = controlplane.Member{ReplacedBy: m.Ref.String(), ReplacedSince: m.Replaced}
-		case m.Remediated:
-			busy[m.Node] = m.Ref.String()
+		machine := &c.Machines[i]
+		node, name, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+		switch {
+		case node == "":
+			joining = append(joining, machine.Name)
+		case !since.IsZero():
+			replaced[node] = controlplane.Member{ReplacedBy: name, ReplacedSince: since}
+		case BeingRemediated(machine):
+			busy[node] = name
 		}
 	}
 	for i := range c.Requests {
 		switch r := &c.Requests[i]; {
-		case r.There && !(r.Ready && idleFor(r.Deleting, controlplane.ReplacementPatience, now)):
-			busy[r.Node] = r.Ref.String()
-		case !r.There && (r.MachineThere || !idleFor(r.Deleting, ClingingFor, now)): // else it is about nothing that there is
-			away[r.Node] = controlplane.Member{ReplacedBy: r.Ref.String(), ReplacedSince: r.Gone}
+		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+			busy[r.Name] = r.Ref().String()
+		case r.Node == nil && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+			away[r.Name] = controlplane.Member{ReplacedBy: r.Ref().String(), ReplacedSince: r.Gone}
 		}
 	}
 	return busy, replaced, away, joining
+}
+
+// replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
+func replacedSince(machine *clusterv1.Machine) time.Time {
+	if !machine.DeletionTimestamp.IsZero() {
+		return machine.DeletionTimestamp.Time
+	}
+	asked := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	if asked == nil || asked.Status != metav1.ConditionFalse || !BeingRemediated(machine) {
+		return time.Time{}
+	}
+	return asked.LastTransitionTime.Time
+}
+
+// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or by the controller of the requests about
+// machines.
+func BeingRemediated(machine *clusterv1.Machine) bool {
+	if meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
+	}
+	return slices.ContainsFunc(machine.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
 }
 
 func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// against is all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already does not block it.
-func (d *decider) against(name string) []Blocker {
-	c := d.f.ControlPlane
-	if c.Unread != "" {
-		return []Blocker{quorumLoss(name, ControlPlaneUnread, "the control plane could not be read: "+c.Unread, Ref{})}
-	}
+// objections are all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already
+// does not block it.
+func (d *decider) objections(name string) []controlplane.Objection {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
 		if plane.Members[i].Name == name {
 			plane.Members[i].Remediation = ""
 		}
 	}
-	var blockers []Blocker
-	for _, objection := range plane.Against(name, d.f.Now) {
-		blockers = append(blockers, blockerOf(name, objection))
-	}
-	return blockers
+	return plane.Against(name, d.f.Now)
 }
 
-// ahead is that another node than the one called name is ahead in the queue.
-func ahead(name, other string) Blocker {
-	b := quorumLoss(name, NotFirst, other+" is ahead in the queue", Ref{Kind: "Node", Name: other})
-	b.EndsWhen = "the remediation of " + other + " is over"
-	return b
-}
-
-func membersNotSeen(name string) Blocker {
-	return quorumLoss(name, MembersNotSeen, "it is not known yet which members of the control plane are alive", Ref{})
-}
-
-func blockerOf(name string, o controlplane.Objection) Blocker {
-	switch o.Reason {
-	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		return quorumLoss(name, MemberRemediated, o.Member+" is being remediated ("+o.By+")", Ref{Kind: "Node", Name: o.Member})
-	case controlplane.MajorityAtRisk:
-		why := fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-		return quorumLoss(name, MajorityAtRisk, why, Ref{})
-	case controlplane.NotFirst:
-		return ahead(name, o.Member)
-	case controlplane.NotSeen:
-	}
-	return membersNotSeen(name)
-}
-
-// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; nil if it does not. One that
-// etcd forbids does not block one that it does not: what forbids the one may be the loss of the other.
-func (d *decider) queue(due []int) (first int, etcd *Blocker) {
+// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; empty if it does
+// not. One that etcd forbids does not block one that it does not: what forbids the one may be the loss of the other.
+func (d *decider) queue(due []int) (first int, etcd Reason) {
 	first = d.firstOf(due)
 	if d.f.ControlPlane.Unread != "" {
-		return first, nil // none may be disrupted in any case
+		return first, "" // none may be disrupted in any case
 	}
 	name := func(i int) string { return d.f.Nodes[i].Name }
 	etcd = d.f.ControlPlane.Etcd.against(name(first))
-	for next, rest := first, slices.Clone(due); len(d.against(name(next))) == 0; next = d.firstOf(rest) {
-		if d.f.ControlPlane.Etcd.against(name(next)) == nil {
-			return next, nil
+	for next, rest := first, slices.Clone(due); len(d.objections(name(next))) == 0; next = d.firstOf(rest) {
+		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
+			return next, ""
 		}
 		if rest = slices.DeleteFunc(rest, func(i int) bool { return i == next }); len(rest) == 0 {
 			break
@@ -228,7 +201,8 @@ func (d *decider) queue(due []int) (first int, etcd *Blocker) {
 	return first, etcd
 }
 
-// firstOf is the one of those that are due which goes first. While it is not known which are alive, it is that which has been due for longest.
+// firstOf is the one of those that are due which goes first. While it is not known which are alive, it is that which has been due for
+// longest.
 func (d *decider) firstOf(due []int) int {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
@@ -252,7 +226,7 @@ func (d *decider) dueMembers() []int {
 	var due, refused []int
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.ControlPlane || !d.startable(i, health.Unhealthy) || len(d.asked(i, &d.now).toRemediate()) > 0 {
+		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
 		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
@@ -271,7 +245,7 @@ func (d *decider) dueMembers() []int {
 func (d *decider) nextMember() int {
 	first := -1
 	for i := range d.f.Nodes {
-		if !d.f.Nodes[i].ControlPlane || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
+		if !d.f.Nodes[i].ControlPlane() || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
 			continue
 		}
 		at := d.p.Decisions[i].Verdict.Recheck
@@ -279,7 +253,7 @@ func (d *decider) nextMember() int {
 			continue
 		}
 		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
-		if !slices.ContainsFunc(d.asked(i, &d.ahead).toRemediate(), lasts) {
+		if !slices.ContainsFunc(d.caseOf(i, &d.ahead).ask(ofNodeAlone), lasts) {
 			first = i
 		}
 	}

@@ -5,19 +5,26 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // The rule itself has its table in package controlplane.
 func TestWhoMayBeDisrupted(t *testing.T) {
-	reboots := func(name string) MemberRequest {
-		return MemberRequest{Ref: Ref{"Reboot", "remediators", name}, Node: name, There: true}
+	gone := reboots("m9")
+	gone.Node, gone.Gone = nil, epoch
+	machine := func(name, node string, replaced time.Time, remediated bool) ControlPlane {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		m.Status.NodeRef.Name = node
+		if !replaced.IsZero() {
+			m.DeletionTimestamp = &metav1.Time{Time: replaced}
+		}
+		if remediated {
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse}}
+		}
+		return ControlPlane{Machines: []clusterv1.Machine{m}}
 	}
-	machine := func(node string, change func(*MemberMachine)) MemberMachine {
-		m := MemberMachine{Ref: Ref{"Machine", "ns", "m1"}, Node: node}
-		change(&m)
-		return m
-	}
-	replaced := func(at time.Time) func(*MemberMachine) { return func(m *MemberMachine) { m.Replaced = at } }
 	for name, tc := range map[string]struct {
 		ready string // of which members the node is ready, in the order of their names: m0, m1, ...
 		of    ControlPlane
@@ -38,29 +45,30 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
 		},
 		"one while a node that is gone is away": {
-			"nyy", ControlPlane{Requests: []MemberRequest{{Ref: Ref{"Reboot", "remediators", "m9"}, Node: "m9", Gone: epoch}}}, "m9 is being remediated (Reboot remediators/m9)",
+			"nyy", ControlPlane{Requests: []MemberRequest{gone}}, "m9 is being remediated (Reboot remediators/m9)",
 		},
 		"one while another one's Machine is remediated": {
-			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", func(m *MemberMachine) { m.Remediated = true })}}, "m1 is being remediated (Machine ns/m1)",
+			"nyy", machine("m1", "m1", time.Time{}, true), "m1 is being remediated (Machine ns/m1)",
 		},
 		"one while another one's Machine is being replaced": {
-			"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", replaced(epoch))}}, "m1 is being remediated (Machine ns/m1)",
+			"nyy", machine("m1", "m1", epoch, false), "m1 is being remediated (Machine ns/m1)",
 		},
-		"one while that has taken very long": {"nyy", ControlPlane{Machines: []MemberMachine{machine("m1", replaced(epoch.Add(-time.Hour)))}}, ""},
+		"one while that has taken very long": {"nyy", machine("m1", "m1", epoch.Add(-time.Hour), false), ""},
 		"one that is ready while a fourth joins": {
-			"yyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
+			"yyy", machine("m3", "", time.Time{}, false), "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
 		},
-		"one that is ready when the fourth has a node": {"yyyy", ControlPlane{Machines: []MemberMachine{{Ref: Ref{"Machine", "ns", "m3"}}}}, ""},
+		"one that is ready when the fourth has a node": {"yyyy", machine("m3", "", time.Time{}, false), ""},
 		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, is := range tc.ready {
-				tc.of.Nodes = append(tc.of.Nodes, Member{Name: fmt.Sprintf("m%d", i), Ready: is == 'y'})
+				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), is == 'y'))
 			}
-			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, plane: tc.of.plane(epoch)}
+			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, p: &Plan{}, plane: tc.of.plane(epoch)}
+			c := &Case{decider: d, view: &view{}, n: &Node{Name: "m0"}}
 			var got string
-			if all := d.against("m0"); len(all) > 0 {
-				got = strings.TrimPrefix(all[0].Message, quorumLoss("m0", "", "", Ref{}).Message)
+			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
+				got = strings.TrimPrefix(blockers[0].Message, strings.Replace(quorumLoss, "{node}", "m0", 1))
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
@@ -91,9 +99,40 @@ func TestWhetherEtcdCanDoWithoutANode(t *testing.T) {
 		"it could not be asked":                                {Etcd{There: true, Unread: true}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if b := tc.etcd.against("n"); (b == nil) != tc.can {
-				t.Errorf("against() = %+v, want that it can do without: %t", b, tc.can)
+			if b := tc.etcd.against("n"); (b == "") != tc.can {
+				t.Errorf("against() = %q, want that it can do without: %t", b, tc.can)
 			}
 		})
+	}
+}
+
+func TestWhichMachinesAreBeingRemediated(t *testing.T) {
+	at := metav1.NewTime(epoch)
+	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: at}
+	}
+	asked := is(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "Waiting")
+	const externally = clusterv1.MachineExternallyRemediatedCondition
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		deleted    *metav1.Time
+		busy       bool
+		replaced   time.Time
+	}{
+		"W3: one whose owner was asked":         {[]metav1.Condition{asked}, nil, true, epoch},
+		"W3: one that is remediated externally": {[]metav1.Condition{is(externally, metav1.ConditionFalse, "Waiting")}, nil, true, time.Time{}},
+		"W3: one that is being deleted":         {nil, &at, false, epoch},
+		"none whose owner is done":              {[]metav1.Condition{is(asked.Type, metav1.ConditionTrue, "Done")}, nil, false, time.Time{}},
+		"none for which no request was made": {
+			[]metav1.Condition{is(externally, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)}, nil, false, time.Time{},
+		},
+		"none that is healthy again": {
+			[]metav1.Condition{asked, is(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy")}, nil, false, time.Time{},
+		},
+	} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Status: clusterv1.MachineStatus{Conditions: tc.conditions}}
+		if busy, since := BeingRemediated(m), replacedSince(m); busy != tc.busy || !since.Equal(tc.replaced) {
+			t.Errorf("%s: remediated %t, replaced since %s", name, busy, since)
+		}
 	}
 }

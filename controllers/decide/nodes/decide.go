@@ -11,6 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
@@ -23,13 +24,14 @@ func Decide(f Facts) Plan {
 	d.judge()
 	d.recall()
 	missing := d.missing()
-	settled := d.settled()
+	d.settled = d.settledAt()
 	d.population()
-	d.now.blockers = d.everybody(d.upgrade(health.Unhealthy), settled)
-	d.ahead.blockers = d.everybody(d.upgrade(health.Unhealthy, health.Pending), settled)
-	p.Blockers = d.now.blockers
+	d.awaitsKubelets = !d.settled.IsZero() && d.awaiting()
+	d.now.upgrading, d.now.upgraded = d.upgrade(health.Unhealthy)
+	d.ahead.upgrading, d.ahead.upgraded = d.upgrade(health.Unhealthy, health.Pending)
+	p.Blockers = (&Case{decider: d, view: &d.now, begins: true}).ask(ofCheck)
 	d.members()
-	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, settled), p.Storm.Recheck))
+	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, d.settled), p.Storm.Recheck))
 	for i := range f.Nodes {
 		d.decide(i)
 		p.Recheck = health.Earliest(p.Recheck, p.Decisions[i].Recheck)
@@ -47,22 +49,28 @@ type decider struct {
 	p     *Plan
 	steps []escalation.Step
 	plane controlplane.Plane
-	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else changes.
+	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets says that they may be why a node is
+	// not healthy.
+	settled        time.Time
+	awaitsKubelets bool
+	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else
+	// changes.
 	now, ahead view
 }
 
 // view is what a node is blocked by besides itself.
 type view struct {
-	blockers []Blocker
-	first    int // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
-	etcd     *Blocker
+	upgrading string // by what the cluster is being changed; empty if by nothing
+	upgraded  rule.Ref
+	first     int    // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
+	etcd      Reason // why etcd cannot do without that one; empty if it can
 }
 
 // stepsOf are the templates as the escalation sees them.
 func stepsOf(templates []Template) []escalation.Step {
 	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
-		steps = append(steps, escalation.Step{Timeout: templates[i].Timeout})
+		steps = append(steps, escalation.Step{Timeout: templates[i].timeout()})
 	}
 	return steps
 }
@@ -122,33 +130,34 @@ func (d *decider) population() {
 			p.Population.Waiting++
 		}
 	}
+	minHealthy, maxUnhealthy := f.Limits()
 	var err error
-	if p.Limits, err = budget.NodeLimits(f.MinHealthy, f.MaxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
+	if p.Limits, err = budget.NodeLimits(minHealthy, maxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
 		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
 	}
 	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
 	// Nodes that are not due yet make no storm: they would in every rollout.
 	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
-	p.Storm = f.Storm.Next(f.Cooldown, tooMany, f.Now)
+	var cooldown *time.Duration // none
+	if f.Check.Spec.StormCooldownDuration != nil {
+		cooldown = &f.Check.Spec.StormCooldownDuration.Duration
+	}
+	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
 }
 
-// counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a remediation that may have
-// taken it away goes on, and after that while it is missing.
+// counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a
+// remediation that may have taken it away goes on, and after that while it is missing.
 func (d *decider) counts(i int) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected || !n.Exists && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool {
-		return !r.Guessed && !r.Clings(d.f.Now)
-	}))
+	return n.Selected || !n.Exists() && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 ||
+		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Guessed && !r.Clings(d.f.Now) }))
 }
-
-// Clings reports whether a remediator holds on to r for longer than is waited for.
-func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting, ClingingFor, now) }
 
 // classOf is what the limits count a node as.
 func (d *decider) classOf(i int) budget.Class {
 	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
 	switch {
-	case !n.Exists, state == health.Unhealthy:
+	case !n.Exists(), state == health.Unhealthy:
 		return budget.Unhealthy
 	case state == health.Unknown:
 		return budget.Unknown
@@ -160,12 +169,13 @@ func (d *decider) classOf(i int) budget.Class {
 	return budget.Healthy
 }
 
-// settled is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back. Then it is known
-// again which of them are silent. Zero if they have had time.
-func (d *decider) settled() time.Time {
+// settledAt is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back.
+// Then it is known again which of them are silent. Zero if they have had time.
+func (d *decider) settledAt() time.Time {
 	f := d.f
-	since := f.Since
-	if !f.AwaitedSince.IsZero() && !f.Now.Before(f.AwaitedSince.Add(3*f.Grace)) {
+	since, allowed := f.Since, f.condition(nhcv1.RemediationAllowedCondition)
+	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason
+	if awaited && !f.Now.Before(allowed.LastTransitionTime.Add(3*f.Grace)) {
 		since = time.Time{} // a manager that is started again and again before they had time would wait without end
 	}
 	if n := len(f.Outages); n > 0 && f.Outages[n-1].To.After(since) {

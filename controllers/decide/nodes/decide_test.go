@@ -5,18 +5,21 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
-	p := Decide(of(healthy(asked()), lost(since(20*time.Minute)), lost(since(30*time.Minute)), lost(func(n *Node) { n.Excluded = true }), healthy()))
+	p := Decide(of(healthy(asked()), lost(since(20*time.Minute)), lost(since(30*time.Minute)), lost(excluded), healthy()))
 	if want := []int{2, 1, 0, 3}; !slices.Equal(p.Order, want) {
 		t.Errorf("order %v, want %v", p.Order, want)
 	}
 }
 
 func TestTheFirstReasonThatDisablesACheckIsKept(t *testing.T) {
-	p := Decide(of(lost()).with(func(f *Facts) { f.Disabled, f.MaxUnhealthy = Disabled{"Other", "x"}, "many" }))
+	p := Decide(of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"Other", "x"} }, limit("many")))
 	if p.Disabled.Reason != "Other" {
 		t.Errorf("got %+v", p.Disabled)
 	}
@@ -27,7 +30,7 @@ func TestANodeAboutWhichAnythingIsDoneIsInTheOrder(t *testing.T) {
 	ours := leased(leaseOf(us, 11*time.Minute, 0, 0))
 	pending := since(time.Minute)
 	old := started(tooOld + 1)
-	marked := func(r *Request) { r.DelayedMarked, r.Delayed = true, epoch }
+	marked := delayedSince(0)
 	for name, tc := range map[string]struct {
 		given Facts
 		want  bool
@@ -44,7 +47,7 @@ func TestANodeAboutWhichAnythingIsDoneIsInTheOrder(t *testing.T) {
 		"it is left of the last failure":                 {of(lost(asked(deleting(0), kept), asked(on(1)), leased(leaseOf(us, 6*time.Minute, 0, 0)))).with(steps(reboot(0), reboot(0))), true},
 		"it has failed and no step follows":              {of(lost(asked(failed), ours)).with(steps(reboot(0))), true},
 		"the lease is taken":                             {of(lost(asked())), true},
-		"a confirmation is removed":                      {of(healthy(func(n *Node) { n.Confirmed = true })), true},
+		"a confirmation is removed":                      {of(healthy(confirmed)), true},
 		"something blocks an unhealthy node":             {of(lost(excluded)), true},
 		"something will block a pending node":            {of(lost(excluded, pending)), false},
 		"a remediation starts":                           {of(lost()), true},
@@ -97,28 +100,32 @@ func TestWhenASingleRemediationThatHadSucceededIsAwaitedToBeginAnew(t *testing.T
 
 // The API server has the last word before a remediation starts.
 func TestWhatTheAPIServerMustConfirm(t *testing.T) {
-	ready, other := healthy(), lost()
-	ready.ID, other.ID = "uid-a", "uid-b"
+	live := func(n Node) *corev1.Node {
+		if n.Object.UID == "" {
+			n.Object.UID = "uid-a"
+		}
+		return n.Object
+	}
+	other := of(lost(), lost()).Nodes[1]
 	for name, tc := range map[string]struct {
-		now  *Node
+		now  *corev1.Node
 		want string
 	}{
-		"the node is as it was":         {ptr(of(lost()).Nodes[0]), ""},
+		"the node is as it was":         {live(lost()), ""},
 		"the node is gone":              {nil, "the node is gone"},
-		"it is another one of its name": {&other, "the node is another one"},
-		"it is healthy":                 {&ready, "the node is healthy"},
-		"its time is not over":          {ptr(of(lost(since(time.Minute))).Nodes[0]), "the node is pending"},
-		"it has turned unseen":          {ptr(of(lost(since(2 * time.Hour))).Nodes[0]), "the node is pending"},
-		"its user has excluded it":      {ptr(of(lost(excluded)).Nodes[0]), "the node is excluded"},
+		"it is another one of its name": {live(other), "the node is another one"},
+		"it is healthy":                 {live(healthy()), "the node is healthy"},
+		"its time is not over":          {live(lost(since(time.Minute))), "the node is pending"},
+		"it has turned unseen":          {live(lost(since(2 * time.Hour))), "the node is pending"},
+		"its user has excluded it":      {live(lost(excluded)), "the node is excluded"},
 	} {
 		f := of(lost())
 		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-	f := of(Node{Exists: true})
-	ready.ID = "uid-a"
-	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], &ready); got != "the node is healthy" {
+	f := of(healthy(silent))
+	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], live(healthy())); got != "the node is healthy" {
 		t.Errorf("Ready is missing in the cache alone: %+v", got)
 	}
 }
@@ -126,11 +133,11 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 func TestWhereATemplateIsFound(t *testing.T) {
 	cluster, second := reboot(0), reboot(0)
 	cluster.Namespace = ""
-	second.HasOrder, second.Order = true, 2
-	for want, template := range map[string]Template{
-		"RebootTemplate reboot":                       cluster,
-		"RebootTemplate remediators/reboot":           reboot(0),
-		"RebootTemplate remediators/reboot (order 2)": second,
+	second.Step = &nhcv1.EscalatingRemediation{Order: 2}
+	for want, template := range map[string]*Template{
+		"RebootTemplate reboot":                       &cluster,
+		"RebootTemplate remediators/reboot":           new(reboot(0)),
+		"RebootTemplate remediators/reboot (order 2)": &second,
 	} {
 		if got := template.Place(); got != want {
 			t.Errorf("got %q, want %q", got, want)

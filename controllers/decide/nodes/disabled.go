@@ -13,23 +13,14 @@ type Disabled struct{ Reason, Message string }
 // Is reports whether d disables the check.
 func (d Disabled) Is() bool { return d.Reason != "" }
 
-// fix is what a user has to do about it. It depends on the reason alone, which may be that of a condition that another process wrote.
-func (d Disabled) fix() string {
-	switch d.Reason {
-	case nhcv1.ConflictReason:
-		return "delete the MachineHealthChecks of OpenShift but the one that it brings along"
-	case nhcv1.TemplateNotFoundReason:
-		return "make the template, or have the check name one that is there"
-	case nhcv1.TemplateInvalidReason:
-		return "fix the template, or have the check name another one"
-	case nhcv1.TemplateForbiddenReason:
-		return "bind the rights that the remediator's ClusterRole is to bring"
-	case nhcv1.SelectorInvalidReason:
-		return "fix spec.selector"
-	case nhcv1.InvalidLimitReason:
-		return "fix spec.minHealthy or spec.maxUnhealthy"
-	}
-	return ""
+// fixes are what a user has to do about it. They depend on the reason alone, which may be that of a condition that another process wrote.
+var fixes = map[string]string{
+	nhcv1.ConflictReason:          "delete the MachineHealthChecks of OpenShift but the one that it brings along",
+	nhcv1.TemplateNotFoundReason:  "make the template, or have the check name one that is there",
+	nhcv1.TemplateInvalidReason:   "fix the template, or have the check name another one",
+	nhcv1.TemplateForbiddenReason: "bind the rights that the remediator's ClusterRole is to bring",
+	nhcv1.SelectorInvalidReason:   "fix spec.selector",
+	nhcv1.InvalidLimitReason:      "fix spec.minHealthy or spec.maxUnhealthy",
 }
 
 // ConflictMessage is what a check says that is disabled beside MachineHealthChecks of OpenShift.
@@ -62,7 +53,7 @@ func TemplateNotFound(t *Template, err error) Disabled {
 // TemplateInvalid disables a check whose template cannot be used.
 func TemplateInvalid(t *Template, err error) Disabled {
 	text := fmt.Sprintf("Remediation template is invalid: %q", innermost(err))
-	if t.HasOrder {
+	if t.Step != nil {
 		text += ", of " + t.Place()
 	}
 	return Disabled{Reason: nhcv1.TemplateInvalidReason, Message: text}

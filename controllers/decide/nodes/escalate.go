@@ -3,12 +3,13 @@ package nodes
 import (
 	"slices"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over: waiting
-// for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
+// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over:
+// waiting for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
 
 // Answer is what the escalation decides about a node.
 type Answer struct {
@@ -18,8 +19,8 @@ type Answer struct {
 	From       int
 }
 
-// ask is what the escalation decides about n, of the steps that can be about it.
-func (d *decider) ask(n *Node, requests []escalation.Request) Answer {
+// escalationOf is what the escalation decides about n, of the steps that can be about it.
+func (d *decider) escalationOf(n *Node, requests []escalation.Request) Answer {
 	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
 	if answer.Do != escalation.Start {
 		return answer
@@ -47,29 +48,36 @@ func (d *decider) passed(n *Node, step int) bool {
 	return n.Machine != nil && !n.Machine.Unread && reason != ""
 }
 
-// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present failure.
+// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present
+// failure.
 func (s *stepping) escalated() []escalation.Request {
 	var requests []escalation.Request
 	for j := range s.n.Requests {
 		if r := &s.n.Requests[j]; r.Step >= 0 {
+			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp, Notified: r.Notified, Deleting: !r.Deleting.IsZero(),
-				Succeeded: r.Succeeded, Processing: r.Processing, ProcessingSince: r.ProcessingSince,
+				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
+				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}
 	}
-	for _, gone := range s.n.Gone {
-		if gone.Step >= 0 {
-			requests = append(requests, escalation.Request{Step: gone.Step, Started: gone.Started, GivenUp: gone.GivenUp, Gone: true})
+	for i := range s.n.Gone {
+		if gone := &s.n.Gone[i]; gone.Step >= 0 {
+			request := escalation.Request{Step: gone.Step, Started: gone.Started.Time, Gone: true}
+			if gone.TimedOut != nil {
+				request.GivenUp = gone.TimedOut.Time
+			}
+			requests = append(requests, request)
 		}
 	}
 	return requests
 }
 
-// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else gaveUp is zero.
+// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else
+// gaveUp is zero.
 func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 	requests := s.escalated()
-	answer = s.ask(s.n, requests)
+	answer = s.escalationOf(s.n, requests)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Decision{}, answer
 	}
@@ -78,14 +86,14 @@ func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
 			requests[j].GivenUp, requests[j].Notified = s.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer.Decision, s.ask(s.n, requests)
+	return answer.Decision, s.escalationOf(s.n, requests)
 }
 
 // requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
 func (n *Node) requestsOn(step int, notify bool) []int {
 	var on []int
 	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step == step && !(notify && r.Notified) {
+		if r := &n.Requests[j]; r.Step == step && (!notify || r.notified().IsZero()) {
 			on = append(on, j)
 		}
 	}
@@ -119,7 +127,7 @@ func (d *decider) whenHealthy(i int) (int, Reason) {
 // would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
 func (s *stepping) would() (int, Reason) {
 	switch {
-	case !s.n.Exists:
+	case !s.n.Exists():
 		return -1, NodeGone
 	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.Remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
 		return s.whenHealthy(s.i)
@@ -156,43 +164,46 @@ func (d *Decision) Action(f *Facts) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
-// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a single remediation
-// that had succeeded the annotation says when that was found.
+// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a
+// single remediation that had succeeded the annotation says when that was found.
 func (s *stepping) resumed() {
-	turned := s.n.Listed != nil && !s.n.Listed.HealthySince.IsZero() && s.n.Listed.Delayed
+	turned := s.n.delayed() && !s.n.healthySince().IsZero()
 	for j := range s.n.Requests {
-		switch r := &s.n.Requests[j]; {
-		case !r.Deleting.IsZero():
-		case r.DelayedMarked, turned && s.f.Single && s.Requests[j].Recovered && !r.Relapsed:
+		r := &s.n.Requests[j]
+		_, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]
+		switch {
+		case !r.Deleting().IsZero():
+		case marked, turned && s.f.Single() && s.Requests[j].Recovered && !r.relapsed():
 			s.Resume = append(s.Resume, j)
 		}
 	}
 }
 
-// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows another one,
-// nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's turn comes by time.
+// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows
+// another one, nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's
+// turn comes by time.
 //
-// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more because of
-// it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
+// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
+// because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
 func (s *stepping) relapsed() {
-	if !s.f.Single {
+	if !s.f.Single() {
 		return
 	}
 	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; r.Succeeded == escalation.Yes && r.Deleting.IsZero() && (s.Requests[j].Recovered || r.Relapsed) {
+		if r := &s.n.Requests[j]; r.succeeded() == escalation.Yes && r.Deleting().IsZero() && (s.Requests[j].Recovered || r.relapsed()) {
 			s.End = append(s.End, j)
 		}
 	}
 }
 
-// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for long enough.
-// Ended are the requests that were deleted meanwhile.
+// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for
+// long enough. Ended are the requests that were deleted meanwhile.
 func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
-	if !n.Exists || d.Verdict.State == health.Healthy || !f.Single {
+	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
 		return false
 	}
 	for j := range n.Requests {
-		if d.Requests[j].Recovered && n.Requests[j].Deleting.IsZero() && !slices.Contains(ended, j) {
+		if d.Requests[j].Recovered && n.Requests[j].Deleting().IsZero() && !slices.Contains(ended, j) {
 			return true
 		}
 	}

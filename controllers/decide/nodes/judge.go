@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -59,30 +61,52 @@ func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
 	return nil
 }
 
-// Concerns reports whether a condition of that type and status meets a rule of the policy.
-func Concerns(p health.Policy, kind, status string) bool {
-	return ruleFor(p.Rules, &health.Signal{Type: kind, Status: status}) != nil
+// Signals are the conditions of n that meet a rule of the check, whatever their age; reported says that the node has reported whether it
+// is ready.
+func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
+	if n.Object == nil {
+		return nil, false
+	}
+	for i := range n.Object.Status.Conditions {
+		c := &n.Object.Status.Conditions[i]
+		reported = reported || c.Type == corev1.NodeReady
+		signal := health.Signal{
+			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+		}
+		if ruleFor(f.Policy.Rules, &signal) != nil {
+			signals = append(signals, signal)
+		}
+	}
+	return signals, reported
+}
+
+// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node
+// does. Only of such nodes the Machines, and the requests of the names that theirs would have, are read.
+func (f *Facts) Concerns(n *Node) bool {
+	signals, reported := f.Signals(n)
+	return n.Exists() && (len(signals) > 0 || !reported)
 }
 
 // neverReported is the reason given for the Ready condition of a node that has none. The node-lifecycle controller of Kubernetes sets one
 // like it when it gets to the node.
 const neverReported = "NodeStatusNeverUpdated"
 
-// sees is what is seen of n now, after was.
+// sees is what is seen of n now, after what was seen last.
 //
 // A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
 // first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
 // long as they are missing. (medik8s ignores such a node for ever.)
-func (f *Facts) sees(n *Node, was health.Seen, blind bool) health.Seen {
-	now := health.Seen{Object: n.ID, At: f.Now, Signals: n.Conditions}
-	if !n.Reported {
+func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
+	signals, reported := f.Signals(n)
+	now, created := health.Seen{Object: n.ID(), At: f.Now, Signals: signals}, n.Object.CreationTimestamp.Time
+	if !reported {
 		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
-		if !n.Created.Before(f.Since) {
-			missing.Since = n.Created
+		if !created.Before(f.Since) {
+			missing.Since = created
 		}
-		now.Signals = append(slices.Clip(n.Conditions), missing)
+		now.Signals = append(now.Signals, missing)
 	}
-	return was.Next(now, n.Created, blind)
+	return last.Next(now, created, blind)
 }
 
 // judged is the verdict on n by those conditions.
@@ -90,30 +114,35 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Confirm compares n, for which d was made, with the node as the API server has it now; nil if there is none. It returns why the remediation must not
-// start, as a clause; empty if nothing has changed.
-func (d *Decision) Confirm(f *Facts, n, now *Node) (doubt string) {
-	if now == nil {
+// Confirm compares n, for which d was made, with the node as the API server has it now; nil if it is gone. It returns why the remediation
+// must not start, as a clause; empty if nothing has changed.
+func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) {
+	if live == nil {
 		return "the node is gone"
 	}
+	now := &Node{Name: n.Name, Object: live}
 	state, same := d.Verdict.State, func(a, b health.Signal) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
 	}
-	if n.Reported != now.Reported || !slices.EqualFunc(n.Conditions, now.Conditions, same) { // the cache is behind: they count from now
-		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID, At: f.Now}, false).Signals).State
+	signals, reported := f.Signals(n)
+	liveSignals, reportedNow := f.Signals(now)
+	if reported != reportedNow || !slices.EqualFunc(signals, liveSignals, same) { // the cache is behind: they count from now
+		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID(), At: f.Now}, false).Signals).State
 	}
+	excluded, _ := now.Excluded()
 	switch {
-	case now.ID != n.ID:
+	case now.ID() != n.ID():
 		return "the node is another one"
 	case state != health.Unhealthy:
 		return "the node is " + state.String()
-	case now.Excluded:
+	case excluded:
 		return "the node is excluded"
 	}
 	return ""
 }
 
-// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or by resync.
+// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or
+// by resync.
 const unseenFor = time.Minute
 
 // judge gives every node its verdict.
@@ -128,28 +157,25 @@ func (d *decider) judge() {
 	memory.Seen, memory.Streaks, memory.Rules, memory.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, decision := &f.Nodes[i], &d.p.Decisions[i]
-		if !n.Exists {
+		if !n.Exists() {
 			continue
 		}
-		last := f.Memory.Seen[n.ID]
+		last := f.Memory.Seen[n.ID()]
 		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
 			last.At = time.Time{}
 		}
 		seen := f.sees(n, last, blind)
-		memory.Seen[n.ID] = seen
+		memory.Seen[n.ID()] = seen
 		if !n.Remediated() {
 			var streaks Streaks
-			if streaks, seen.Signals = f.Memory.Streaks[n.ID].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
-				memory.Streaks[n.ID] = streaks
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
+				memory.Streaks[n.ID()] = streaks
 			}
 		}
 		decision.Verdict = f.judged(n, seen.Signals)
-		if f.TerminatingLeft && n.Terminating { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+		if f.TerminatingLeft && n.terminating() { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			decision.Left, decision.Verdict.State = true, health.Unknown
 		}
 		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, decision.Verdict.Recheck)
 	}
 }
-
-// Remediated reports whether there are requests for n.
-func (n *Node) Remediated() bool { return len(n.Requests)+len(n.Unseen) > 0 }

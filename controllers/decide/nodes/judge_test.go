@@ -10,11 +10,11 @@ import (
 // dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after
 // the last one; -1 if it is not on its way there.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {
-	f := of(Node{}).with(func(f *Facts) { f.Policy.Rules = rules })
+	f := of(healthy()).with(func(f *Facts) { f.Policy.Rules = rules })
 	var p Plan
 	for _, n := range played {
-		if n.ID = "uid"; len(n.Conditions) > 0 {
-			f.Now = n.Conditions[0].Since
+		if n.Object.UID = "uid"; len(n.Object.Status.Conditions) > 0 {
+			f.Now = n.Object.Status.Conditions[0].LastTransitionTime.Time
 		}
 		f.Nodes = []Node{n}
 		p = Decide(f)
@@ -68,12 +68,12 @@ func TestStatusesOfAConditionCountTogether(t *testing.T) {
 
 func TestANodeThatNeverReported(t *testing.T) {
 	rules := []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 300 * time.Second}}
-	silent := Node{Exists: true, Created: epoch}
-	if got := dueOf(rules, silent); got != 300*time.Second {
+	mute := healthy(silent, created(epoch))
+	if got := dueOf(rules, mute); got != 300*time.Second {
 		t.Errorf("W27: unhealthy after %v, want 300 s after it was created", got)
 	}
 	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
-	if got := dueOf(other, silent); got != -1 {
+	if got := dueOf(other, mute); got != -1 {
 		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
 	}
 }
@@ -81,9 +81,10 @@ func TestANodeThatNeverReported(t *testing.T) {
 // What a condition says of its own age counts if nothing contradicts it that was seen.
 func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	const m = time.Minute
-	old, missing := ready(unknown, -10*m), Node{Exists: true, Created: epoch.Add(-2 * m)}
-	made := old
-	made.Created = epoch.Add(-m)
+	old, missing, made := ready(unknown, -10*m), healthy(silent, created(epoch.Add(-2*m))), ready(unknown, -10*m)
+	created(epoch.Add(-m))(&made)
+	facts := of(old)
+	before, _ := facts.Signals(&old)
 	seen := func(signals ...health.Signal) func(*Facts) {
 		return func(f *Facts) {
 			f.Since = epoch.Add(-time.Hour)
@@ -105,8 +106,8 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 		"unless it is older than the node":                       {of(made), 5 * m},
 		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
 		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
-		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(old.Conditions...)), -5 * m},
-		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(old.Conditions...), missed), 9 * m / 2},
+		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
+		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
 		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
 		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
 		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},

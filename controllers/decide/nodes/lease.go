@@ -15,12 +15,20 @@ const (
 	leaseBuffer = time.Minute
 	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
 	leaseTaken = time.Minute
-	// idleLease is how long a node stays leased to a check whose remediator is not at work on it, and that has no other template. (medik8s times a single
-	// remediation out after as long.)
+	// idleLease is how long a node stays leased to a check whose remediator is not at work on it, and that has no other template. (medik8s
+	// times a single remediation out after as long.)
 	idleLease = 30 * time.Minute
 	// skew is by how much the clock of another holder may be ahead of ours.
 	skew = 30 * time.Second
 )
+
+// Lease is the lease on a node.
+type Lease struct {
+	Holder            string // empty if it has none
+	Own               bool   // the check has it
+	Acquired, Renewed time.Time
+	Duration          time.Duration
+}
 
 // Term is for how long a node is leased, and after how long an escalation that leads nowhere gives the lease up.
 type Term struct {

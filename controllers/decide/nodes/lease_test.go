@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
@@ -88,19 +89,20 @@ func TestTheLeaseOfANode(t *testing.T) {
 	step, single := Term{Length: 5 * minute}, Term{Length: defaultTerm}
 	last := Term{Length: 5 * minute, Overdue: 20 * minute} // three times the last timeout, and the one before it
 	ours := func(length, acquired time.Duration) func(*Node) { return leased(leaseOf(us, length, acquired, 0)) }
-	longest := func(f *Facts) { f.Templates[1].Timeout = 20 * minute }
+	longest := func(f *Facts) { f.Templates[1].Step.Timeout.Duration = 20 * minute }
 	stopped := func(ago time.Duration) func(*Request) {
 		return func(r *Request) {
-			r.Processing, r.ProcessingSince, r.Started = escalation.No, epoch.Add(-ago), epoch.Add(-2*time.Hour)
+			says(nhcv1.ProcessingCondition, escalation.No, ago)(r)
+			started(2 * time.Hour)(r)
 		}
 	}
 	hasFailed := func(ago time.Duration) func(*Request) {
 		return func(r *Request) {
-			r.Succeeded, r.SucceededSince, r.Started = escalation.No, epoch.Add(-ago), epoch.Add(-2*time.Hour)
+			says(nhcv1.SucceededCondition, escalation.No, ago)(r)
+			started(2 * time.Hour)(r)
 		}
 	}
-	unsure := func(r *Request) { r.Succeeded = escalation.Unsure }
-	gaveUp := func(r *Request) { r.GivenUp, r.Notified = epoch, true }
+	unsure := succeeded(escalation.Unsure)
 	for name, tc := range map[string]struct {
 		given Facts
 		want  LeaseAction
@@ -108,13 +110,13 @@ func TestTheLeaseOfANode(t *testing.T) {
 	}{
 		"C40: is taken for the time of the step":                 {of(lost(asked())).with(two), TakeLease, step},
 		"W2: for that of the highest one that has a request":     {of(lost(asked(on(1)), asked())).with(two, longest), TakeLease, Term{Length: 20 * minute}},
-		"for that of one that cannot be read":                    {of(lost(func(n *Node) { n.Unseen = []Listed{{Step: 1, Started: epoch}} })).with(two, longest), TakeLease, Term{Length: 20 * minute}},
+		"for that of one that cannot be read":                    {of(lost(func(n *Node) { n.Unseen = []Listed{was(1, 0)} })).with(two, longest), TakeLease, Term{Length: 20 * minute}},
 		"for ten minutes without a timeout":                      {of(lost(asked())), TakeLease, single},
 		"for ten minutes if the template is not named now":       {of(lost(asked(on(-1)), since(minute))).with(two), TakeLease, single},
 		"is kept while it is fresh":                              {of(lost(asked(), ours(6*minute, 0))).with(two), KeepLease, step},
 		"W14: is kept however long a step goes on":               {of(lost(asked(started(4*minute)), ours(6*minute, 90*minute))).with(two), KeepLease, step},
-		"is kept for a while when no step is left":               {of(lost(asked(on(1), gaveUp), ours(6*minute, 19*minute))).with(two), KeepLease, last},
-		"is given back after it":                                 {of(lost(asked(on(1), gaveUp), ours(6*minute, 21*minute))).with(two), DropLease, last},
+		"is kept for a while when no step is left":               {of(lost(asked(on(1), notified), ours(6*minute, 19*minute))).with(two), KeepLease, last},
+		"is given back after it":                                 {of(lost(asked(on(1), notified), ours(6*minute, 21*minute))).with(two), DropLease, last},
 		"is not given back while a step is left":                 {of(lost(asked(failed), ours(6*minute, 21*minute))).with(two, pausedBy("me")), KeepLease, step},
 		"is given back half an hour after a failure":             {of(lost(asked(hasFailed(30*minute)), ours(11*minute, 0))), DropLease, Term{}},
 		"and not before":                                         {of(lost(asked(hasFailed(30*minute-1)), ours(11*minute, 0))), KeepLease, single},
@@ -131,8 +133,8 @@ func TestTheLeaseOfANode(t *testing.T) {
 		"and half an hour after a deletion that is not done":     {of(healthy(asked(deleting(30*minute)), ours(11*minute, 0))), DropLease, Term{}},
 		"of a node that a person has deleted is given back":      {of(gone(ours(11*minute, 0))), DropLease, Term{}},
 		"that another holder has is not":                         {of(healthy(leased(leaseOf("NMO", time.Hour, 0, 0)))), KeepLease, Term{}},
-		"of a node whose request somebody has deleted stays":     {of(lost(deleted(Listed{Started: epoch.Add(-10 * time.Second)}), ours(11*minute, 0))), KeepLease, Term{}},
-		"but not if nothing will be made again":                  {of(lost(unselected, deleted(Listed{Started: epoch.Add(-10 * time.Second)}), ours(11*minute, 0))), DropLease, Term{}},
+		"of a node whose request somebody has deleted stays":     {of(lost(deleted(was(0, 10*time.Second)), ours(11*minute, 0))), KeepLease, Term{}},
+		"but not if nothing will be made again":                  {of(lost(unselected, deleted(was(0, 10*time.Second)), ours(11*minute, 0))), DropLease, Term{}},
 		"of a pending node without a request is given back":      {of(lost(since(minute), ours(11*minute, 0))), DropLease, Term{}},
 		"of a healthy node stays while an orphaned one is there": {of(healthy(orphaned, deleted(Listed{}), ours(11*minute, 0))), KeepLease, single},
 		"is taken for an orphaned request":                       {of(healthy(orphaned)), TakeLease, single},

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -15,7 +18,6 @@ import (
 func guessed(r *Request) { r.Guessed = true }
 
 func TestWhatTheLimitsCount(t *testing.T) {
-	terminating := func(n *Node) { n.Terminating = true }
 	left := func(f *Facts) { f.TerminatingLeft = true }
 	for name, tc := range map[string]struct {
 		given Facts
@@ -59,10 +61,12 @@ func TestWhichNodesAreMissing(t *testing.T) {
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }
 	away := func(ago time.Duration) Node { return gone(listed(at(ago))) }
 	made := func(ago time.Duration, changes ...func(*Node)) Node {
-		return healthy(append(changes, func(n *Node) { n.Created = at(ago) })...)
+		return healthy(append(changes, created(at(ago)))...)
 	}
-	requests := func(n int) func(*Node) { return func(node *Node) { node.Listed = &Listing{Requests: n} } }
-	says := func(change func(*Request)) Node { return gone(asked(change)) }
+	requests := func(n int) func(*Node) {
+		return func(node *Node) { node.Listed = &nhcv1.UnhealthyNode{Remediations: make([]nhcv1.Remediation, n)} }
+	}
+	reports := func(change func(*Request)) Node { return gone(asked(change)) }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  map[string]time.Time // which are missing, since when
@@ -75,13 +79,13 @@ func TestWhichNodesAreMissing(t *testing.T) {
 		"none that is there":                             {of(lost(listed(at(minute)))), nil},
 		"one for half an hour":                           {of(away(controlplane.ReplacementPatience - 1)), map[string]time.Time{"a": at(controlplane.ReplacementPatience - 1)}},
 		"and no longer":                                  {of(away(controlplane.ReplacementPatience)), nil},
-		"one whose remediation has succeeded":            {of(says(succeeded(escalation.Yes))), map[string]time.Time{"a": epoch}},
-		"none whose remediation has failed":              {of(says(failed)), nil},
-		"one whose remediator says that it will go":      {of(says(func(r *Request) { r.DeletesNode = escalation.Yes })), map[string]time.Time{"a": epoch}},
-		"none whose remediator says that it will not":    {of(says(func(r *Request) { r.DeletesNode = escalation.No })), nil},
-		"one whose Machine stays":                        {of(says(func(r *Request) { r.MachineThere = true })), map[string]time.Time{"a": epoch}},
-		"one whose request a remediator keeps":           {of(says(kept)), map[string]time.Time{"a": epoch}},
-		"none whose request may be another node's":       {of(says(func(r *Request) { r.Kept, r.Guessed = true, true })), nil},
+		"one whose remediation has succeeded":            {of(reports(succeeded(escalation.Yes))), map[string]time.Time{"a": epoch}},
+		"none whose remediation has failed":              {of(reports(failed)), nil},
+		"one whose remediator says that it will go":      {of(reports(deletesNode(escalation.Yes))), map[string]time.Time{"a": epoch}},
+		"none whose remediator says that it will not":    {of(reports(deletesNode(escalation.No))), nil},
+		"one whose Machine stays":                        {of(reports(machineThere)), map[string]time.Time{"a": epoch}},
+		"one whose request a remediator keeps":           {of(reports(kept)), map[string]time.Time{"a": epoch}},
+		"none whose request may be another node's":       {of(reports(func(r *Request) { kept(r); guessed(r) })), nil},
 		"none that a node was made for since":            {of(away(10*minute), made(5*minute)), nil},
 		"one for which none was made since":              {of(away(10*minute), made(15*minute)), map[string]time.Time{"a": at(10 * minute)}},
 		"one that a node was made for at the moment":     {of(away(10*minute), made(10*minute)), map[string]time.Time{"a": at(10 * minute)}},
@@ -92,7 +96,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 			of(away(10*minute), made(5*minute, unselected)), map[string]time.Time{"a": at(10 * minute)},
 		},
 		"one if the node that was made is gone": {
-			of(away(10*minute), gone(func(n *Node) { n.Selected, n.Created = true, at(5*minute) })), map[string]time.Time{"a": at(10 * minute)},
+			of(away(10*minute), gone(func(n *Node) { n.Selected = true })), map[string]time.Time{"a": at(10 * minute)},
 		},
 		"one if a node has come back that was away itself": {
 			of(away(10*minute), made(5*minute, listed(at(8*minute)))), map[string]time.Time{"a": at(5 * minute)},
@@ -127,7 +131,7 @@ func TestWhichNodesAreMissing(t *testing.T) {
 
 // Nodes that are not due yet make no storm, or each rollout would; where there is one they prolong it.
 func TestWhatAStormIs(t *testing.T) {
-	cooldown := func(f *Facts) { f.Cooldown = ptr(time.Hour) }
+	cooldown := cooldown(time.Hour)
 	active := func(f *Facts) { f.Storm.Active = true }
 	pending := lost(since(time.Minute))
 	for name, tc := range map[string]struct {
@@ -138,7 +142,7 @@ func TestWhatAStormIs(t *testing.T) {
 		"as many as may be do not":                     {of(lost()).with(limit("1"), cooldown), false, false},
 		"too many pending nodes do not":                {of(pending).with(limit("0"), cooldown), false, false},
 		"they prolong it":                              {of(pending).with(limit("0"), cooldown, active), true, true},
-		"too few healthy nodes begin none":             {of(healthy()).with(func(f *Facts) { f.MaxUnhealthy, f.MinHealthy = "", "2" }, cooldown), false, false},
+		"too few healthy nodes begin none":             {of(healthy()).with(func(f *Facts) { f.Check.Spec.MaxUnhealthy, f.Check.Spec.MinHealthy = nil, new(intstr.Parse("2")) }, cooldown), false, false},
 		"it blocks while it cools down":                {of(healthy()).with(storm), true, true},
 		"W11: it is over after that":                   {of(healthy()).with(storm, func(f *Facts) { f.Storm.CoolingSince = epoch.Add(-time.Hour) }), false, false},
 		"W11: it is over when the cooldown is removed": {of(lost()).with(limit("0"), active), false, false},
@@ -157,14 +161,21 @@ func TestWhatAStormIs(t *testing.T) {
 func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 	const grace = 50 * time.Second
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }
+	minuteAgo := since(time.Minute)
 	since := func(ago time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Since, f.Grace = at(ago), grace }
 	}
-	announced := func(ago time.Duration) func(*Facts) { return func(f *Facts) { f.AwaitedSince = at(ago) } }
+	announced := func(ago time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			f.Check.Status.Conditions = []metav1.Condition{{
+				Type: nhcv1.RemediationAllowedCondition, Reason: nhcv1.KubeletsAwaitedReason, LastTransitionTime: metav1.NewTime(at(ago)),
+			}}
+		}
+	}
 	outage := func(from, to time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Outages = append(f.Outages, Outage{at(from), at(to)}) }
 	}
-	pending := lost(func(n *Node) { n.Conditions[0].Since = at(time.Minute) })
+	pending := lost(minuteAgo)
 	for name, tc := range map[string]struct {
 		given Facts
 		want  time.Duration // from now on

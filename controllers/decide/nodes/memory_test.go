@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -19,9 +21,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 	outage := func(from, to time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Outages = append(f.Outages, Outage{epoch.Add(-from), epoch.Add(-to)}) }
 	}
-	listed := func(counted time.Duration) func(*Request) {
-		return func(r *Request) { r.Listed, r.Counted = true, epoch.Add(-counted) }
-	}
+	listed := inStatus
 	remembered := func(counted time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Memory.Started = map[string]time.Time{"r": epoch.Add(-counted)} }
 	}
@@ -71,7 +71,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 }
 
 func TestWhichRequestHasRecoveredItsNode(t *testing.T) {
-	delayed := func(n *Node) { n.Listed = &Listing{Delayed: true} }
+	delayed := listedDelayed(time.Time{})
 	memory := func(is bool) func(*Facts) { return func(f *Facts) { f.Memory.Recovered = map[string]bool{"r": is} } }
 	success := asked(succeeded(escalation.Yes))
 	for name, tc := range map[string]struct {
@@ -148,11 +148,12 @@ func TestTurnsOfAConditionAreRemembered(t *testing.T) {
 		"also if its request cannot be read":                {turn{unknown, 4 * minute, 0, nil}, turn{bad, 0, minute, []func(*Node){unseen}}, 0, 5 * minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := of(Node{}).with(func(f *Facts) { f.Policy.Rules, f.Resync = []health.Rule{silent, notReady}, tc.resync })
+			f := of(healthy()).with(func(f *Facts) { f.Policy.Rules, f.Resync = []health.Rule{silent, notReady}, tc.resync })
 			var d *Decision
 			for _, is := range []turn{tc.first, tc.then} {
 				n := lost(is.changes...)
-				n.ID, n.Conditions[0].Status, n.Conditions[0].Since = "uid-a", is.status, epoch.Add(-is.since)
+				cond := &n.Object.Status.Conditions[0]
+				n.Object.UID, cond.Status, cond.LastTransitionTime = "uid-a", corev1.ConditionStatus(is.status), metav1.NewTime(epoch.Add(-is.since))
 				f.Now, f.Nodes = epoch.Add(is.at), []Node{n}
 				p := Decide(f)
 				f.Memory, d = p.Memory, &p.Decisions[0]

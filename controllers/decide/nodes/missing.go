@@ -9,13 +9,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node. Until then the
-// node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of which the next ones may take
-// their share. It stays in the status, without requests, so that the next manager knows it as well. What ends that is a node that is made after it had
-// gone, one for each that is missing, or its own return, or that it takes too long.
+// A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node.
+// Until then the node is missing: the limits count it as one that is being remediated, or else each replacement would lower the number of
+// which the next ones may take their share. It stays in the status, without requests, so that the next manager knows it as well. What
+// ends that is a node that is made after it had gone, one for each that is missing, or its own return, or that it takes too long.
 
-// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is missed. What one
-// node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the others are missed since then.
+// missing finds out which of the nodes that a remediation took away nothing has replaced yet, and returns until when the first of them is
+// missed. What one node has replaced, or what has come back, is listed no more; so that no node is taken for the replacement of two, the
+// others are missed since then.
 func (d *decider) missing() time.Time {
 	var taken []int
 	for i := range d.f.Nodes {
@@ -42,59 +43,61 @@ func (d *decider) missing() time.Time {
 	return until
 }
 
-// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of all was.
+// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of
+// all was.
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if !n.Selected || !n.Exists {
+		if !n.Selected || !n.Exists() {
 			continue
 		}
-		newest = latest(newest, n.Created)
-		if back := n.Listed != nil && !n.Listed.HealthySince.IsZero() && n.Created.After(n.Listed.HealthySince); !back {
-			made = append(made, n.Created)
+		created, gone := n.Object.CreationTimestamp.Time, n.healthySince()
+		newest = latest(newest, created)
+		if back := !gone.IsZero() && created.After(gone); !back {
+			made = append(made, created)
 		}
 	}
 	slices.SortFunc(made, time.Time.Compare)
 	return made, newest
 }
 
-// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a remediator has said
-// nothing: then its request ends at once.
+// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a
+// remediator has said nothing: then its request ends at once.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
-	case n.Exists || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
+	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return !r.Guessed && (r.Succeeded == escalation.Yes || r.DeletesNode == escalation.Yes || r.MachineThere || r.Kept)
+			return !r.Guessed && (r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept())
 		})
 	}
-	return n.Listed != nil && (!n.Listed.HealthySince.IsZero() || n.Listed.Requests > 0)
+	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
 }
 
 // goneSince is since when n is known to be gone.
 func (d *decider) goneSince(n *Node) time.Time {
-	if n.Listed != nil && !n.Listed.HealthySince.IsZero() {
-		return n.Listed.HealthySince
+	if since := n.healthySince(); !since.IsZero() {
+		return since
 	}
 	return d.f.Now
 }
 
-// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted the Node,
-// to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
+// nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted
+// the Node, to make it again. (Poison Pill and Self Node Remediation before v0.8 do, while the node reboots.)
 const nodeAway = 10 * time.Minute
 
-// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited). The
-// lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
+// gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited).
+// The lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
 func (s *stepping) gone() {
 	kept := false
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		if !r.Deleting.IsZero() {
-			s.lookAgain(later(r.Deleting.Add(ClingingFor), s.f.Now))
+		if !r.Deleting().IsZero() {
+			s.lookAgain(later(r.Deleting().Add(ClingingFor), s.f.Now))
 			s.stops(j)
 		}
-		if !r.Deleting.IsZero() || r.Guessed { // which node is gone is not known
+		if !r.Deleting().IsZero() || r.Guessed { // which node is gone is not known
 			continue
 		}
 		if until := s.awaited(j); s.f.Now.Before(until) {
@@ -112,25 +115,25 @@ func (s *stepping) gone() {
 	}
 }
 
-// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that is gone only
-// then.
+// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that
+// is gone only then.
 func (s *stepping) stops(j int) {
-	if r := &s.n.Requests[j]; r.Kept && !r.Notified && !r.Guessed && !s.f.Memory.Unpatchable[r.ID] {
+	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !r.Guessed && !s.f.Memory.Unpatchable[r.ID()] {
 		s.Stop = append(s.Stop, j)
 	}
 }
 
-// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is meant to go,
-// until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it come back; and
-// for a while those that a remediator has its finalizer on.
+// awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
+// meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
+// come back; and for a while those that a remediator has its finalizer on.
 func (s *stepping) awaited(j int) time.Time {
 	r := &s.n.Requests[j]
 	switch {
-	case r.Succeeded == escalation.Yes || r.Succeeded == escalation.No:
+	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
-	case r.DeletesNode == escalation.Yes || r.MachineThere:
+	case r.deletesNode() || r.MachineThere:
 		return s.patience(j)
-	case r.Kept:
+	case r.Kept():
 		return s.goneSince(s.n).Add(nodeAway)
 	}
 	return time.Time{}
@@ -139,12 +142,12 @@ func (s *stepping) awaited(j int) time.Time {
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no timeout has as
-// long as no request should last.
+// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no
+// timeout has as long as no request should last.
 func (s *stepping) patience(j int) time.Time {
 	r := &s.n.Requests[j]
-	if r.Step >= 0 && s.f.Templates[r.Step].Timeout > 0 {
-		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].Timeout)
+	if r.Step >= 0 && s.f.Templates[r.Step].timeout() > 0 {
+		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].timeout())
 	}
-	return r.Started.Add(tooOld)
+	return r.Started().Add(tooOld)
 }

@@ -2,15 +2,12 @@ package nodes
 
 import "github.com/kubemend/kubemend/controllers/decide/health"
 
-// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node does. Only
-// of such nodes the Machines, and the requests of the names that theirs would have, are read.
-func (n *Node) Concerns() bool { return n.Exists && (len(n.Conditions) > 0 || !n.Reported) }
-
-// NeedsControlPlane reports whether a node of the control plane is, or will be, blocked by nothing but the others: then the control plane has to be read.
+// NeedsControlPlane reports whether a node of the control plane is, or will be, blocked by nothing but the others: then the control plane
+// has to be read.
 func NeedsControlPlane(f Facts) bool {
 	concerns := false
 	for i := range f.Nodes {
-		concerns = concerns || f.Nodes[i].ControlPlane && f.Nodes[i].Concerns()
+		concerns = concerns || f.Nodes[i].ControlPlane() && f.Concerns(&f.Nodes[i])
 	}
 	if !concerns {
 		return false
@@ -21,8 +18,8 @@ func NeedsControlPlane(f Facts) bool {
 	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
 }
 
-// Release returns the plan for the orphaned requests and leases of a deleted check: the requests end, and the lease on a node after them. During an
-// uninstall the requests are not waited for without end.
+// Release returns the plan for the orphaned requests and leases of a deleted check: the requests end, and the lease on a node after them.
+// During an uninstall the requests are not waited for without end.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
 	d := &decider{f: &f, p: &p}
@@ -31,7 +28,7 @@ func Release(f Facts, uninstalling bool) Plan {
 		s := d.stepping(i)
 		clings := true
 		for j := range s.n.Requests {
-			if s.n.Requests[j].Deleting.IsZero() {
+			if s.n.Requests[j].Deleting().IsZero() {
 				s.End = append(s.End, j)
 			}
 			clings = clings && s.n.Requests[j].Clings(f.Now)

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // The Machines of a node, and requests of their names, are read only if something may be decided by them.
@@ -15,29 +13,17 @@ func TestWhichNodesConcern(t *testing.T) {
 		node Node
 		want bool
 	}{
-		"a healthy one does not":       {healthy(), false},
-		"an unhealthy one does":        {lost(), true},
-		"a pending one does":           {lost(since(time.Minute)), true},
-		"one that never reported does": {healthy(func(n *Node) { n.Reported = false }), true},
-		"one that is gone does not":    {gone(asked()), false},
+		"a healthy one does not":                   {healthy(), false},
+		"an unhealthy one does":                    {lost(), true},
+		"a pending one does":                       {lost(since(time.Minute)), true},
+		"one that never reported does":             {healthy(silent), true},
+		"one that is gone does not":                {gone(asked()), false},
+		"one with another status or type does not": {healthy(terminating), false},
 	} {
-		if got := tc.node.Concerns(); got != tc.want {
+		facts := of(tc.node)
+		if got := facts.Concerns(&facts.Nodes[0]); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
-	}
-}
-
-func TestWhichConditionsConcern(t *testing.T) {
-	policy := of().Policy
-	for is, want := range map[[2]string]bool{
-		{"Ready", unknown}: true, {"Ready", bad}: false, {"Ready", good}: false, {"DiskPressure", unknown}: false,
-	} {
-		if got := Concerns(policy, is[0], is[1]); got != want {
-			t.Errorf("%v: %t", is, got)
-		}
-	}
-	if Concerns(health.Policy{}, "Ready", unknown) {
-		t.Error("a check without conditions is concerned by none")
 	}
 }
 

@@ -80,7 +80,8 @@ type Work struct {
 	// Delay are those that the healthy delay begins for, Resume those that it was begun for in vain; Delayed says that it goes on.
 	Delay, Resume []int
 	Delayed       bool
-	// Stop are those whose node is gone and whose remediators are notified to stop, Adopt those of the last failure with which the present one begins.
+	// Stop are those whose node is gone and whose remediators are notified to stop, Adopt those of the last failure with which the present
+	// one begins.
 	Stop, Adopt []int
 	// GiveUp are those that have had their chance; Notify says that their remediator has to be notified.
 	GiveUp []int
@@ -120,7 +121,7 @@ type RequestState struct {
 }
 
 // Former reports whether the request was made before the node was healthy, or gone, the last time.
-func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started) }
+func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started()) }
 
 // What is what happens at a moment.
 type What string

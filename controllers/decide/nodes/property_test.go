@@ -8,8 +8,11 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -27,14 +30,16 @@ func someFacts(t *rapid.T) Facts {
 	if yes(2, "escalates") {
 		f = f.with(steps([]Template{reboot(0), reboot(0), hostTemplate()}[:rapid.IntRange(1, 3).Draw(t, "steps")]...))
 	}
-	f.MaxUnhealthy = rapid.SampledFrom([]string{"100%", "40%", "1", "0", "many"}).Draw(t, "limit")
+	limit(rapid.SampledFrom([]string{"100%", "40%", "1", "0", "many"}).Draw(t, "limit"))(&f)
 	if yes(6, "paused") {
-		f.PauseRequests = []string{"me"}
+		f.Check.Spec.PauseRequests = []string{"me"}
 	}
 	if yes(4, "cooldown") {
-		f.Cooldown, f.Storm.Active = ptr(10*time.Minute), yes(2, "storm")
+		cooldown(10 * time.Minute)(&f)
+		f.Storm.Active = yes(2, "storm")
 	}
-	f.Upgrade.Unread, f.HealthyDelay = yes(8, "upgrade"), some(600)
+	f.Upgrade.Unread = yes(8, "upgrade")
+	delay(some(600))(&f)
 	if yes(6, "settles") {
 		f.Since, f.Grace = epoch, time.Minute
 	}
@@ -43,18 +48,28 @@ func someFacts(t *rapid.T) Facts {
 	}
 	f.TerminatingLeft, f.Memory.Known, f.Resync = yes(2, "left"), yes(2, "known"), some(600)
 	if yes(8, "no template") {
-		f.Templates[0].Usable = false
+		f.Templates[0].Object = nil
 	}
 	plane := &ControlPlane{}
 	for i := range rapid.IntRange(1, 8).Draw(t, "nodes") {
 		n := ready(unknown, -some(900))
 		n.Name, n.Selected, n.Machine = string(rune('a'+i)), !yes(8, "left"), &Machine{Unread: yes(8, "unread")}
-		n.ID = "uid-" + n.Name
+		n.Object.UID = types.UID("uid-" + n.Name)
 		if yes(3, "healthy") {
-			n.Conditions = nil
+			n.Object.Status.Conditions[0].Status = good
 		}
-		n.Exists, n.Excluded, n.ControlPlane = !yes(8, "gone"), yes(8, "excluded"), yes(2, "member")
-		n.Terminating, n.Confirmed = yes(12, "terminating"), yes(12, "confirmed")
+		controlPlane := yes(2, "member")
+		for _, change := range []struct {
+			made   bool
+			change func(*Node)
+		}{{yes(8, "excluded"), excluded}, {controlPlane, member}, {yes(12, "terminating"), terminating}, {yes(12, "confirmed"), confirmed}} {
+			if change.made {
+				change.change(&n)
+			}
+		}
+		if yes(8, "gone") {
+			n.Object = nil
+		}
 		if yes(8, "unread") {
 			unseen(&n)
 		}
@@ -62,30 +77,41 @@ func someFacts(t *rapid.T) Facts {
 			orphaned(&n)
 		}
 		if yes(3, "listed") {
-			n.Listed = &Listing{Delayed: yes(2, "delayed"), Requests: rapid.IntRange(0, 1).Draw(t, "listed requests")}
+			n.Listed = &nhcv1.UnhealthyNode{HealthyDelayed: new(yes(2, "delayed"))}
+			n.Listed.Remediations = make([]nhcv1.Remediation, rapid.IntRange(0, 1).Draw(t, "listed requests"))
 			if yes(2, "recovered") {
-				n.Listed.HealthySince = epoch.Add(-some(3600))
+				n.Listed.ConditionsHealthyTimestamp = &metav1.Time{Time: epoch.Add(-some(3600))}
 			}
 		}
 		for j := range max(0, rapid.IntRange(-2, 2).Draw(t, "requests")) {
-			r := Request{ID: n.Name + string(rune('0'+j)), Step: rapid.IntRange(-1, len(f.Templates)-1).Draw(t, "step"), Started: epoch.Add(-some(900))}
-			r.Succeeded, r.Processing, r.Kept, r.Listed = answer(), answer(), yes(2, "kept"), yes(2, "listed")
+			r := Request{Object: requestOf("Reboot", n.Name, n.Name+string(rune('0'+j))), Step: rapid.IntRange(-1, len(f.Templates)-1).Draw(t, "step")}
+			started(some(900))(&r)
+			succeeded(answer())(&r)
+			says(nhcv1.ProcessingCondition, answer(), some(60))(&r)
+			if yes(2, "kept") {
+				kept(&r)
+			}
+			if yes(2, "listed") {
+				inStatus(24 * time.Hour)(&r)
+			}
 			if yes(3, "deleting") {
-				r.Deleting = epoch.Add(-some(60))
+				deleting(some(60))(&r)
 			}
 			n.Requests = append(n.Requests, r)
 		}
 		if yes(6, "deleted") {
-			n.Gone = []Listed{{Step: rapid.IntRange(-1, len(f.Templates)-1).Draw(t, "step"), Started: epoch.Add(-some(900))}}
+			n.Gone = []Listed{was(rapid.IntRange(-1, len(f.Templates)-1).Draw(t, "step"), some(900))}
 		}
 		if yes(4, "lease") {
 			n.Lease = leaseOf(rapid.SampledFrom([]string{us, "NMO", ""}).Draw(t, "holder"), 10*time.Minute, some(900), some(900))
 		}
-		if n.ControlPlane && n.Exists {
-			plane.Nodes = append(plane.Nodes, Member{Name: n.Name, Ready: len(n.Conditions) == 0})
+		if n.ControlPlane() {
+			plane.Nodes = append(plane.Nodes, seen(n.Name, n.Object.Status.Conditions[0].Status == good))
 		}
-		if n.ControlPlane && len(n.Requests) > 0 {
-			plane.Requests = append(plane.Requests, MemberRequest{Ref: Ref{"Reboot", "remediators", n.Name}, Node: n.Name, There: n.Exists, Gone: epoch})
+		if controlPlane && len(n.Requests) > 0 {
+			request := reboots(n.Name)
+			request.Node, request.Gone = n.Object, epoch
+			plane.Requests = append(plane.Requests, request)
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
@@ -140,11 +166,13 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			if !d.Starts() {
 				continue
 			}
-			paused := len(f.PauseRequests) > 0 || f.Upgrade.Unread || !f.Since.IsZero()
-			ended := f.TerminatingLeft && n.Terminating
-			due := n.Exists && len(n.Conditions) > 0 && !f.Now.Before(n.Conditions[0].Since.Add(5*time.Minute))
+			paused := len(f.Check.Spec.PauseRequests) > 0 || f.Upgrade.Unread || !f.Since.IsZero()
+			ended := f.TerminatingLeft && n.terminating()
+			signals, _ := f.Signals(n)
+			due := len(signals) > 0 && !f.Now.Before(signals[0].Since.Add(5*time.Minute))
+			userExcludes, _ := n.Excluded()
 			switch {
-			case !due, n.Excluded, n.Lease.Held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
+			case !due, userExcludes, n.Lease.Held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
 				t.Fatalf("a remediation of %+v starts", n)
 			case begins(n, d) && !n.Selected:
 				t.Fatalf("a remediation of %+v, which is not selected, begins", n)
@@ -163,11 +191,11 @@ func TestNothingBeginsAboveTheLimit(t *testing.T) {
 				continue
 			}
 			total++
-			if !n.Exists || len(n.Conditions) > 0 || len(n.Requests)+len(n.Unseen)+len(n.Orphaned) > 0 || f.TerminatingLeft && n.Terminating {
+			if !n.Exists() || f.Concerns(n) || len(n.Requests)+len(n.Unseen)+len(n.Orphaned) > 0 || f.TerminatingLeft && n.terminating() {
 				unhealthy++
 			}
 		}
-		atMost := map[string]int{"100%": total, "40%": total * 40 / 100, "1": 1}[f.MaxUnhealthy]
+		atMost := map[string]int{"100%": total, "40%": total * 40 / 100, "1": 1}[f.Check.Spec.MaxUnhealthy.String()]
 		for i := range p.Decisions {
 			if begins(&f.Nodes[i], &p.Decisions[i]) && p.Population.Total() == total && unhealthy > atMost {
 				t.Fatalf("node %s begins, as %d of %d are unhealthy, of at most %d", f.Nodes[i].Name, unhealthy, total, atMost)
@@ -183,10 +211,10 @@ func TestNeverTwoNodesOfTheControlPlane(t *testing.T) {
 		for i := range f.Nodes {
 			n := &f.Nodes[i]
 			switch {
-			case !n.ControlPlane:
+			case !n.ControlPlane():
 			case begins(n, &p.Decisions[i]):
 				beginning++
-			case len(n.Requests) > 0 && n.Exists:
+			case len(n.Requests) > 0:
 				busy++
 			}
 		}
@@ -201,12 +229,12 @@ func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 	holds(t, func(t *rapid.T, f *Facts, p *Plan) {
 		for i := range f.Nodes {
 			n, d := &f.Nodes[i], &p.Decisions[i]
-			if !n.Exists || len(n.Conditions) > 0 || len(n.Unseen) > 0 || f.TerminatingLeft && n.Terminating {
+			if !n.Exists() || f.Concerns(n) || len(n.Unseen) > 0 || f.TerminatingLeft && n.terminating() {
 				continue
 			}
 			for j := range n.Requests {
-				waits := f.HealthyDelay > 0 && !n.Confirmed && d.Delayed
-				if n.Requests[j].Deleting.IsZero() && !slices.Contains(d.End, j) && !waits {
+				waits := f.healthyDelay() > 0 && !n.confirmed() && d.Delayed
+				if n.Requests[j].Deleting().IsZero() && !slices.Contains(d.End, j) && !waits {
 					t.Fatalf("the request %d of %+v stays", j, n)
 				}
 			}
@@ -238,7 +266,7 @@ func TestWhatIsWaitedForIsLookedAtAgain(t *testing.T) {
 			if b := d.Blocker(); d.Verdict.State == health.Unhealthy {
 				by("the end of what blocks", n, cmp.Or(b.Again, b.Until))
 			}
-			if n.Lease.own() && d.Lease == KeepLease && len(n.Requests) > 0 && n.Exists {
+			if n.Lease.own() && d.Lease == KeepLease && len(n.Requests) > 0 && n.Exists() {
 				by("the lease", n, n.Lease.expiry())
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 // plane is a control plane of five members, of which those with these letters are not ready.
@@ -13,7 +15,7 @@ func plane(silent string, changes ...func(*ControlPlane)) func(*Facts) {
 	return func(f *Facts) {
 		f.ControlPlane = &ControlPlane{}
 		for _, name := range "abcde" {
-			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, Member{Name: string(name), Ready: !strings.ContainsRune(silent, name)})
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, seen(string(name), !strings.ContainsRune(silent, name)))
 		}
 		for _, change := range changes {
 			change(f.ControlPlane)
@@ -45,7 +47,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	due := func(minutes int, changes ...func(*Node)) Node {
 		return lost(append(changes, member, since(time.Duration(minutes+5)*time.Minute))...)
 	}
-	request := MemberRequest{Ref: Ref{"Reboot", "remediators", "e"}, Node: "e", There: true}
+	request := reboots("e")
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string // what blocks each node; a node that is not blocked starts
@@ -63,7 +65,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
 		},
 		"none that is not a member": {of(due(20), due(10), lost(member, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
-			f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "b", Ready: false}, {Name: "c", Ready: false}}}
+			f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{seen("b", false), seen("c", false)}}
 		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
 		"none while the control plane is not read, and the longest says why": {
 			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
@@ -124,7 +126,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	} {
 		p := Decide(f)
 		d := &p.Decisions[0]
-		if want := askedAgain(epoch.Add(quorumRetry)); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+		if want := askedAgain(epoch.Add(time.Minute)); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
 	}
@@ -150,7 +152,7 @@ func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
 		"its request is being deleted since it recovered":   {of(lost(member, asked(deleting(0)))), true},
 		"it has left the selection":                         {of(lost(member, unselected)), false},
 		"it never reported, and will be unhealthy": {
-			of(healthy(member, func(n *Node) { n.Reported, n.Created, n.Machine = false, epoch.Add(-time.Minute), &Machine{} })), true,
+			of(healthy(member, silent, created(epoch.Add(-time.Minute)), func(n *Node) { n.Machine = &Machine{} })), true,
 		},
 	} {
 		if got := NeedsControlPlane(tc.given); got != tc.want {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -30,7 +31,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 		add("A remediation took the node away, and no new one has come in its place")
 	}
 	for j := range n.Requests {
-		for _, text := range n.Requests[j].says() {
+		for _, text := range n.Requests[j].report() {
 			add(text)
 		}
 	}
@@ -42,42 +43,46 @@ func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 	switch {
 	case len(n.Unseen) > 0:
 		return "What has become of its requests cannot be read"
-	case len(d.End) > 0 && !n.Exists:
+	case len(d.End) > 0 && !n.Exists():
 		return "The node is gone, its requests are deleted"
 	case len(d.End) > 0 && d.Verdict.State == health.Unhealthy:
 		return "The remediation has succeeded, and the node has become unhealthy once more: its request is deleted, and it begins anew"
 	case len(d.End) > 0:
 		return "The node is healthy, its requests are deleted"
-	case d.Delayed && f.HealthyDelay < 0:
+	case d.Delayed && f.healthyDelay() < 0:
 		return "The node is healthy, its requests are kept until a person confirms that"
 	case d.Delayed:
-		return "The node is healthy, its requests are kept for the healthy delay of " + f.HealthyDelay.String()
+		return "The node is healthy, its requests are kept for the healthy delay of " + f.healthyDelay().String()
 	}
 	return ""
 }
 
-// says is what the request, and its remediator, say.
-func (r *Request) says() []string {
-	name := r.Ref.String()
+// report is what the request, and its remediator, say.
+func (r *Request) report() []string {
+	name := r.Ref().String()
 	var texts []string
-	if !r.Deleting.IsZero() {
+	if !r.Deleting().IsZero() {
 		texts = append(texts, name+" is being deleted")
 	}
-	for _, cond := range r.Says {
-		text := fmt.Sprintf("%s says %s=%s", name, cond.Type, cond.Status)
-		if cond.Reason != "" {
-			text += " (" + cond.Reason + ")"
+	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
+		cond := escalation.Condition(r.Object, kind)
+		if cond == nil {
+			continue
 		}
-		if cond.Message != "" {
-			text += ": " + cond.Message
+		text := fmt.Sprintf("%s says %s=%s", name, kind, cond["status"])
+		if reason, _ := cond["reason"].(string); reason != "" {
+			text += " (" + reason + ")"
+		}
+		if message, _ := cond["message"].(string); message != "" {
+			text += ": " + message
 		}
 		texts = append(texts, text)
 	}
 	return texts
 }
 
-// escalationTexts are by the reason of the decision. {step} is the template concerned, {before} the one before it, {until} when its time is over,
-// {timeout} how long that is.
+// escalationTexts are by the reason of the decision. {step} is the template concerned, {before} the one before it, {until} when its time
+// is over, {timeout} how long that is.
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",
@@ -109,15 +114,15 @@ func EscalationText(f *Facts, d escalation.Decision) string {
 	case len(f.Templates) == 0:
 		return "The check names no template"
 	}
-	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single {
+	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single() {
 		text = single
 	}
-	template, until := f.Templates[d.Step], ""
+	template, until := &f.Templates[d.Step], ""
 	if !d.Expires.IsZero() {
 		until = " until " + d.Expires.UTC().Format(time.RFC3339)
 	}
 	return strings.NewReplacer("{step}", template.String(), "{before}", f.Templates[max(d.Step-1, 0)].String(), "{until}", until,
-		"{timeout}", template.Timeout.String()).Replace(text)
+		"{timeout}", template.timeout().String()).Replace(text)
 }
 
 // answerText says the same of an answer, which may have passed over a step that cannot be about the node.
@@ -128,5 +133,5 @@ func answerText(f *Facts, answer Answer) string {
 	case answer.Do == escalation.Exhausted:
 		return f.Templates[answer.From-1].String() + " was given up, and none of the templates that are left can be about the node"
 	}
-	return fmt.Sprintf("%s cannot be about the node, %s is next", f.Templates[answer.From], f.Templates[answer.Step])
+	return fmt.Sprintf("%s cannot be about the node, %s is next", &f.Templates[answer.From], &f.Templates[answer.Step])
 }

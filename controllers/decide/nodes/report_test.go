@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
@@ -17,7 +20,7 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 		var p Plan
 		p.Storm.CoolingSince, p.Storm.Turn = epoch, turn
 		var got string
-		for _, c := range Conditions(&Facts{Now: epoch}, &p) {
+		for _, c := range Conditions(new(of()), &p) {
 			if c.Type == nhcv1.StormCooldownActiveCondition {
 				got = c.Message
 			}
@@ -30,16 +33,18 @@ func TestAStormThatCoolsSaysSo(t *testing.T) {
 
 // ladder are templates named A, B and so on, with a timeout of five minutes each.
 func ladder(names ...string) *Facts {
-	f := &Facts{}
+	f := of()
+	var templates []Template
 	for _, name := range names {
-		f.Templates = append(f.Templates, Template{Ref: Ref{Namespace: "x", Name: "t"}, RequestKind: name, Timeout: 5 * time.Minute})
+		templates = append(templates, templateOf("", "x", "t", schema.GroupVersionKind{Kind: name}, 0))
 	}
-	return f
+	steps(templates...)(&f)
+	return &f
 }
 
 func TestTheAnswerOfAnEscalation(t *testing.T) {
 	two, single := ladder("A", "B"), ladder("A")
-	single.Single = true
+	single.Check.Spec.RemediationTemplate = &corev1.ObjectReference{}
 	expires := time.Date(2026, 1, 1, 12, 4, 0, 0, time.UTC)
 	const a, b = "A from template x/t", "B from template x/t"
 	cases := map[string]struct {

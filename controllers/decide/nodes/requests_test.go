@@ -6,19 +6,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
 func TestWhatIsDoneAboutRequests(t *testing.T) {
 	delayed := delay(10 * time.Minute)
 	remembered := func(f *Facts) { f.Memory.Recovered = map[string]bool{"r": true} }
-	marked := func(r *Request) { r.DelayedMarked, r.Delayed = true, epoch.Add(-time.Minute) }
-	confirmed := func(n *Node) { n.Confirmed = true }
-	others := func(n *Node) { n.Others = []Foreign{{ID: "o"}} }
+	marked := delayedSince(time.Minute)
+	others := func(n *Node) { n.Others = []*unstructured.Unstructured{requestOf("Reboot", "o", "o")} }
 	ours := leased(leaseOf(us, 11*time.Minute, 0, 0))
-	delays := func(n *Node) { n.Listed = &Listing{HealthySince: epoch.Add(-time.Minute), Delayed: true} }
-	relapsed := func(r *Request) { r.Relapsed = true }
+	delays := listedDelayed(epoch.Add(-time.Minute))
 	one, both := []int{0}, []int{0, 1}
 	type done struct {
 		End, Flag, Delay, Resume, Stop, Adopt, GiveUp []int
@@ -47,7 +47,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"a person ends a delay without end":         {of(healthy(asked())).with(delay(-1)), done{Delayed: true, Lease: TakeLease, Start: -1}},
 		"C62, W6: by a confirmation":                {of(healthy(asked(), confirmed)).with(delay(-1)), done{End: one, Lease: TakeLease, Start: -1}},
 		"one that is deleted already is waited for": {of(healthy(asked(deleting(time.Minute)))), done{Lease: TakeLease, Start: -1}},
-		"once": {of(lost(asked(func(r *Request) { r.Started, r.Flagged = epoch.Add(-49*time.Hour), true }))), done{Lease: TakeLease, Start: -1}},
+		"once": {of(lost(asked(started(49*time.Hour), noted(nhcv1.OldRequestAnnotation, 0)))), done{Lease: TakeLease, Start: -1}},
 		"W5: a delay that was begun in vain is reverted":           {of(lost(asked(marked))).with(delayed), done{Resume: one, Lease: TakeLease, Start: -1}},
 		"what had succeeded ends when the node is bad once more":   {of(lost(asked(succeeded(escalation.Yes)))).with(remembered), done{End: one, Lease: TakeLease, Start: -1}},
 		"it does not end if there are steps":                       {of(lost(asked(succeeded(escalation.Yes)))).with(steps(reboot(0)), remembered), done{Lease: TakeLease, Start: -1}},
@@ -57,7 +57,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Unpatchable = map[string]bool{"r": true} }), done{Start: -1}},
 		"one whose node is not known is left alone":                {of(gone(asked(guessed))), done{Start: -1}},
 		"one that a remediator keeps waits for the node":           {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},
-		"one whose Machine is there, too":                          {of(gone(asked(func(r *Request) { r.MachineThere = true }))), done{Lease: TakeLease, Start: -1}},
+		"one whose Machine is there, too":                          {of(gone(asked(machineThere))), done{Lease: TakeLease, Start: -1}},
 		"a step that failed is given up":                           {of(lost(asked(failed))).with(steps(reboot(0), reboot(0))), done{GiveUp: one, Start: 1, Lease: TakeLease}},
 		"the first step takes the lease":                           {of(lost()), done{Start: 0, Lease: TakeLease}},
 		"what is left of the last failure is adopted":              {of(lost(asked(deleting(0), kept))), done{Adopt: one, Start: -1, Lease: TakeLease}},
@@ -77,12 +77,12 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"once, too":                                                                          {of(lost(asked(succeeded(escalation.Yes), relapsed), delays, ours, since(time.Minute))).with(remembered), done{Start: -1}},
 		"unless it was never delayed":                                                        {of(lost(asked(succeeded(escalation.Yes)), listed(epoch.Add(-time.Minute)), ours, since(time.Minute))).with(remembered), done{Start: -1}},
 		"unless there are steps":                                                             {of(lost(asked(succeeded(escalation.Yes)), delays, leased(leaseOf(us, 6*time.Minute, 0, 0)), since(time.Minute))).with(steps(reboot(0)), remembered), done{Start: -1}},
-		"nor one that is being deleted":                                                      {of(lost(asked(marked, deleting(0), func(r *Request) { r.Listed = true }), ours)).with(delayed), done{Start: -1}},
+		"nor one that is being deleted":                                                      {of(lost(asked(marked, deleting(0), inStatus(24*time.Hour)), ours)).with(delayed), done{Start: -1}},
 		"what is marked so ends when the time of the node is over":                           {of(lost(asked(succeeded(escalation.Yes), relapsed), ours)), done{End: one, Start: -1}},
-		"unless it ends already":                                                             {of(lost(asked(succeeded(escalation.Yes), relapsed, deleting(0), func(r *Request) { r.Listed = true }), ours)), done{Start: -1}},
+		"unless it ends already":                                                             {of(lost(asked(succeeded(escalation.Yes), relapsed, deleting(0), inStatus(24*time.Hour)), ours)), done{Start: -1}},
 		"nothing is done while requests cannot be read":                                      {of(lost(unseen)), done{Lease: TakeLease, Start: -1}},
 		"not of a healthy node either":                                                       {of(healthy(asked(), unseen, ours)), done{Start: -1}},
-		"nor for a node that OpenShift is ending":                                            {of(lost(asked(), ours, func(n *Node) { n.Terminating = true })).with(func(f *Facts) { f.TerminatingLeft = true }), done{Start: -1}},
+		"nor for a node that OpenShift is ending":                                            {of(lost(asked(), ours, terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), done{Start: -1}},
 		"all requests of a healthy node end":                                                 {of(healthy(asked(), asked(on(1)), ours)), done{End: both, Start: -1}},
 		"all requests of a step are given up":                                                {of(lost(asked(failed), asked(failed))).with(steps(reboot(0), reboot(0))), done{GiveUp: both, Start: 1, Lease: TakeLease}},
 		"but not those of others":                                                            {of(lost(asked(), asked(on(1), failed))).with(steps(reboot(0), reboot(0), reboot(0))), done{GiveUp: []int{1}, Start: 2, Lease: TakeLease}},
@@ -91,9 +91,9 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"what is left of the last failure is not adopted while something blocks the node":    {of(lost(asked(deleting(0), kept), excluded)), done{Lease: TakeLease, Start: -1}},
 		"a request that has succeeded ends with its node":                                    {of(gone(asked(kept, succeeded(escalation.Yes)))), done{End: one, Stop: one, Start: -1}},
 		"so does one that has failed":                                                        {of(gone(asked(kept, failed))), done{End: one, Stop: one, Start: -1}},
-		"its remediator is notified once":                                                    {of(gone(asked(kept, failed, func(r *Request) { r.Notified = true }))), done{End: one, Start: -1}},
+		"its remediator is notified once":                                                    {of(gone(asked(kept, failed, notified))), done{End: one, Start: -1}},
 		"one that a remediator keeps ends with its patience":                                 {of(gone(asked(kept), listed(epoch.Add(-nodeAway)))), done{End: one, Stop: one, Start: -1}},
-		"one that deletes the node ends with the time of its step":                           {of(gone(asked(started(5*time.Minute), func(r *Request) { r.DeletesNode = escalation.Yes }))).with(steps(reboot(0))), done{End: one, Start: -1}},
+		"one that deletes the node ends with the time of its step":                           {of(gone(asked(started(5*time.Minute), deletesNode(escalation.Yes)))).with(steps(reboot(0))), done{End: one, Start: -1}},
 		"the lease of a healthy node is given back":                                          {of(healthy(ours)), done{Lease: DropLease, Start: -1}},
 		"of one that is gone after its last request":                                         {of(gone(ours)), done{Lease: DropLease, Start: -1}},
 		"the lease is kept until then":                                                       {of(gone(asked(deleting(0)), ours)), done{Start: -1}},

@@ -7,22 +7,32 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
 	named := func(own bool, template string) func(*Node) {
 		return func(n *Node) {
-			n.Named = []Named{{Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: own, Template: template}}
+			obj := requestOf("Reboot", "a", "r")
+			obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: template})
+			n.Named = []Named{{Object: obj, Own: own}}
 		}
 	}
-	foreign := Foreign{Ref: Ref{"Reboot", "remediators", "theirs"}, ID: "f", Type: "Reboot.example.org"}
-	replace := foreign
-	replace.Type = "Replace.example.org"
+	foreign := func(kind string) func(*Node) {
+		return func(n *Node) { n.Others = []*unstructured.Unstructured{requestOf(kind, "theirs", "f")} }
+	}
 	upgraded := func(f *Facts) { f.Upgrade.Unread = true }
-	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Usable = false } }
+	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Object = nil } }
 	two := steps(reboot(0), reboot(0))
 	five := func(f *Facts) {
-		f.ControlPlane = &ControlPlane{Nodes: []Member{{Name: "a", Ready: false}, {Name: "b", Ready: true}, {Name: "c", Ready: true}, {Name: "d", Ready: true}, {Name: "e", Ready: true}}}
+		f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{
+			seen("a", false), seen("b", true), seen("c", true), seen("d", true), seen("e", true),
+		}}
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -36,35 +46,40 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			of(lost(since(time.Minute), excluded)), []Reason{WithinTimeout, NodeExcluded},
 		},
 		"a node that has left the selection": {of(lost(unselected, excluded)), []Reason{NotSelected}},
-		"one that OpenShift is ending":       {of(lost(func(n *Node) { n.Terminating = true })).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
-		"one that is terminating otherwise":  {of(lost(func(n *Node) { n.Terminating = true })), nil},
-		"one that its user has excluded":     {of(lost(excluded)), []Reason{NodeExcluded}},
-		"one that is being deleted":          {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
-		"one that is, for an hour":           {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
+		"one that OpenShift is ending":       {of(lost(terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
+		"W25: none that it says it is not": {of(lost(terminating, func(n *Node) {
+			n.Object.Status.Conditions[1].Status = bad
+		})).with(func(f *Facts) { f.TerminatingLeft = true }), nil},
+		"one that is terminating otherwise": {of(lost(terminating)), nil},
+		"one that its user has excluded":    {of(lost(excluded)), []Reason{NodeExcluded}},
+		"none with the label and no value":  {of(lost(labelled(nhcv1.ExcludeLabel, ""))), nil},
+		"nor with another value":            {of(lost(labelled(nhcv1.ExcludeLabel, "false"))), nil},
+		"one that is being deleted":         {of(lost(excluded, leaving(59*time.Minute))), []Reason{NodeExcluded, NodeDeleting}},
+		"one that is, for an hour":          {of(lost(leaving(time.Hour))), []Reason{NodeStuck}},
 		"what its Machine says, the latest first": {
-			of(lost(machine(func(m *Machine) {
-				m.Unread, m.Deleting, m.Skipped, m.Paused, m.ClusterPaused = true, true, true, true, true
+			of(lost(machine(marked(clusterv1.PausedAnnotation), marked(clusterv1.MachineSkipRemediationAnnotation), func(m *Machine) {
+				m.Unread, m.Object.DeletionTimestamp, m.Cluster.Spec.Paused = true, &metav1.Time{Time: epoch}, new(true)
 			}))),
 			[]Reason{MachineUnread, ClusterPaused, MachinePaused, MachineSkipped, MachineDeleting},
 		},
-		"another check of its Machine":               {of(lost(machine(func(m *Machine) { m.WatchedBy = "capi/mhc" }))), []Reason{OverlappingCheck}},
-		"an update of its Machine in place":          {of(lost(machine(func(m *Machine) { m.Updating = true }))), []Reason{MachineUpdating}},
-		"C37: a lease that another holder has":       {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Hour, 0, 0) })), []Reason{LeaseTaken}},
-		"none that has expired":                      {of(lost(func(n *Node) { n.Lease = leaseOf("NMO", time.Minute, 0, time.Hour) })), nil},
-		"nor one of the check":                       {of(lost(func(n *Node) { n.Lease = leaseOf(us, time.Hour, 0, 0) })), nil},
+		"another check of its Machine":               {of(lost(machine(watched))), []Reason{OverlappingCheck}},
+		"an update of its Machine in place":          {of(lost(machine(updating))), []Reason{MachineUpdating}},
+		"C37: a lease that another holder has":       {of(lost(leased(leaseOf("NMO", time.Hour, 0, 0)))), []Reason{LeaseTaken}},
+		"none that has expired":                      {of(lost(leased(leaseOf("NMO", time.Minute, 0, time.Hour)))), nil},
+		"nor one of the check":                       {of(lost(leased(leaseOf(us, time.Hour, 0, 0)))), nil},
 		"a request of a check that is gone":          {of(lost(orphaned)), []Reason{OrphanedRequest}},
-		"W23: one of the same kind of another check": {of(lost(func(n *Node) { n.Others = []Foreign{foreign} })), []Reason{ForeignRequest}},
-		"none of another kind":                       {of(lost(func(n *Node) { n.Others = []Foreign{replace} })), nil},
+		"W23: one of the same kind of another check": {of(lost(foreign("Reboot"))), []Reason{ForeignRequest}},
+		"none of another kind":                       {of(lost(foreign("Replace"))), nil},
 		"the name, if another has it":                {of(lost(named(false, "reboot"))), []Reason{ForeignRequest}},
 		"the name, if another template has it":       {of(lost(named(true, "other"))), []Reason{OtherTemplate}},
 		"a template of Machines without one":         {of(lost()).with(steps(hostTemplate())), []Reason{TemplateOfMachines}},
-		"a template elsewhere than its Machine":      {of(lost(machine(func(*Machine) {}))).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},
-		"none where its Machine is":                  {of(lost(machine(func(m *Machine) { m.Namespace = "metal" }))).with(steps(hostTemplate())), nil},
+		"a template elsewhere than its Machine":      {of(lost(machine())).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},
+		"none where its Machine is":                  {of(lost(machine(in("metal")))).with(steps(hostTemplate())), nil},
 		"a check that is disabled, and says why":     {of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"X", "x"} }), []Reason{CheckDisabled}},
-		"a limit that cannot be read":                {of(lost()).with(func(f *Facts) { f.MaxUnhealthy = "many" }), []Reason{CheckDisabled, TooManyUnhealthy}},
-		"a template that could not be read":          {of(lost()).with(func(f *Facts) { f.Templates[0].Usable = false }), []Reason{TemplateUnread}},
+		"a limit that cannot be read":                {of(lost()).with(limit("many")), []Reason{CheckDisabled, TooManyUnhealthy}},
+		"a template that could not be read":          {of(lost()).with(func(f *Facts) { f.Templates[0].Object = nil }), []Reason{TemplateUnread}},
 		"one that the reader may not read": {
-			of(lost()).with(func(f *Facts) { f.Templates[0].Usable, f.Templates[0].Unread = false, true }), []Reason{TemplateNotSeen},
+			of(lost()).with(func(f *Facts) { f.Templates[0].Object, f.Templates[0].Unread = nil, true }), []Reason{TemplateNotSeen},
 		},
 		"a check that names none": {of(lost()).with(steps()), []Reason{NoTemplate}},
 		"a pause, an upgrade, kubelets that are awaited and limits": {
@@ -77,7 +92,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a control plane that was not read":       {of(lost(member)), []Reason{MembersNotSeen}},
 		"unless it is excluded":                   {of(lost(member, excluded)), []Reason{NodeExcluded}},
 		"nothing but that of the control plane":   {of(lost(member)).with(five), nil},
-		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Ready = false }), []Reason{NotFirst}},
+		"another node of the control plane first": {of(lost(member), lost(member, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Node = controlplane.Silent }), []Reason{NotFirst}},
 		"etcd": {
 			of(lost(member)).with(five, func(f *Facts) {
 				f.ControlPlane.Etcd = Etcd{There: true, Budgets: 1, Guards: map[string]string{"a": "guard"}}
@@ -85,17 +100,17 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			[]Reason{EtcdAtRisk},
 		},
 		"a remediation that is in progress":                  {of(lost(asked())), []Reason{InProgress}},
-		"one whose request is being deleted":                 {of(lost(asked(deleting(0), func(r *Request) { r.Listed = true }))), []Reason{InProgress}},
+		"one whose request is being deleted":                 {of(lost(asked(deleting(0), inStatus(24*time.Hour)))), []Reason{InProgress}},
 		"a request of the last failure":                      {of(lost(asked(deleting(0), kept))), []Reason{StillDeleted}},
 		"requests that cannot be read":                       {of(lost(func(n *Node) { n.Unseen = []Listed{{}} })), []Reason{RequestsUnread}},
-		"a request that somebody deleted a moment ago":       {of(lost(func(n *Node) { n.Gone = []Listed{{Started: epoch.Add(-time.Second)}} })), []Reason{JustDeleted}},
-		"none that was deleted long ago":                     {of(lost(func(n *Node) { n.Gone = []Listed{{Started: epoch.Add(-time.Hour)}} })), nil},
+		"a request that somebody deleted a moment ago":       {of(lost(func(n *Node) { n.Gone = []Listed{was(0, time.Second)} })), []Reason{JustDeleted}},
+		"none that was deleted long ago":                     {of(lost(func(n *Node) { n.Gone = []Listed{was(0, time.Hour)} })), nil},
 		"an escalation that came to nothing":                 {of(lost(asked(failed))).with(steps(reboot(0))), []Reason{NoTemplateLeft}},
 		"nothing blocks a step that follows one that failed": {of(lost(asked(failed))).with(two), nil},
 		"none follows while the check is paused":             {of(lost(asked(failed))).with(two, pausedBy("me")), []Reason{Paused}},
 		"none follows while the cluster is upgraded":         {of(lost(asked(failed))).with(two, upgraded), []Reason{Upgrading}},
 		"none follows while its Machine is not to be remediated": {
-			of(lost(asked(failed), machine(func(m *Machine) { m.Skipped, m.Paused = true, true }))).with(two), []Reason{MachinePaused, MachineSkipped},
+			of(lost(asked(failed), machine(marked(clusterv1.PausedAnnotation), marked(clusterv1.MachineSkipRemediationAnnotation)))).with(two), []Reason{MachinePaused, MachineSkipped},
 		},
 		"none follows while kubelets are awaited":                       {of(lost(asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
 		"none follows for a node that is not selected any more either":  {of(lost(unselected, asked(failed))).with(two, awaited), []Reason{KubeletsAwaited}},
@@ -103,7 +118,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"one follows while the template of another step cannot be read": {of(lost(asked(failed))).with(two, unreadable(0)), nil},
 		"W10: one follows however many nodes are unhealthy":             {of(lost(asked(failed))).with(two, limit("0")), nil},
 		"W10: one follows in a storm":                                   {of(lost(asked(failed))).with(two, storm), nil},
-		"one follows while another check watches the Machine":           {of(lost(asked(failed), machine(func(m *Machine) { m.WatchedBy, m.Updating = "capi/mhc", true }))).with(two), nil},
+		"one follows while another check watches the Machine":           {of(lost(asked(failed), machine(watched, updating))).with(two), nil},
 		"W9: one follows after the node has left the selection":         {of(lost(asked(failed), unselected)).with(two), nil},
 		"none follows while its user excludes the node":                 {of(lost(asked(failed), excluded)).with(two), []Reason{NodeExcluded}},
 		"none follows while the Node is being deleted":                  {of(lost(asked(failed), leaving(0))).with(two), []Reason{NodeDeleting}},
@@ -112,7 +127,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a pending node with a request waits for its time":              {of(lost(since(time.Minute), asked())), []Reason{WithinTimeout}},
 		"a step of a template whose request is there": {
 			of(lost(asked(failed), func(n *Node) {
-				n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "r", Exists: true, Own: true, Template: "reboot"}}
+				n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "r"), Own: true}}
 			})).with(two), []Reason{SameTemplate},
 		},
 	} {
@@ -144,10 +159,9 @@ func worded(t *testing.T, b Blocker) {
 // may serve it, one of OpenShift's.
 func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 	openshift := func(namespace string) func(*Node) {
-		return func(n *Node) { n.OpenShift = Ref{"Machine", namespace, "m"} }
+		return annotated(OpenShiftMachine, namespace+"/m")
 	}
-	shared := func(t *Template) { t.ForOpenShift, t.Infrastructure = true, true }
-	infrastructure := func(t *Template) { t.Infrastructure = true }
+	shared := func(t *Template) { t.Request.Group = infrastructureGroup }
 	for name, tc := range map[string]struct {
 		node   Node
 		change func(*Template)
@@ -155,9 +169,9 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 	}{
 		"a node of no Machine":                         {lost(), nil, TemplateOfMachines},
 		"so it is if OpenShift may serve the template": {lost(), shared, TemplateOfMachines},
-		"a Machine in the namespace of the template":   {lost(machine(func(m *Machine) { m.Namespace = "metal" })), nil, ""},
+		"a Machine in the namespace of the template":   {lost(machine(in("metal"))), nil, ""},
 		"a Machine in another namespace": {
-			lost(machine(func(*Machine) {})), nil, TemplateElsewhere,
+			lost(machine()), nil, TemplateElsewhere,
 		},
 		"a Machine of OpenShift for a template that it does not serve": {
 			lost(openshift("metal")), nil, TemplateOfMachines,
@@ -167,10 +181,7 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 			lost(openshift("openshift-machine-api")), shared,
 			TemplateElsewhere,
 		},
-		"one that may own no request": {
-			lost(openshift("metal")), infrastructure, TemplateElsewhere,
-		},
-		"a Machine of Cluster API elsewhere beside one of OpenShift": {lost(openshift("metal"), machine(func(*Machine) {})), shared, ""},
+		"a Machine of Cluster API elsewhere beside one of OpenShift": {lost(openshift("metal"), machine()), shared, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			template := hostTemplate()
@@ -190,10 +201,10 @@ func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 
 // A request has one owner at most that is a Machine: that of Cluster API, or else that of OpenShift.
 func TestWhichMachineOwnsARequest(t *testing.T) {
-	openshift := func(n *Node) { n.OpenShift = Ref{"Machine", "metal", "m"} }
-	here := machine(func(m *Machine) { m.Namespace = "metal" })
+	openshift := annotated(OpenShiftMachine, "metal/m")
+	here := machine(in("metal"))
 	machines, nodes := hostTemplate(), reboot(0)
-	machines.ForOpenShift = true
+	machines.Request.Group = infrastructureGroup
 	for name, tc := range map[string]struct {
 		template           Template
 		node               Node
@@ -203,10 +214,10 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 		"a Machine of Cluster API":                    {machines, lost(here), true, false},
 		"a Machine of OpenShift":                      {machines, lost(openshift), false, true},
 		"both":                                        {machines, lost(here, openshift), true, false},
-		"OpenShift's for requests of nodes":           {nodes, lost(func(n *Node) { n.OpenShift = Ref{"Machine", "remediators", "m"} }), false, true},
+		"OpenShift's for requests of nodes":           {nodes, lost(annotated(OpenShiftMachine, "remediators/m")), false, true},
 		"OpenShift's elsewhere":                       {nodes, lost(openshift), false, false},
-		"C70: Cluster API's for no requests of nodes": {nodes, lost(machine(func(m *Machine) { m.Namespace = "remediators" })), false, false},
-		"none, for a template without namespace":      {Template{ForOpenShift: true}, lost(), false, false},
+		"C70: Cluster API's for no requests of nodes": {nodes, lost(machine(in("remediators"))), false, false},
+		"none, for a template without namespace":      {Template{}, lost(), false, false},
 	} {
 		if got := tc.template.OwnedByMachine(&tc.node); got != tc.clusterAPI {
 			t.Errorf("%s: OwnedByMachine() = %t", name, got)
@@ -218,13 +229,13 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 }
 
 func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
-	reconfigured := func(n *Node) { n.Reconfiguring = true }
-	rolling := machine(func(m *Machine) { m.RollingOut = true })
+	reconfigured := annotated(OpenShiftDesiredConfig, "new")
+	rolling := machine(rollingOut)
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string // of the first node
 	}{
-		"none":                                    {of(lost(machine(func(*Machine) {}))), ""},
+		"none":                                    {of(lost(machine())), ""},
 		"whether there is one cannot be read":     {of(lost(reconfigured)).with(func(f *Facts) { f.Upgrade = Upgrade{true, "version"} }), "whether the cluster is being upgraded could not be found out"},
 		"C68: of the node itself":                 {of(lost(reconfigured)), "the configuration of node a is being changed"},
 		"of another unhealthy node":               {of(lost(), lost(reconfigured)), "the configuration of node b is being changed"},
@@ -234,7 +245,7 @@ func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
 		"of OpenShift":                            {of(lost()).with(func(f *Facts) { f.Upgrade.Progressing = "version" }), "ClusterVersion version is progressing"},
 		"of the Cluster of the node":              {of(lost(rolling)), "Cluster capi/home is rolling out"},
 		"of the Cluster of another unhealthy one": {of(lost(), lost(rolling)), "Cluster capi/home is rolling out"},
-		"of a Cluster without a Machine: nothing": {of(lost(func(n *Node) { n.Machine = &Machine{RollingOut: true} })), ""},
+		"of a Cluster without a Machine: nothing": {of(lost(func(n *Node) { n.Machine = &Machine{} })), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string

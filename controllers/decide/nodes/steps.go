@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,7 +25,7 @@ func (d *decider) stepping(i int) *stepping {
 
 // idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
 func (n *Node) idle() bool {
-	return n.Exists && !n.Remediated() && !n.Confirmed && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
+	return n.Exists() && !n.Remediated() && !n.confirmed() && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
 // decide decides what is done about the node, and what blocks its remediation.
@@ -41,7 +40,7 @@ func (d *decider) decide(i int) {
 	switch state := s.Verdict.State; {
 	case len(s.n.Unseen) > 0:
 		s.leased() // until they can be read again nothing else is known
-	case !s.n.Exists:
+	case !s.n.Exists():
 		s.gone()
 	case state == health.Healthy:
 		s.healthy()
@@ -57,7 +56,7 @@ func (d *decider) decide(i int) {
 	}
 	s.block()
 	s.Would, s.Nothing = s.would()
-	if s.n.Exists && s.Verdict.State != health.Healthy {
+	if s.n.Exists() && s.Verdict.State != health.Healthy {
 		s.Remember = s.worthRemembering()
 	}
 	s.lookAgain(s.Verdict.Recheck)
@@ -66,49 +65,27 @@ func (d *decider) decide(i int) {
 // block says what keeps a remediation from starting where it is not the unhealthy node that is asked about.
 func (s *stepping) block() {
 	switch {
-	case s.Verdict.State == health.Unhealthy && s.n.Exists && len(s.n.Unseen) == 0:
+	case s.Verdict.State == health.Unhealthy && s.n.Exists() && len(s.n.Unseen) == 0:
 		return
-	case s.Verdict.State == health.Pending:
-		s.Blockers = s.notYet()
-	case len(s.n.Unseen) > 0:
-		s.Blockers = []Blocker{{Reason: RequestsUnread}}
-	case !s.n.Exists:
-		s.Blockers = []Blocker{{Reason: NodeGone}}
-	case s.Verdict.State == health.Unknown:
-		s.Blockers = []Blocker{{Reason: NotJudged}}
+	case s.Verdict.State != health.Pending:
+		s.Blockers = s.caseOf(s.i, &s.now).ask(ofState)
+	case !s.n.Selected && !s.n.Remediated():
+		s.Blockers = s.caseOf(s.i, &s.ahead).ask(ofSelection)
+	case s.n.Remediated():
+		s.Blockers = s.caseOf(s.i, &s.ahead).ask(whileHeld)
 	default:
-		s.Blockers = notUnhealthy
+		s.Blockers = s.caseOf(s.i, &s.ahead).toBegin()
 	}
 }
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 
-// notYet is all that keeps a request for a node that is not due yet from being made: its time, and what will block it then.
-func (s *stepping) notYet() []Blocker {
-	a := s.asked(s.i, &s.ahead)
-	if !s.n.Selected && !s.n.Remediated() {
-		return a.unselected()
-	}
-	blockers := []Blocker{{Reason: WithinTimeout, Until: s.Verdict.Recheck}}
-	for _, f := range s.Verdict.Findings {
-		if f.Due.Equal(s.Verdict.Recheck) {
-			blockers[0].Message = fmt.Sprintf("Its timeout of %s has not expired: Node condition %s is %s (%s)",
-				f.Limit, f.Signal.Type, f.Signal.Status, f.Signal.Reason)
-			break
-		}
-	}
-	if s.n.Remediated() {
-		return distinct(append(blockers, a.any()...))
-	}
-	return distinct(append(blockers, a.toBegin()...))
-}
-
 // flag counts the requests that are too old.
 func (s *stepping) flag() {
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		flagged := r.Flagged || s.f.Memory.Flagged[r.ID]
-		if old := r.Started.Add(tooOld); !flagged && s.f.Now.After(old) {
+		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || s.f.Memory.Flagged[r.ID()]
+		if old := r.Started().Add(tooOld); !flagged && s.f.Now.After(old) {
 			s.Flag = append(s.Flag, j)
 		} else if !flagged {
 			s.lookAgain(old.Add(time.Second))
@@ -130,7 +107,7 @@ func (s *stepping) happens(m Moment) {
 // startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
 func (d *decider) startable(i int, state health.State) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected && n.Exists && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
+	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
 }
 
 // begun reports whether something is done about the node: there are requests, and not only those of the last time.
@@ -141,20 +118,17 @@ func (d *decider) begun(i int) bool {
 // healthy: its requests are over, at once or after the delay, and its lease after them.
 func (s *stepping) healthy() {
 	if len(s.n.Requests) == 0 {
-		s.Unconfirm = s.n.Confirmed && len(s.n.Others) == 0 // another check's remediation may wait for it
+		s.Unconfirm = s.n.confirmed() && len(s.n.Others) == 0 // another check's remediation may wait for it
 		s.unleased()
 		return
 	}
-	wait, now := s.f.HealthyDelay, s.f.Now
+	wait, now := s.f.healthyDelay(), s.f.Now
 	for j := range s.n.Requests {
 		r := &s.n.Requests[j]
-		begun := r.Delayed
-		if s.n.Listed != nil { // a remediator may take the annotation off
-			begun = health.Earliest(begun, s.n.Listed.HealthySince)
-		}
+		begun := health.Earliest(r.annotated(nhcv1.HealthyDelayAnnotation), s.n.healthySince()) // a remediator may take the annotation off
 		switch {
-		case !r.Deleting.IsZero():
-		case s.n.Confirmed || wait == 0:
+		case !r.Deleting().IsZero():
+		case s.n.confirmed() || wait == 0:
 			s.End = append(s.End, j)
 		case wait < 0:
 			s.Delayed = true
@@ -188,11 +162,11 @@ func (s *stepping) leased() {
 		return
 	}
 	step, since := -1, now
-	for _, r := range s.n.Requests {
-		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	for i := range s.n.Requests {
+		step, since = max(step, s.n.Requests[i].Step), health.Earliest(since, s.n.Requests[i].Started())
 	}
-	for _, r := range s.n.Unseen {
-		step, since = max(step, r.Step), health.Earliest(since, r.Started)
+	for i := range s.n.Unseen {
+		step, since = max(step, s.n.Unseen[i].Step), health.Earliest(since, s.n.Unseen[i].Started.Time)
 	}
 	if idle := s.idleSince(); !idle.IsZero() {
 		if !now.Before(idle.Add(idleLease)) {
@@ -204,7 +178,7 @@ func (s *stepping) leased() {
 		s.lookAgain(idle.Add(idleLease))
 	}
 	s.Term = Term{Length: termOf(s.steps, step).Length} // as long as a step is left the lease is kept for it, whatever blocks it
-	if len(s.steps) > 0 && s.ask(s.n, s.escalated()).Do == escalation.Exhausted {
+	if len(s.steps) > 0 && s.escalationOf(s.n, s.escalated()).Do == escalation.Exhausted {
 		s.Term = termOf(s.steps, len(s.steps)-1)
 	}
 	var again time.Time
@@ -212,10 +186,10 @@ func (s *stepping) leased() {
 	s.lookAgain(again)
 }
 
-// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being deleted. Zero if
-// one is.
+// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being
+// deleted. Zero if one is.
 func (s *stepping) idleSince() time.Time {
-	if !s.f.Single || !s.n.Exists || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
+	if !s.f.Single() || !s.n.Exists() || len(s.n.Unseen) > 0 || len(s.n.Orphaned) > 0 {
 		return time.Time{}
 	}
 	var since time.Time
@@ -229,15 +203,18 @@ func (s *stepping) idleSince() time.Time {
 	return since
 }
 
-// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when r was made.
+// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when
+// r was made.
 func (r *Request) idleSince() time.Time {
+	succeeded, since := escalation.Says(r.Object, nhcv1.SucceededCondition)
+	processing, stopped := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 	switch {
-	case !r.Deleting.IsZero():
-		return r.Deleting
-	case r.Succeeded == escalation.No:
-		return latest(r.SucceededSince, r.Started)
-	case r.Succeeded == escalation.Unsaid && r.Processing == escalation.No:
-		return latest(r.ProcessingSince, r.Started)
+	case !r.Deleting().IsZero():
+		return r.Deleting()
+	case succeeded == escalation.No:
+		return latest(since, r.Started())
+	case succeeded == escalation.Unsaid && processing == escalation.No:
+		return latest(stopped, r.Started())
 	}
 	return time.Time{}
 }
@@ -256,16 +233,16 @@ func (s *stepping) unleased() {
 
 // unhealthy: the first step starts if nothing blocks it; one that has failed, or whose time is over, is followed by the next one.
 func (s *stepping) unhealthy() {
-	a := s.asked(s.i, &s.now)
+	c := s.caseOf(s.i, &s.now)
 	if !s.n.Selected && !s.n.Remediated() { // whatever else there is does not matter
-		s.Blockers = a.unselected()
+		s.Blockers = c.ask(ofSelection)
 		return
 	}
 	if !s.begun(s.i) {
-		s.Blockers = a.toBegin()
+		s.Blockers = c.toBegin()
 	}
 	if len(s.steps) == 0 {
-		s.Blockers = append(s.Blockers, Blocker{Reason: NoTemplate})
+		s.Blockers = append(s.Blockers, c.ask(ofAnswer)...)
 		return
 	}
 	goes := len(s.Blockers) == 0
@@ -280,7 +257,12 @@ func (s *stepping) unhealthy() {
 	} else {
 		s.happens(askedAgain(s.Blockers[0].Again))
 	}
-	further := s.answered(a, answer)
+	c.answer = answer
+	at := ofAnswer
+	if answer.Do == escalation.Start {
+		c.step, c.begins, at = answer.Step, false, beforeNext
+	}
+	further := c.ask(at)
 	if goes && answer.Do == escalation.Start {
 		if len(further) == 0 {
 			s.start(answer.Step)
@@ -293,28 +275,6 @@ func (s *stepping) unhealthy() {
 
 func askedAgain(at time.Time) Moment {
 	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
-}
-
-// answered is what blocks the node in view of what the escalation says.
-func (s *stepping) answered(a asking, answer Answer) []Blocker {
-	switch answer.Do {
-	case escalation.Start:
-		blockers := a.toRemediate()
-		a.step = answer.Step
-		return append(blockers, a.toStart()...)
-	case escalation.Exhausted:
-		return []Blocker{{
-			Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft,
-			Message: "Remediation timed out, and no template left to try. " +
-				"didn't find a template to use for NHC " + s.f.Check + " and node " + s.n.Name,
-			Fix: "find out what is wrong with the node; its requests end when it is healthy",
-		}}
-	case escalation.Wait, escalation.GiveUp:
-	}
-	if b := s.stillDeleted(answer); b != nil {
-		return []Blocker{*b}
-	}
-	return []Blocker{{Reason: InProgress}}
 }
 
 // start starts a step.
@@ -340,52 +300,31 @@ func (s *stepping) adopted() {
 	}
 }
 
-// stillDeleted says that a request of the last time is waited for, which is still being deleted. With an escalation its time ends that.
-func (s *stepping) stillDeleted(answer Answer) *Blocker {
-	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; s.Requests[j].Former(r) {
-			if answer.Do != escalation.Wait || answer.Reason != escalation.AwaitingDeletion {
-				return nil
-			}
-			b := &Blocker{
-				Reason: StillDeleted, Event: skipped, Object: r.Ref, Until: answer.Recheck,
-				Message: s.n.skippedBecause(r.Ref.String() + " of the last time is still being deleted: its remediator has not released it"),
-			}
-			if b.Until.IsZero() {
-				b.Fix = "find out why its remediator keeps its finalizers"
-			} else {
-				b.EndsWhen = r.Ref.String() + " is gone, or its time is over"
-			}
-			return b
-		}
-	}
-	return nil
-}
-
-// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the first
-// and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not made
-// again at once, and not with all the time of the step.
+// worthRemembering are, of requests that are gone, those that say something of the escalation: which were given up, and of each step the
+// first and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not
+// made again at once, and not with all the time of the step.
 func (s *stepping) worthRemembering() []int {
 	type ends struct{ first, last int }
 	byStep := map[int]ends{}
-	for i, gone := range s.n.Gone {
+	for i := range s.n.Gone {
+		gone := &s.n.Gone[i]
 		step, known := byStep[gone.Step]
 		switch {
-		case !gone.GivenUp.IsZero() || gone.Step < 0:
+		case gone.TimedOut != nil || gone.Step < 0:
 			continue
 		case !known:
 			step = ends{i, i}
-		case gone.Started.Before(s.n.Gone[step.first].Started):
+		case gone.Started.Before(&s.n.Gone[step.first].Started):
 			step.first = i
-		case s.n.Gone[step.last].Started.Before(gone.Started):
+		case s.n.Gone[step.last].Started.Before(&gone.Started):
 			step.last = i
 		}
 		byStep[gone.Step] = step
 	}
 	var worth []int
-	for i, gone := range s.n.Gone {
-		step, known := byStep[gone.Step]
-		if !gone.GivenUp.IsZero() || known && (step.first == i || step.last == i) {
+	for i := range s.n.Gone {
+		step, known := byStep[s.n.Gone[i].Step]
+		if s.n.Gone[i].TimedOut != nil || known && (step.first == i || step.last == i) {
 			worth = append(worth, i)
 		}
 	}

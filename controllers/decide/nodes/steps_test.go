@@ -19,12 +19,10 @@ func TestWhichStepStarts(t *testing.T) {
 		Blockers   []Reason
 	}
 	host, two := hostTemplate(), steps(reboot(0), reboot(0))
-	ours := machine(func(m *Machine) { m.Namespace = "metal" })
+	ours := machine(in("metal"))
+	gaveUp := func(step int) func(*Node) { return deleted(givenUp(was(step, time.Hour))) }
 	was := func(step int, ago time.Duration) func(*Node) {
-		return deleted(Listed{Step: step, Started: epoch.Add(-ago)})
-	}
-	gaveUp := func(step int) func(*Node) {
-		return deleted(Listed{Step: step, Started: epoch.Add(-time.Hour), GivenUp: epoch.Add(-30 * time.Minute)})
+		return deleted(was(step, ago))
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -98,7 +96,7 @@ func TestWhichStepWouldStart(t *testing.T) {
 		"none after the only one":                         {of(lost(asked())), none(NoneFollows)},
 		"none when the last one was given up":             {of(lost(asked(on(1), failed))).with(two), none(NoTemplateLeft)},
 		"that which follows one that failed":              {of(lost(asked(failed))).with(two, pausedBy("me")), would{Step: 1}},
-		"that whose request is being deleted":             {of(lost(asked(deleting(0), func(r *Request) { r.Listed = true }))).with(two), would{}},
+		"that whose request is being deleted":             {of(lost(asked(deleting(0), inStatus(24*time.Hour)))).with(two), would{}},
 		"none that cannot be about the node":              {of(lost(asked())).with(steps(reboot(0), host)), none(NoneFollows)},
 		"none if all cannot be":                           {of(lost()).with(steps(host, host)), none(NoneFollows)},
 		"the one after that":                              {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), would{Step: 2}},
@@ -125,16 +123,14 @@ type would struct {
 func TestWhatHappensNext(t *testing.T) {
 	const minute = time.Minute
 	host, two := hostTemplate(), steps(reboot(0), reboot(0))
-	begun := func(ago time.Duration) func(*Request) {
-		return func(r *Request) { r.DelayedMarked, r.Delayed = true, epoch.Add(-ago) }
-	}
+	begun := delayedSince
 	step := "Reboot from template remediators/reboot"
 	expires := func(in time.Duration, follows string) Moment {
 		return Moment{At: epoch.Add(in), What: StepExpires, Text: step + " is given up unless the node is back, and " + follows}
 	}
 	at := func(in time.Duration, what What) Moment { return Moment{At: epoch.Add(in), What: what} }
-	theirs := func(n *Node) { n.Named = []Named{{}, {Ref: Ref{"Reboot", "remediators", "a"}, ID: "x", Exists: true}} }
-	deletes := func(r *Request) { r.DeletesNode = escalation.Yes }
+	theirs := func(n *Node) { n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "x")}} }
+	deletes := deletesNode(escalation.Yes)
 	for name, tc := range map[string]struct {
 		given Facts
 		want  Moment
@@ -145,8 +141,8 @@ func TestWhatHappensNext(t *testing.T) {
 		"the time of the last one, too":                     {of(lost(asked(on(1)))).with(two), expires(4*minute, "no template is left to try")},
 		"one that cannot be about the node does not follow": {of(lost(asked())).with(steps(reboot(0), host)), expires(4*minute, "no template is left to try")},
 		"the one after that does":                           {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), expires(4*minute, step+" begins")},
-		"when a request that was deleted may be made again": {of(lost(deleted(Listed{Started: epoch.Add(-10 * time.Second)}))), at(50*time.Second, AskedAgain)},
-		"nothing that users want to know of when it is":     {of(lost(deleted(Listed{Started: epoch.Add(-2 * minute)}))).with(two), Moment{}},
+		"when a request that was deleted may be made again": {of(lost(deleted(was(0, 10*time.Second)))), at(50*time.Second, AskedAgain)},
+		"nothing that users want to know of when it is":     {of(lost(deleted(was(0, 2*minute)))).with(two), Moment{}},
 		"another holder of the lease is asked after":        {of(lost(leased(leaseOf("NMO", time.Hour, 0, 0)))), at(minute, AskedAgain)},
 		"or when its lease ends":                            {of(lost(leased(leaseOf("NMO", 30*time.Second, 0, 0)))), at(30*time.Second+time.Millisecond, AskedAgain)},
 		"a request of another check is looked for again":    {of(lost(orphaned)), at(minute, AskedAgain)},
@@ -160,11 +156,11 @@ func TestWhatHappensNext(t *testing.T) {
 		"a node that a remediator keeps away stays away":    {of(gone(asked(kept), listed(epoch.Add(-4*minute)))), at(6*minute, NodeStaysAway)},
 		"one that it deletes, for the time of its step":     {of(gone(asked(deletes))).with(two), at(4*minute, NodeStaysAway)},
 		"from the time on from which that counts": {
-			of(gone(asked(deletes, func(r *Request) { r.Listed, r.Counted = true, epoch }))).with(two), at(5*minute, NodeStaysAway),
+			of(gone(asked(deletes, inStatus(0)))).with(two), at(5*minute, NodeStaysAway),
 		},
 		"without a timeout for two days":                    {of(gone(asked(deletes))), at(tooOld-minute, NodeStaysAway)},
 		"if the template is not named any more, too":        {of(gone(asked(deletes, on(-1)))).with(two), at(tooOld-minute, NodeStaysAway)},
-		"one whose Machine stays, for the time of its step": {of(gone(asked(func(r *Request) { r.MachineThere = true }))).with(two), at(4*minute, NodeStaysAway)},
+		"one whose Machine stays, for the time of its step": {of(gone(asked(machineThere))).with(two), at(4*minute, NodeStaysAway)},
 		"nothing when the remediator has answered":          {of(gone(asked(deletes, succeeded(escalation.Yes)))).with(two), Moment{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,12 +182,7 @@ func TestWhatHappensNext(t *testing.T) {
 // A step that was taken is not taken again because its request was deleted, what was deleted is not made again at once, and not with all the time of
 // the step.
 func TestWhichRequestsThatAreGoneAreRemembered(t *testing.T) {
-	was := func(step int, ago time.Duration) Listed { return Listed{Step: step, Started: epoch.Add(-ago)} }
-	gaveUp := func(step int, ago time.Duration) Listed {
-		l := was(step, ago)
-		l.GivenUp = epoch
-		return l
-	}
+	gaveUp := func(step int, ago time.Duration) Listed { return givenUp(was(step, ago)) }
 	two := steps(reboot(0), reboot(0))
 	four := deleted(was(0, 3), was(0, 1), was(0, 4), was(0, 2))
 	for name, tc := range map[string]struct {

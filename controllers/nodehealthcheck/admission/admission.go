@@ -1,12 +1,11 @@
-// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its selector while a
-// request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
+// Package admission refuses what the schema of a NodeHealthCheck cannot, because it depends on other objects, such as a change of its
+// selector while a request is at work; and it warns of what is allowed and most likely a mistake. It only reads, past all caches.
 package admission
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -61,16 +60,16 @@ var _ admission.Validator[*nhcv1.NodeHealthCheck] = NodeHealthCheck{}
 
 // ValidateCreate implements admission.Validator.
 func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
-	return v.validate(ctx, check, change{selector: true, template: true, ladder: true})
+	return v.validate(ctx, check, change{selector: true, template: true, steps: true})
 }
 
-// ValidateUpdate implements admission.Validator. Only what an update changes is looked at, so that a check which is not allowed any more,
+// ValidateUpdate implements admission.Validator. Only what an update changes is judged, so that a check which is not allowed any more,
 // or whose remediators cannot be asked, can still be paused.
-func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, was, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
-	if equality.Semantic.DeepEqual(was.Spec, check.Spec) {
+func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
+	if equality.Semantic.DeepEqual(old.Spec, check.Spec) {
 		return nil, nil
 	}
-	return v.validate(ctx, check, changeOf(&was.Spec, &check.Spec))
+	return v.validate(ctx, check, changeOf(&old.Spec, &check.Spec))
 }
 
 // ValidateDelete implements admission.Validator.
@@ -78,33 +77,34 @@ func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHe
 	ctx, cancel := context.WithTimeout(ctx, judging)
 	defer cancel()
 	running, err := v.remediating(ctx, &check.Status)
-	if len(running) > 0 {
-		return nil, refusal([]string{during(deletionProhibited, running)})
+	if running != "" {
+		err = errors.New(deletionProhibited + ": " + running)
 	}
-	return nil, refusal(nil, err)
+	return nil, refusal(err)
 }
 
 func (v NodeHealthCheck) validate(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (admission.Warnings, error) {
 	if c != (change{}) {
 		judged, cancel := context.WithTimeout(ctx, judging)
 		defer cancel()
-		f, unknown := v.observe(judged, check, c)
-		if err := refusal(refusals(&check.Spec, c, f), unknown...); err != nil {
+		if err := refusal(v.refusals(judged, check, c)...); err != nil {
 			return nil, err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, warning)
 	defer cancel()
-	return warnings(check, v.lookOut(ctx, check)), nil
+	return v.warnings(ctx, check), nil
 }
 
 // refusal is all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].
 //
 // It hides what reads have failed with: the API server would answer with their status and leave out what they were for.
-func refusal(reasons []string, unknown ...error) error {
-	errs := make([]error, 0, len(reasons)+len(unknown))
+func refusal(reasons ...error) error {
+	var errs []error
 	for _, reason := range reasons {
-		errs = append(errs, errors.New(reason))
+		if reason != nil {
+			errs = append(errs, errors.New(reason.Error()))
+		}
 	}
-	return kerrors.Flatten(kerrors.NewAggregate(slices.Concat(errs, unknown))) // without those that are nil
+	return kerrors.Flatten(kerrors.NewAggregate(errs))
 }

@@ -1,117 +1,160 @@
 package admission
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// outlook is what warnings depend on besides the check. The zero value is of what could not be seen in time: it leads to no warning.
-type outlook struct {
-	// nodes is how many nodes the selector selects; nil if that is not known, or more than were counted.
-	nodes *int
-	// missing are the templates that do not exist.
-	missing []corev1.ObjectReference
-	// shared are the nodes, one for each check, that other checks watch too.
-	shared []shared
-}
+// counted is up to how many nodes are counted. Of more, every percentage but 0% and 100% allows something and not everything.
+const counted = 100
 
-// shared is a node that another check watches too.
-type shared struct{ check, node string }
-
-// warnings says what about a check is most likely a slip.
-func warnings(check *nhcv1.NodeHealthCheck, o outlook) []string {
+// warnings says what about a check is most likely a slip. What cannot be read, or not in time, leads to none: no write waits for a
+// warning, or fails.
+func (v NodeHealthCheck) warnings(ctx context.Context, check *nhcv1.NodeHealthCheck) []string {
 	spec := &check.Spec
+	missing := v.missingTemplates(ctx, spec)
+	nodes, known := 0, false
+	selector, err := metav1.LabelSelectorAsSelector(&spec.Selector)
+	if err == nil { // else it was stored before it was refused
+		nodes, known = v.count(ctx, selector)
+	}
 	var texts []string
 	switch {
 	case len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0:
 		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
-	case o.nodes != nil && *o.nodes == 0:
+	case known && nodes == 0:
 		texts = append(texts, "spec.selector selects no node now")
 	}
 	for i := range spec.UnhealthyConditions {
-		texts = append(texts, ofStatus(i, string(spec.UnhealthyConditions[i].Status))...)
-	}
-	texts = append(texts, ofLimit(spec, o.nodes)...)
-	for _, ref := range o.missing {
-		name := ref.Kind + " " + ref.Namespace + "/" + ref.Name
-		if ref.Namespace == "" {
-			name = ref.Kind + " " + ref.Name + ", without a namespace,"
+		if hint := meantStatus(string(spec.UnhealthyConditions[i].Status)); hint != "" {
+			texts = append(texts, fmt.Sprintf("spec.unhealthyConditions[%d].status is %q, which no node's condition ever is: %s",
+				i, spec.UnhealthyConditions[i].Status, hint))
 		}
-		texts = append(texts, "remediation template "+name+" does not exist: the check will be Disabled until it does")
 	}
-	for _, s := range o.shared {
-		texts = append(texts,
-			fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and "+
-				"the other one waits", check.Name, s.check, s.node))
+	if text := ofLimit(spec, nodes); text != "" {
+		texts = append(texts, text)
 	}
-	return texts
+	texts = append(texts, missing...)
+	if err != nil {
+		return texts
+	}
+	return append(texts, v.sharedNodes(ctx, check.Name, selector)...)
 }
 
-// ofStatus warns of a status that no condition of a node has.
-func ofStatus(i int, status string) []string {
-	all := []string{string(corev1.ConditionTrue), string(corev1.ConditionFalse), string(corev1.ConditionUnknown)}
-	if slices.Contains(all, status) {
-		return nil
+// meantStatus is what may be meant by a status that no condition of a node has; empty if one has it.
+func meantStatus(status string) string {
+	valid := []string{string(corev1.ConditionTrue), string(corev1.ConditionFalse), string(corev1.ConditionUnknown)}
+	if slices.Contains(valid, status) {
+		return ""
 	}
-	hint := "it is one of " + strings.Join(all, ", ")
-	if at := slices.IndexFunc(all, func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(status)) }); at >= 0 {
-		hint = all[at] + " is meant"
+	if i := slices.IndexFunc(valid, func(s string) bool { return strings.EqualFold(s, strings.TrimSpace(status)) }); i >= 0 {
+		return valid[i] + " is meant"
 	}
-	return []string{fmt.Sprintf("spec.unhealthyConditions[%d].status is %q, which no node's condition ever is: %s", i, status, hint)}
+	return "it is one of " + strings.Join(valid, ", ")
 }
 
-// unlimited and prohibitive are the values that allow all remediation and none, however many nodes there are.
-var (
-	unlimited   = map[string][]string{minHealthy: {"0", "0%"}, maxUnhealthy: {"100%"}}
-	prohibitive = map[string][]string{minHealthy: {"100%"}, maxUnhealthy: {"0", "0%"}}
-)
-
-const (
-	minHealthy   = "spec.minHealthy"
-	maxUnhealthy = "spec.maxUnhealthy"
-)
-
-// ofLimit warns of a limit that limits nothing, or that allows no remediation: never, or not of so many nodes. Nodes is nil if it is not known.
-func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes *int) []string {
-	field, value := minHealthy, ptr.Deref(spec.MinHealthy, intstr.FromString(budget.DefaultMinHealthy))
+// ofLimit warns of a limit that limits nothing, or that allows no remediation: never, or not of so many nodes. Nodes is zero if it is not
+// known.
+func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes int) string {
+	field, value := "spec.minHealthy", ptr.Deref(spec.MinHealthy, intstr.FromString(budget.DefaultMinHealthy))
+	everything, nothing := []string{"0", "0%"}, []string{"100%"}
 	if spec.MaxUnhealthy != nil {
-		field, value = maxUnhealthy, *spec.MaxUnhealthy
+		field, value = "spec.maxUnhealthy", *spec.MaxUnhealthy
+		everything, nothing = nothing, everything
 	}
 	limit := field + " " + value.String()
 	if spec.MinHealthy == nil && spec.MaxUnhealthy == nil {
 		limit += ", the default,"
 	}
 	switch {
-	case slices.Contains(unlimited[field], value.String()):
-		return []string{limit + " limits nothing: nodes are remediated however many are unhealthy"}
-	case slices.Contains(prohibitive[field], value.String()):
-		return []string{limit + " allows no remediation, not even of a single node"}
-	case nodes == nil || *nodes == 0:
-		return nil
+	case slices.Contains(everything, value.String()):
+		return limit + " limits nothing: nodes are remediated however many are unhealthy"
+	case slices.Contains(nothing, value.String()):
+		return limit + " allows no remediation, not even of a single node"
 	}
-	if needed, ok := healthyNeeded(field, value, *nodes); ok && needed >= *nodes {
-		return []string{fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", limit, *nodes)}
+	scaled, err := intstr.GetScaledValueFromIntOrPercent(&value, nodes, spec.MaxUnhealthy == nil)
+	if err != nil || nodes == 0 || spec.MaxUnhealthy != nil && scaled > 0 || spec.MaxUnhealthy == nil && scaled < nodes {
+		return ""
 	}
-	return nil
+	return fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", limit, nodes)
 }
 
-// healthyNeeded is how many of a number of nodes have to be healthy for remediation. It is not ok if the value cannot be read.
-func healthyNeeded(field string, value intstr.IntOrString, nodes int) (needed int, ok bool) {
-	atLeast := field == minHealthy
-	n, err := intstr.GetScaledValueFromIntOrPercent(&value, nodes, atLeast)
-	if err != nil {
+// missingTemplates warns of templates that do not exist, each of them once.
+func (v NodeHealthCheck) missingTemplates(ctx context.Context, spec *nhcv1.NodeHealthCheckSpec) []string {
+	var refs []corev1.ObjectReference
+	if spec.RemediationTemplate != nil {
+		refs = append(refs, *spec.RemediationTemplate)
+	}
+	for _, step := range inOrder(spec.EscalatingRemediations) {
+		if !slices.Contains(refs, step.RemediationTemplate) {
+			refs = append(refs, step.RemediationTemplate)
+		}
+	}
+	var texts []string
+	for i := range refs {
+		ref, template := &refs[i], &remediationrequest.Metadata{}
+		template.SetGroupVersionKind(ref.GroupVersionKind())
+		if !remediationrequest.Missing(v.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, template)) {
+			continue
+		}
+		name := ref.Kind + " " + nameOf(ref)
+		if ref.Namespace == "" {
+			name += ", without a namespace,"
+		}
+		texts = append(texts, "remediation template "+name+" does not exist: the check will be Disabled until it does")
+	}
+	return texts
+}
+
+// count is how many nodes are selected. It is not known if there are more than counted.
+func (v NodeHealthCheck) count(ctx context.Context, selector labels.Selector) (nodes int, known bool) {
+	found := nodeList()
+	err := v.Live.List(ctx, found, client.MatchingLabelsSelector{Selector: selector}, client.Limit(counted))
+	if err != nil || found.Continue != "" {
 		return 0, false
 	}
-	if atLeast {
-		return n, true
+	return len(found.Items), true
+}
+
+// sharedNodes warns of a node in common with each of the other checks.
+func (v NodeHealthCheck) sharedNodes(ctx context.Context, name string, selector labels.Selector) []string {
+	others := &nhcv1.NodeHealthCheckList{}
+	if err := v.Live.List(ctx, others); err != nil {
+		return nil
 	}
-	return nodes - n, true
+	var texts []string
+	for i := range others.Items {
+		other := &others.Items[i]
+		second, err := metav1.LabelSelectorAsSelector(&other.Spec.Selector)
+		if err != nil || other.Name == name || other.DeletionTimestamp != nil {
+			continue
+		}
+		requirements, _ := second.Requirements()
+		found := nodeList()
+		err = v.Live.List(ctx, found, client.MatchingLabelsSelector{Selector: selector.Add(requirements...)}, client.Limit(1))
+		if err == nil && len(found.Items) > 0 {
+			texts = append(texts, fmt.Sprintf("NodeHealthChecks %s and %s select the same nodes, such as %s: whichever is first remediates, and "+
+				"the other one waits", name, other.Name, found.Items[0].Name))
+		}
+	}
+	return texts
+}
+
+func nodeList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	return list
 }

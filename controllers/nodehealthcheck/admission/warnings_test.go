@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,44 +35,73 @@ func status(s corev1.ConditionStatus) func(*nhcv1.NodeHealthCheck) {
 }
 
 func TestWarnings(t *testing.T) {
-	const all = "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane"
-	of := func(nodes int) outlook { return outlook{nodes: &nodes} }
+	const empty = "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane"
+	const none, noSingle = "spec.selector selects no node now", " allows no remediation, not even of a single node"
+	const unlimited, noneOf = " limits nothing: nodes are remediated however many are unhealthy", " allows no remediation with the number of nodes that are selected now, "
+	missing := func(name string) string {
+		return "remediation template " + name + " does not exist: the check will be Disabled until it does"
+	}
+	// sees is a cluster with that many workers, and the template of the check.
+	sees := func(workers int, more ...client.Object) observed {
+		for i := range workers {
+			more = append(more, node(fmt.Sprintf("node-%d", i), "worker"))
+		}
+		return with(append(more, template("a"))...)
+	}
+	other := func(edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
+		other := check(edits...)
+		other.Name = "other"
+		return other
+	}
+	shared := []string{"NodeHealthChecks workers and other select the same nodes, such as node-0: whichever is first remediates, and the other one waits"}
 	for name, row := range map[string]struct {
-		check   *nhcv1.NodeHealthCheck
-		outlook outlook
-		want    []string
+		observed observed
+		check    *nhcv1.NodeHealthCheck
+		want     []string
 	}{
-		"a sound check":                     {check(), of(20), nil},
-		"a sound check, and nothing known":  {check(), outlook{}, nil},
-		"an empty selector":                 {check(everywhere), of(20), []string{all}},
-		"an empty selector without a node":  {check(everywhere), of(0), []string{all}},
-		"a selector that selects no node":   {check(), of(0), []string{"spec.selector selects no node now"}},
-		"a status in small letters":         {check(status("unknown")), of(20), []string{`spec.unhealthyConditions[1].status is "unknown", which no node's condition ever is: Unknown is meant`}},
-		"a status with a space":             {check(status("False ")), of(20), []string{`spec.unhealthyConditions[1].status is "False ", which no node's condition ever is: False is meant`}},
-		"a status that is none":             {check(status("Perhaps")), of(20), []string{`spec.unhealthyConditions[1].status is "Perhaps", which no node's condition ever is: it is one of True, False, Unknown`}},
-		"all have to be healthy":            {check(atLeast("100%")), of(20), []string{"spec.minHealthy 100% allows no remediation, not even of a single node"}},
-		"none has to be healthy":            {check(atLeast("0%")), of(20), []string{"spec.minHealthy 0% limits nothing: nodes are remediated however many are unhealthy"}},
-		"no number has to be healthy":       {check(atLeast("0")), of(20), []string{"spec.minHealthy 0 limits nothing: nodes are remediated however many are unhealthy"}},
-		"all may be unhealthy":              {check(atMost("100%")), of(20), []string{"spec.maxUnhealthy 100% limits nothing: nodes are remediated however many are unhealthy"}},
-		"none may be unhealthy":             {check(atMost("0%")), of(20), []string{"spec.maxUnhealthy 0% allows no remediation, not even of a single node"}},
-		"no number may be unhealthy":        {check(atMost("0")), outlook{}, []string{"spec.maxUnhealthy 0 allows no remediation, not even of a single node"}},
-		"as many healthy as there are":      {check(atLeast("3")), of(3), []string{"spec.minHealthy 3 allows no remediation with the number of nodes that are selected now, 3"}},
-		"one healthy less than there are":   {check(atLeast("3")), of(4), nil},
-		"the default with two nodes":        {check(), of(2), []string{"spec.minHealthy 51%, the default, allows no remediation with the number of nodes that are selected now, 2"}},
-		"the default with three nodes":      {check(), of(3), nil},
-		"a percentage of too few nodes":     {check(atMost("40%")), of(2), []string{"spec.maxUnhealthy 40% allows no remediation with the number of nodes that are selected now, 2"}},
-		"a percentage of enough":            {check(atMost("40%")), of(3), nil},
-		"more unhealthy than there are":     {check(atMost("7")), of(3), nil},
-		"a percentage of nodes not counted": {check(atLeast("99%")), outlook{}, nil},
-		"a limit that cannot be read": {check(func(c *nhcv1.NodeHealthCheck) {
+		"a sound check":                    {sees(20), check(), nil},
+		"one, and nothing known":           {failing("Node", forbidden("nodes"), template("a"), other()), check(), nil},
+		"an empty selector":                {sees(20), check(everywhere), []string{empty}},
+		"an empty selector without a node": {sees(0), check(everywhere), []string{empty}},
+		"a selector that selects no node":  {sees(0, node("a", "storage")), check(), []string{none}},
+		"a status in small letters":        {sees(20), check(status("unknown")), []string{`spec.unhealthyConditions[1].status is "unknown", which no node's condition ever is: Unknown is meant`}},
+		"a status with a space":            {sees(20), check(status("False ")), []string{`spec.unhealthyConditions[1].status is "False ", which no node's condition ever is: False is meant`}},
+		"a status that is none":            {sees(20), check(status("Perhaps")), []string{`spec.unhealthyConditions[1].status is "Perhaps", which no node's condition ever is: it is one of True, False, Unknown`}},
+		"all have to be healthy":           {sees(20), check(atLeast("100%")), []string{"spec.minHealthy 100%" + noSingle}},
+		"none has to be healthy":           {sees(20), check(atLeast("0%")), []string{"spec.minHealthy 0%" + unlimited}},
+		"no number has to be healthy":      {sees(20), check(atLeast("0")), []string{"spec.minHealthy 0" + unlimited}},
+		"all may be unhealthy":             {sees(20), check(atMost("100%")), []string{"spec.maxUnhealthy 100%" + unlimited}},
+		"none may be unhealthy":            {sees(20), check(atMost("0%")), []string{"spec.maxUnhealthy 0%" + noSingle}},
+		"no number may be unhealthy":       {failing("Node", forbidden("nodes"), template("a")), check(atMost("0")), []string{"spec.maxUnhealthy 0" + noSingle}},
+		"as many healthy as there are":     {sees(3), check(atLeast("3")), []string{"spec.minHealthy 3" + noneOf + "3"}},
+		"one healthy less than there are":  {sees(4), check(atLeast("3")), nil},
+		"the default with two nodes":       {sees(2), check(), []string{"spec.minHealthy 51%, the default," + noneOf + "2"}},
+		"the default with three nodes":     {sees(3), check(), nil},
+		"a percentage of too few nodes":    {sees(2), check(atMost("40%")), []string{"spec.maxUnhealthy 40%" + noneOf + "2"}},
+		"a percentage of enough":           {sees(3), check(atMost("40%")), nil},
+		"more unhealthy than there are":    {sees(3), check(atMost("7")), nil},
+		"as many nodes as are counted":     {sees(counted), check(atLeast("100")), []string{"spec.minHealthy 100" + noneOf + "100"}},
+		"a limit that cannot be read": {sees(3), check(func(c *nhcv1.NodeHealthCheck) {
 			c.Spec.MinHealthy = &intstr.IntOrString{Type: intstr.String, StrVal: "many"}
-		}), of(3), nil},
-		"a template that does not exist":    {check(), outlook{missing: []corev1.ObjectReference{*ref("RebootTemplate", "a")}}, []string{"remediation template RebootTemplate default/a does not exist: the check will be Disabled until it does"}},
-		"a template without a namespace":    {check(), outlook{missing: []corev1.ObjectReference{{Kind: "RebootTemplate", Name: "a"}}}, []string{"remediation template RebootTemplate a, without a namespace, does not exist: the check will be Disabled until it does"}},
-		"a node that another check watches": {check(), outlook{shared: []shared{{"all", "node-1"}}}, []string{"NodeHealthChecks workers and all select the same nodes, such as node-1: whichever is first remediates, and the other one waits"}},
+		}), nil},
+		"a template that does not exist":  {with(template("b"), node("a", "worker")), check(atMost("1")), []string{missing("RebootTemplate default/a")}},
+		"a kind that is none":             {failing("RebootTemplate", uninstalled("RebootTemplate"), node("a", "worker")), check(atMost("1")), []string{missing("RebootTemplate default/a")}},
+		"no right to see templates":       {failing("RebootTemplate", forbidden("reboottemplates"), node("a", "worker")), check(atMost("1")), nil},
+		"a template without a namespace":  {sees(3), check(func(c *nhcv1.NodeHealthCheck) { c.Spec.RemediationTemplate.Namespace = "" }), []string{missing("RebootTemplate a, without a namespace,")}},
+		"another check of the same nodes": {sees(3, other()), check(), shared},
+		"another check of all nodes":      {sees(3, other(everywhere)), check(), shared},
+		"another check of no common node": {sees(3, other(selecting("storage"))), check(), nil},
+		"another check that is going":     {sees(3, dying(other())), check(), nil},
+		"another check that is invalid":   {sees(3, other(badSelector)), check(), nil},
+		"the check itself":                {sees(3, check()), check(), nil},
+		"an invalid selector":             {sees(0, other()), check(badSelector), nil},
+		"steps, as they are taken, each template once": {
+			sees(3), check(steps(step(3, "FenceTemplate", "a"), step(1, "RebootTemplate", "b"), step(2, "RebootTemplate", "b"))),
+			[]string{missing("RebootTemplate default/b"), missing("FenceTemplate default/a")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := warnings(row.check, row.outlook)
+			got := row.observed.validation(t).warnings(t.Context(), row.check)
 			if diff := cmp.Diff(row.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -80,52 +109,6 @@ func TestWarnings(t *testing.T) {
 				if len(text) > 256 { // and what is longer, the API server cuts off
 					t.Errorf("%d characters: %s", len(text), text)
 				}
-			}
-		})
-	}
-}
-
-func TestWhatIsSeenForWarnings(t *testing.T) {
-	others := func(edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
-		other := check(edits...)
-		other.Name = "other"
-		return other
-	}
-	many := make([]client.Object, 0, counted)
-	for i := range counted {
-		many = append(many, node(fmt.Sprintf("node-%d", i), "worker"))
-	}
-	gone := []corev1.ObjectReference{*ref("RebootTemplate", "a")}
-	for name, row := range map[string]struct {
-		observed observed
-		check    *nhcv1.NodeHealthCheck
-		want     outlook
-	}{
-		"nothing but nodes":            {with(node("a", "worker"), node("b", "storage")), check(), outlook{nodes: ptr.To(1), missing: gone}},
-		"a template":                   {with(template("a")), check(), outlook{nodes: ptr.To(0)}},
-		"a template by name":           {with(template("b")), check(), outlook{nodes: ptr.To(0), missing: gone}},
-		"a kind that is none":          {failing("RebootTemplate", uninstalled("RebootTemplate")), check(), outlook{nodes: ptr.To(0), missing: gone}},
-		"all nodes":                    {with(template("a"), node("a", "worker"), node("b", "storage")), check(everywhere), outlook{nodes: ptr.To(2)}},
-		"as many nodes as are counted": {with(many...), check(), outlook{nodes: ptr.To(counted), missing: gone}},
-		"steps, as they are taken, each template once": {
-			with(), check(steps(step(3, "FenceTemplate", "a"), step(1, "RebootTemplate", "a"), step(2, "RebootTemplate", "a"))),
-			outlook{nodes: ptr.To(0), missing: []corev1.ObjectReference{*ref("RebootTemplate", "a"), *ref("FenceTemplate", "a")}},
-		},
-		"another check of the same nodes": {with(template("a"), node("a", "worker"), others()), check(), outlook{nodes: ptr.To(1), shared: []shared{{"other", "a"}}}},
-		"another check of all nodes":      {with(template("a"), node("a", "worker"), others(everywhere)), check(), outlook{nodes: ptr.To(1), shared: []shared{{"other", "a"}}}},
-		"another check of no common node": {with(template("a"), node("a", "worker"), others(selecting("storage"))), check(), outlook{nodes: ptr.To(1)}},
-		"another check without nodes":     {with(template("a"), others()), check(), outlook{nodes: ptr.To(0)}},
-		"another check that is going":     {with(template("a"), node("a", "worker"), dying(others())), check(), outlook{nodes: ptr.To(1)}},
-		"another check that is invalid":   {with(template("a"), node("a", "worker"), others(badSelector)), check(), outlook{nodes: ptr.To(1)}},
-		"the check itself":                {with(template("a"), node("a", "worker"), check()), check(), outlook{nodes: ptr.To(1)}},
-		"an invalid selector":             {with(template("a"), node("a", "worker")), check(badSelector), outlook{}},
-		"no right to see nodes":           {failing("Node", forbidden("nodes"), template("a"), others()), check(), outlook{}},
-		"no right to see templates":       {failing("RebootTemplate", forbidden("reboottemplates")), check(), outlook{nodes: ptr.To(0)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := row.observed.validation(t).lookOut(t.Context(), row.check)
-			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(outlook{}, shared{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -142,8 +125,8 @@ func (paged) List(_ context.Context, list client.ObjectList, _ ...client.ListOpt
 func TestMoreNodesThanAreCountedAreNotKnown(t *testing.T) {
 	v := with().validation(t)
 	v.Live = paged{v.Live}
-	if got := v.lookOut(t.Context(), check()).nodes; got != nil {
-		t.Errorf("%d nodes", *got)
+	if nodes, known := v.count(t.Context(), labels.Everything()); known {
+		t.Errorf("%d nodes", nodes)
 	}
 }
 

@@ -21,14 +21,14 @@ func (c Cluster) Etcd(ctx context.Context) (nodes.Etcd, error) {
 	if err == nil && !there {
 		return nodes.Etcd{}, nil
 	}
-	var is nodes.Etcd
+	var etcd nodes.Etcd
 	if err == nil {
-		is, err = c.readEtcd(ctx)
+		etcd, err = c.readEtcd(ctx)
 	}
 	if err != nil {
 		return nodes.Etcd{There: true, Unread: true}, err
 	}
-	return is, nil
+	return etcd, nil
 }
 
 // RBAC for OpenShift's etcd. Its namespace is there on OpenShift alone, so no package can have a Role in it.
@@ -41,30 +41,30 @@ func (c Cluster) readEtcd(ctx context.Context) (nodes.Etcd, error) {
 	if err := c.Live.List(ctx, budgets, client.InNamespace(EtcdNamespace)); err != nil {
 		return nodes.Etcd{}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", EtcdNamespace, err)
 	}
-	is := nodes.Etcd{There: true, Budgets: len(budgets.Items)}
-	if is.Budgets != 1 {
-		return is, nil
+	etcd := nodes.Etcd{There: true, Budgets: len(budgets.Items)}
+	if etcd.Budgets != 1 {
+		return etcd, nil
 	}
 	budget := &budgets.Items[0]
-	is.Budget, is.Allows = EtcdNamespace+"/"+budget.Name, budget.Status.DisruptionsAllowed >= 1
-	if is.Allows {
-		return is, nil
+	etcd.Budget, etcd.Allows = EtcdNamespace+"/"+budget.Name, budget.Status.DisruptionsAllowed >= 1
+	if etcd.Allows {
+		return etcd, nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
-		return nodes.Etcd{}, fmt.Errorf("read the selector of PodDisruptionBudget %s: %w", is.Budget, err)
+		return nodes.Etcd{}, fmt.Errorf("read the selector of PodDisruptionBudget %s: %w", etcd.Budget, err)
 	}
 	guards := &corev1.PodList{}
 	if err := c.Live.List(ctx, guards, client.InNamespace(EtcdNamespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nodes.Etcd{}, fmt.Errorf("list the guard pods of etcd: %w", err)
 	}
-	is.Guards = map[string]string{}
+	etcd.Guards = map[string]string{}
 	for i := range guards.Items {
 		if pod := &guards.Items[i]; maybeReady(pod) {
-			is.Guards[pod.Spec.NodeName] = pod.Name
+			etcd.Guards[pod.Spec.NodeName] = pod.Name
 		}
 	}
-	return is, nil
+	return etcd, nil
 }
 
 // maybeReady reports whether the Ready condition of pod is True or Unknown.

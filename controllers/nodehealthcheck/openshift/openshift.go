@@ -1,11 +1,10 @@
-// Package openshift reads what OpenShift knows of the nodes of its cluster: its MachineHealthChecks and Machines, its upgrades, and its etcd. Where it is
-// not installed there is nothing to read, and the facts say so; it decides nothing.
+// Package openshift reads what OpenShift knows of the nodes of its cluster: its MachineHealthChecks and Machines, its upgrades, and its
+// etcd. Where it is not installed there is nothing to read, and the facts say so; it decides nothing.
 package openshift
 
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,8 +16,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // The groups of OpenShift that are read where they are installed.
@@ -73,8 +72,8 @@ func (c Cluster) all(ctx context.Context, crd string, kind schema.GroupVersionKi
 
 // Checks says what there is of MachineHealthChecks of OpenShift.
 type Checks struct {
-	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom says that
-	// there is any other one.
+	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom
+	// says that there is any other one.
 	Default, Custom bool
 }
 
@@ -92,7 +91,7 @@ func (c Cluster) MachineChecks(ctx context.Context) (Checks, bool, error) {
 func (c Cluster) Upgrade(ctx context.Context) (nodes.Upgrade, bool, error) {
 	versions, ready, err := c.all(ctx, "clusterversions."+ConfigGroup, ClusterVersions)
 	for i := range versions {
-		if remediationrequest.Condition(&versions[i], "Progressing")["status"] == string(metav1.ConditionTrue) {
+		if escalation.Condition(&versions[i], "Progressing")["status"] == string(metav1.ConditionTrue) {
 			return nodes.Upgrade{Progressing: versions[i].GetName()}, ready, err
 		}
 	}
@@ -129,8 +128,8 @@ func terminationHandlerSpec() machineCheckSpec {
 	}
 }
 
-// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that somebody
-// wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
+// byDefault reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that
+// somebody wants something of. (medik8s takes any one for it whose only condition is of type Terminating.)
 func byDefault(check *unstructured.Unstructured) bool {
 	fields, _, err := unstructured.NestedMap(check.Object, "spec")
 	if err != nil || check.GetNamespace() != machineAPI || check.GetName() != terminationHandler {
@@ -141,33 +140,10 @@ func byDefault(check *unstructured.Unstructured) bool {
 	return err == nil && equality.Semantic.DeepEqual(spec, terminationHandlerSpec())
 }
 
-// MachineAnnotation on a node names its Machine, as namespace/name. DesiredConfig and CurrentConfig are annotations of the machine-config operator; they
-// differ while the node is being updated. (Hosted control planes.)
-const (
-	MachineAnnotation = MachineGroup + "/machine"
-	DesiredConfig     = "machineconfiguration.openshift.io/desiredConfig"
-	CurrentConfig     = "machineconfiguration.openshift.io/currentConfig"
-)
-
-// terminating is the type of the condition of a node that is being ended. (OpenShift's machine-api-termination-handler; medik8s takes any status of the
-// condition for it.)
-const terminating = "Terminating"
-
-// Describe states what OpenShift says on node.
-func Describe(n *nodes.Node, node *corev1.Node) {
-	n.Reconfiguring = node.Annotations[DesiredConfig] != "" && node.Annotations[DesiredConfig] != node.Annotations[CurrentConfig]
-	if namespace, name, ok := strings.Cut(node.Annotations[MachineAnnotation], "/"); ok && namespace != "" && name != "" {
-		n.OpenShift = nodes.Ref{Kind: Machines.Kind, Namespace: namespace, Name: name}
-	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		n.Terminating = n.Terminating || c.Type == terminating && c.Status == corev1.ConditionTrue
-	}
-}
-
 // Machine reads the Machine that n names, as the owner of a request.
 func (c Cluster) Machine(ctx context.Context, n *nodes.Node) (*metav1.OwnerReference, error) {
-	key, obj := client.ObjectKey{Namespace: n.OpenShift.Namespace, Name: n.OpenShift.Name}, &metav1.PartialObjectMetadata{}
+	ref := n.OpenShift()
+	key, obj := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
 	obj.SetGroupVersionKind(Machines)
 	if err := c.Live.Get(ctx, key, obj); err != nil {
 		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
