@@ -145,3 +145,4 @@ func inheritedFence(f *Facts) {
 	f.Fenced, f.FencedByUs, f.Fencing, f.Inherited = true, true, true, true
 }
 func anothersNode(f *Facts) { f.NodeMismatch = true }
+func nodeTwins(f *Facts)    { f.Twins = true }

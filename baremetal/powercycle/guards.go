@@ -238,9 +238,10 @@ var (
 		return s.livedOn() && !s.NewBoot && (s.Lived || !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
 	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
-	disproved    = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
-	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
-	mayLive      = guard{
+	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
+	disprovedStill = is("an earlier power-off of the host disproved, nothing moves", func(s situation) bool { return s.Disproved && !s.moving() })
+	bootedFenced   = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
+	mayLive        = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
 			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
@@ -250,7 +251,7 @@ var (
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
 	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
-		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
+		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved
 	}).tells(KeptOffAlready)
 	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
 	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
@@ -266,6 +267,9 @@ var (
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
+
+	rebootNotAskedDisproved = is("reboot not asked for, an earlier power-off of the host disproved",
+		func(s situation) bool { return !s.RebootAsked && s.Disproved })
 
 	overdue      = timed("attempt out of time", situation.deadline, anyhow)
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
@@ -301,24 +305,29 @@ var (
 	nodeUnseen             = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
 	clusterUnreachableLong = timed("workload cluster out of reach, control-plane host", situation.unreachableAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
-	inherited          = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
-	anotherNode        = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
+	inherited   = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
+	anotherNode = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
+	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
+		func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
+		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	// A remediation in its queue waits for longer than an attempt takes.
+	// A remediation in its queue, or one that waits for a person, waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
-		return s.fencedHere() && (s.patient() || s.queued())
+		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins)
 	}}
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
-	lateStillFenced = timed("workload cluster back after all, node still fenced by us", situation.stateDeadline,
-		func(s situation) bool { return s.OutOfReach && !s.ControlPlane && s.fencedHere() })
+	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
+		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
 	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {

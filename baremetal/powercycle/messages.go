@@ -20,8 +20,9 @@ type Cycle struct {
 	// Mismatch is why the host is not the machine's, Unmanaged why its power is not managed now, Doubt what its operator reports against a
 	// receipt, Trouble the error that it has, and KeptOffBy the annotation by which a client that is no remediation keeps it powered off.
 	Mismatch, Unmanaged, Doubt, Trouble, KeptOffBy string
-	// Unseen is why the node cannot be seen, IdleVolumes what is attached to it that nothing waits for.
-	Unseen, IdleVolumes string
+	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached to
+	// the node that nothing waits for.
+	Unseen, Twin, IdleVolumes string
 	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
 	Left      []string
 	LeftCount int

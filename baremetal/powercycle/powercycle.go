@@ -302,6 +302,8 @@ type Facts struct {
 	Inherited bool
 	// NodeMismatch says that the node is not the one that the machine had: it belongs to another machine, or has registered anew since.
 	NodeMismatch bool
+	// Twins says that several nodes have the provider ID of the machine: which of them runs on the host is not known.
+	Twins bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.

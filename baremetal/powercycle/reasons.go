@@ -90,6 +90,7 @@ const (
 	NoReceipts          Detail = "NoReceipts"
 	NodeBooted          Detail = "NodeBooted"
 	NodeIsGone          Detail = "NodeIsGone"
+	NodeTwins           Detail = "NodeTwins"
 	ProofWrong          Detail = "ProofWrong"
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	ReceiptLate         Detail = "ReceiptLate"

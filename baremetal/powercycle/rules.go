@@ -257,7 +257,13 @@ var rules = []Rule{
 	},
 	{
 		Reason: NodeMismatchReason, Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
-		Fix: "see which machine the node belongs to: its spec.providerID, and those of the Machines",
+		variants: []variant{
+			{do: Advance, detail: NodeTwins, message: "Several nodes have the machine's provider ID; none is fenced, and the host is powered on"},
+			{detail: NodeTwins, message: "Several nodes have the machine's provider ID: it is not known which of them runs on the host"},
+		},
+		detail: func(c *Cycle) string { return c.Twin },
+		Fix:    "see which machine the node belongs to: its spec.providerID, and those of the Machines",
+		Blocks: true, Without: func(f *Facts) { f.Twins = false },
 	},
 	{
 		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",

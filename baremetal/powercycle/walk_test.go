@@ -76,7 +76,7 @@ func (s scene) key() [21]byte {
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Teardown, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
 		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved,
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins,
 	} {
 		if b {
 			bits |= 1 << i
@@ -185,6 +185,8 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Sound = !n.f.Sound || !n.f.WasOff },
 		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
+		func(n *scene) { n.f.Disproved = !n.f.Disproved },
+		func(n *scene) { n.f.Twins = !n.f.Twins },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
@@ -224,9 +226,9 @@ func wrong(s scene, step Step) string {
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
-	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
+	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Twins && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
-	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
+	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff && !f.Disproved):
 		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
@@ -248,8 +250,10 @@ func wrong(s scene, step Step) string {
 	case (step.Do == KeepOff || step.Do == BeginAttempt) && f.Lived && !f.NewBoot && f.Sign.After(f.Memory.Sign) &&
 		f.Node == NodePresent && f.Looked && !f.FencedByUs:
 		return "4: power-cycles once more by a proof that was wrong"
-	case step.Do == BeginAttempt && f.State == Pending && f.Disproved:
+	case (step.Do == KeepOff || step.Do == Reboot || step.Do == Fence || step.Do == BeginAttempt && f.State == Pending) && f.Disproved:
 		return "4: power-cycles a host whose power was wrong before, without a person"
+	case (step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)) && f.Twins:
+		return "fences, tries again or condemns a machine of which it is not known which node is its own"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:

@@ -181,6 +181,6 @@ func (w *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
 		Mismatch: w.found.Why, Unmanaged: w.power.Unmanaged, Doubt: w.power.Doubt, Trouble: w.power.Trouble, KeptOffBy: w.power.KeptOffBy,
-		Unseen: w.unseenBecause, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
 	}
 }

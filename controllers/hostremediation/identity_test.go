@@ -49,6 +49,13 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
 			}
+			if len(row.nodes) < 2 {
+				return
+			}
+			status, record := k.wait(time.Hour), remediation.Remembered(k.remediation())
+			if record.State != powercycle.Booting || record.Attempt != 1 || record.Person != powercycle.NodeMismatchReason {
+				t.Errorf("after an hour it is %s in attempt %d: %s", record.State, record.Attempt, status.Message)
+			}
 		})
 	}
 }

@@ -78,8 +78,8 @@ type observation struct {
 	ahead []powercycle.Ahead
 	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
 	unhealthy string
-	// unseenBecause is why the node cannot be read.
-	unseenBecause string
+	// unseenBecause is why the node cannot be read, twin what is known of another node of the machine's provider ID.
+	unseenBecause, twin string
 	// recheck is when to reconcile again although no event came.
 	recheck time.Time
 	// unasked is why node or queue could not be read.
