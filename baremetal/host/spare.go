@@ -164,8 +164,8 @@ func consumed(h *bmov1alpha1.BareMetalHost) bool { return Consumer(h) != "" }
 
 // Consumer is the name of the Metal3Machine that has h; empty if none does.
 func Consumer(h *bmov1alpha1.BareMetalHost) string {
-	if ref := h.Spec.ConsumerRef; ref != nil && ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group {
-		return ref.Name
+	if isMetal3Machine(h.Spec.ConsumerRef) {
+		return h.Spec.ConsumerRef.Name
 	}
 	return ""
 }
