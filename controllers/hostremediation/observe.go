@@ -25,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
@@ -48,10 +49,10 @@ type observed struct {
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
-	// queue is what may go first, existing are the remediations of its namespace, and members the machines of its control plane; nil before they are read.
+	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before they are read.
 	queue    *powercycle.Queue
 	existing remediation.Existing
-	members  []*clusterv1.Machine
+	members  []planeMember
 	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
 	queueErr  error
 	connected time.Time
@@ -178,6 +179,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.observation = observation{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
+	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && controlplane.IsMember(w.node)
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
@@ -371,7 +373,8 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	}
 	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
-	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	_, labelled := w.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	f.ControlPlane = labelled || w.record.ControlPlane
 	return f
 }
 
