@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
@@ -119,7 +120,7 @@ func TestPowerOf(t *testing.T) {
 func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for said, want := range map[time.Time]bool{asked.Add(-time.Hour): false, asked: false, asked.Add(time.Second): true, {}: true} {
-		if got := (Power{Fails: true, Said: said}).FailsSince(asked); got != want {
+		if got := (powercycle.Power{Fails: true, Said: said}).FailsSince(asked); got != want {
 			t.Errorf("one of %s counts: %t", said, got)
 		}
 	}
@@ -130,22 +131,22 @@ func TestMarksOf(t *testing.T) {
 	cases := map[string]struct {
 		change  func(*bmov1alpha1.BareMetalHost)
 		attempt int
-		want    Marks
+		want    powercycle.Marks
 	}{
-		"none":                              {annotated(), 1, Marks{}},
-		"held off":                          {annotated(holdOff+"new", "x"), 1, Marks{KeptOff: true, Any: true}},
-		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, Marks{KeptOff: true, Any: true}},
-		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, Marks{}},
-		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, RebootPending: true, Any: true}},
-		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, Any: true}},
-		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, Marks{Any: true}},
-		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, Marks{}},
-		"a receipt is asked for":            {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, Any: true}},
-		"it is given":                       {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, ReceiptGiven: true, Any: true}},
-		"for what was asked before":         {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T11:00:00Z"), 1, Marks{Any: true}},
-		"a receipt for others":              {annotated(mendv1.ReceiptForAnnotation, "other/2026-01-01T12:00:00Z"), 1, Marks{}},
-		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, Marks{}},
-		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, Marks{Unhealthy: true}},
+		"none":                              {annotated(), 1, powercycle.Marks{}},
+		"held off":                          {annotated(holdOff+"new", "x"), 1, powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}},
+		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}},
+		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, powercycle.Marks{}},
+		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, powercycle.Marks{RebootAsked: true, RebootPending: true, HasPowerAnnotations: true}},
+		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, powercycle.Marks{RebootAsked: true, HasPowerAnnotations: true}},
+		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, powercycle.Marks{HasPowerAnnotations: true}},
+		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, powercycle.Marks{}},
+		"a receipt is asked for":            {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, powercycle.Marks{ReceiptAsked: true, HasPowerAnnotations: true}},
+		"it is given":                       {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, powercycle.Marks{ReceiptAsked: true, ReceiptGiven: true, HasPowerAnnotations: true}},
+		"for what was asked before":         {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T11:00:00Z"), 1, powercycle.Marks{HasPowerAnnotations: true}},
+		"a receipt for others":              {annotated(mendv1.ReceiptForAnnotation, "other/2026-01-01T12:00:00Z"), 1, powercycle.Marks{}},
+		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, powercycle.Marks{}},
+		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, powercycle.Marks{HostMarked: true}},
 	}
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range cases {

@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // rebootValue asks for a reboot at once, without waiting for the operating system.
@@ -55,23 +56,9 @@ type Remediation struct{ UID, Before types.UID }
 
 func (r Remediation) is(uid types.UID) bool { return uid != "" && (uid == r.UID || uid == r.Before) }
 
-// Marks are the annotations of one remediation on a host.
-type Marks struct {
-	// KeptOff says that the host is kept off.
-	KeptOff bool
-	// RebootAsked says that a reboot was asked for in that attempt, RebootPending that BMO has not done it yet.
-	RebootAsked, RebootPending bool
-	// ReceiptAsked says that BMO was asked to show that it has read the hardware since the host was asked to power off, ReceiptGiven that it has.
-	ReceiptAsked, ReceiptGiven bool
-	// Any says that there is anything to take away when the remediation ends, the mark of an unhealthy host apart.
-	Any bool
-	// Unhealthy says that the host is marked as unhealthy, for every generation of CAPM3.
-	Unhealthy bool
-}
-
 // MarksOf returns the marks of a remediation on host, seen from one of its attempts, in which the host was asked to power off at asked.
-func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked time.Time) Marks {
-	var m Marks
+func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked time.Time) powercycle.Marks {
+	var m powercycle.Marks
 	if host == nil {
 		return m
 	}
@@ -84,18 +71,18 @@ func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked
 	if uid, of, asked := rebootedFor(host); asked && by.is(uid) {
 		m.RebootAsked = of == attempt
 		m.RebootPending = pending && m.RebootAsked
-		m.Any = true
+		m.HasPowerAnnotations = true
 	}
 	if uid, of, is := receiptFor(host); is && by.is(uid) {
 		m.ReceiptAsked = of == clockOf(asked)
 		m.ReceiptGiven = m.ReceiptAsked && !pending
-		m.Any = true
+		m.HasPowerAnnotations = true
 	}
-	m.Any = m.Any || m.KeptOff
-	m.Unhealthy = true
+	m.HasPowerAnnotations = m.HasPowerAnnotations || m.KeptOff
+	m.HostMarked = true
 	for _, key := range unhealthyKeys {
 		if _, marked := host.Annotations[key]; !marked {
-			m.Unhealthy = false
+			m.HostMarked = false
 		}
 	}
 	return m

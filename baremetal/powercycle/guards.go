@@ -76,7 +76,10 @@ func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 
 // stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
 // restored from a backup shows the power of that day. Both are by the operator's own clock.
-func (s situation) stale() bool { return s.Facts.Said.Before(s.Memory.Said) }
+func (s situation) stale() bool { return s.Power.Said.Before(s.Memory.Said) }
+
+// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power.
+func (f Facts) powerFails() bool { return f.FailsSince(f.Memory.Said) }
 
 // livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
 // of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
@@ -130,7 +133,7 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 func (s situation) queued() bool { return !s.First }
 
 // keptOff says that somebody who is no remediation keeps the host off.
-func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffByOthers }
+func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffBy != "" }
 
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
@@ -149,7 +152,7 @@ func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
 // faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not known.
-func (s situation) faulty() bool { return s.Faulted || s.PowerFails }
+func (s situation) faulty() bool { return s.Faulted || s.powerFails() }
 
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
 
@@ -191,14 +194,14 @@ var (
 	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.HostExternal })
+	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.External })
 	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
 	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
 	noPowerOff       = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill  = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
-	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
+	powerUnmanaged   = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
@@ -225,7 +228,7 @@ var (
 		name: "receipt in doubt", until: situation.believed,
 		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
 	}
-	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && !s.Sound }).tells(ReceiptContradicted)
+	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && (!s.Provable || s.Power.Doubt != "") }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
@@ -288,12 +291,12 @@ var (
 		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
-	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
+	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers     = is("host kept powered off by others", situation.keptOff)
 	keptOffByOthersLate = timed("host kept powered off by others, out of time", situation.stateDeadline, situation.keptOff)
 
-	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
+	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
 	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
 	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
@@ -312,7 +315,7 @@ var (
 		func(s situation) bool { return s.Twins }).tells(NodeTwins)
 	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
 		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
-	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
+	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
@@ -328,7 +331,7 @@ var (
 	}).tells(FenceUnseen)
 	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
 		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
-	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })
+	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting

@@ -25,8 +25,9 @@ func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 func TestTheMessageNamesTheCause(t *testing.T) {
 	cycle := &Cycle{
 		Policy: Policy{Retries: 1}, After: Memory{State: PoweringOff, Attempt: 1},
-		Mismatch: "BareMetalHost ns/h does not exist", Unmanaged: "the host is detached", Trouble: "power management error: timeout",
-		Unseen: "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
+		Mismatch: "BareMetalHost ns/h does not exist",
+		Facts:    Facts{Power: Power{Unmanaged: "the host is detached", Trouble: "power management error: timeout"}},
+		Unseen:   "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
 		Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
 	}
 	for reason, want := range map[Reason]string{
@@ -110,7 +111,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 
 // What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
 func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
-	got := (&Cycle{Trouble: strings.Repeat("ü", maxMessage)}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
+	got := (&Cycle{Facts: Facts{Power: Power{Trouble: strings.Repeat("ü", maxMessage)}}}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
 	}

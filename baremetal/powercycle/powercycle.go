@@ -228,9 +228,66 @@ type Memory struct {
 	Paused time.Time `json:"paused,omitzero"`
 }
 
+// Power is what a host says of its power.
+type Power struct {
+	// Wanted says that its owner wants it on.
+	Wanted bool
+	// KeptOffBy is the annotation by which something else than a remediation keeps it powered off; empty if nothing does.
+	KeptOffBy string
+	// PoweredOn is what was last seen.
+	PoweredOn bool
+	// NoPowerOff says that it can only be rebooted.
+	NoPowerOff bool
+	// Unmanaged is why its operator does not act on what we ask now, as a clause for users; empty if it does.
+	Unmanaged string
+	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
+	Serviced bool
+	// External says that it is externally provisioned: a replacement could not be provisioned on it.
+	External bool
+	// Fails says that the operator reports that it cannot manage the power.
+	Fails bool
+	// Provable says that the operator reports whether it can manage the power, so that a receipt may be believed; Doubt is what it reports
+	// against that, empty if it reports nothing.
+	Provable bool
+	Doubt    string
+	// Said is when the operator has said anything of the host last, by its own clock; zero if it never has.
+	Said time.Time
+	// Trouble is the error that the operator reports; empty if there is none.
+	Trouble string
+}
+
+// FailsSince reports whether the operator has reported since then, by its own clock, that it cannot manage the power: an error of before is of
+// another day, or of another step. A status without lastUpdated may be as new.
+func (p Power) FailsSince(then time.Time) bool {
+	return p.Fails && (p.Said.IsZero() || p.Said.After(then))
+}
+
+// Same reports whether two answers differ in nothing that a step is decided on.
+func (p Power) Same(q Power) bool {
+	return p.Wanted == q.Wanted && p.PoweredOn == q.PoweredOn && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy &&
+		(p.Unmanaged == "") == (q.Unmanaged == "") && p.Serviced == q.Serviced && p.Provable == q.Provable &&
+		(p.Doubt == "") == (q.Doubt == "")
+}
+
+// Marks are the annotations of a remediation on its host.
+type Marks struct {
+	// KeptOff says that the host is kept off.
+	KeptOff bool
+	// RebootAsked says that a reboot was asked for in this attempt, RebootPending that it was not carried out yet.
+	RebootAsked, RebootPending bool
+	// ReceiptAsked says that a receipt was asked for since the host was asked to power off, ReceiptGiven that the operator gave it.
+	ReceiptAsked, ReceiptGiven bool
+	// HasPowerAnnotations says that there is anything to remove when the remediation ends, the mark of an unhealthy host apart.
+	HasPowerAnnotations bool
+	// HostMarked says that the host is marked as unhealthy, for every generation of CAPM3.
+	HostMarked bool
+}
+
 // Facts are the observed state, read once.
 type Facts struct {
 	Memory
+	Power
+	Marks
 
 	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until the host is released.
 	Deleting, Finalizer bool
@@ -259,39 +316,10 @@ type Facts struct {
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
 	// it, is void.
 	HostAnew bool
-	// HostUnnamed says that there is none that could come back. HostExternal says that it is externally provisioned: a replacement
-	// could not be provisioned on it.
-	HostUnnamed, HostExternal bool
-	// Wanted says that the owner of the host wants it on.
-	Wanted bool
-	// PoweredOn is the power state that was last seen.
-	PoweredOn bool
-	// Acts says that the operator of the host acts on what kubemend asks: it is provisioned, not paused, not detached.
-	Acts bool
-	// Said is when the operator of the host has said anything of it last, by its own clock.
-	Said time.Time
-	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
-	Serviced bool
-	// Provable says that the operator of the host reports whether it can manage the host's power, so that a receipt may be believed; Sound, that
-	// it reports nothing that speaks against that.
-	Provable, Sound bool
-	// ReceiptAsked says that a receipt was asked for since the host was asked to power off, ReceiptGiven that the operator gave it.
-	ReceiptAsked, ReceiptGiven bool
-	// NoPowerOff says that the host can only be rebooted.
-	NoPowerOff bool
-	// KeptOffByOthers says that somebody who is no remediation keeps the host off.
-	KeptOffByOthers bool
-	// PowerFails says that the operator of the host has reported that it cannot manage the power, after it was asked last: an error that it had
-	// reported before is of another day, or of another step.
-	PowerFails bool
-	// KeptOff says that the host carries a mark of ours that keeps it off; HasPowerAnnotations, that it carries any mark of ours but that of the
-	// unhealthy host.
-	KeptOff, HasPowerAnnotations bool
-	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
-	RebootAsked, RebootPending bool
-	// HostMarked says that the host is marked as unhealthy, Disproved that an earlier power-off of it was disproved, and no person has reset
-	// that.
-	HostMarked, Disproved bool
+	// HostUnnamed says that there is none that could come back.
+	HostUnnamed bool
+	// Disproved says that an earlier power-off of the host was disproved, and no person has reset that.
+	Disproved bool
 
 	Node Node
 	// Looked says that the node was asked for just now, and is not as a cache has it.

@@ -180,7 +180,7 @@ func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
 func (w *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
-		Mismatch: w.found.Why, Unmanaged: w.power.Unmanaged, Doubt: w.power.Doubt, Trouble: w.power.Trouble, KeptOffBy: w.power.KeptOffBy,
-		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+		Mismatch: w.found.Why,
+		Unseen:   w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
 	}
 }

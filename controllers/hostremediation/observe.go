@@ -40,7 +40,7 @@ type observed struct {
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
-	power   host.Power
+	power   powercycle.Power
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
@@ -324,9 +324,9 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	marks := host.MarksOf(former, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 	marked := w.machine != nil && host.MarkedFor(former) == w.machine.UID
 	switch {
-	case w.found.Host == nil && (marks.Any || marked):
+	case w.found.Host == nil && (marks.HasPowerAnnotations || marked):
 		w.found.Host = former
-	case marks.Any:
+	case marks.HasPowerAnnotations:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
 			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, w.found.Host.Name),
@@ -336,7 +336,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 }
 
 // marks are the annotations of the remediation on its host.
-func (w *observed) marks() host.Marks {
+func (w *observed) marks() powercycle.Marks {
 	return host.MarksOf(w.found.Host, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 }
 
@@ -353,12 +353,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
-		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
-		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
-		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.FailsSince(w.record.Said), KeptOffByOthers: w.power.KeptOffBy != "",
-		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
+		HostUnnamed: w.found.Unnamed(w.record.Host), Power: w.power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
 	}
 	if w.machine == nil {

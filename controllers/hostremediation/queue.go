@@ -197,7 +197,7 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 		}
 	}
 	member := powercycle.Member{Member: controlplane.Member{
-		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).On,
+		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).PoweredOn,
 	}}
 	if since, replaced := replacedSince(m); replaced {
 		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
@@ -223,7 +223,7 @@ func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
 }
 
 // obeys reports whether a host would power off if it was asked to.
-func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
+func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
 // replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
 func replacedSince(m *clusterv1.Machine) (time.Time, bool) {

@@ -352,13 +352,13 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 
 func TestWhichHostsWouldGoOff(t *testing.T) {
 	for name, tc := range map[string]struct {
-		power host.Power
+		power powercycle.Power
 		want  bool
 	}{
-		"one that is wanted on":        {host.Power{Wanted: true}, true},
-		"not one that is switched off": {host.Power{}, false},
-		"nor one that others hold":     {host.Power{Wanted: true, KeptOffBy: "somebody"}, false},
-		"nor one that is paused":       {host.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
+		"one that is wanted on":        {powercycle.Power{Wanted: true}, true},
+		"not one that is switched off": {powercycle.Power{}, false},
+		"nor one that others hold":     {powercycle.Power{Wanted: true, KeptOffBy: "somebody"}, false},
+		"nor one that is paused":       {powercycle.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
 	} {
 		if got := obeys(tc.power); got != tc.want {
 			t.Errorf("%s: %t", name, got)
