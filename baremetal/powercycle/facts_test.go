@@ -4,10 +4,7 @@ import "time"
 
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	policy = Policy{
-		Retries: 1, Timeout: 10 * time.Minute, Move: 2 * time.Minute, Releasing: time.Hour, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
-		Registering: time.Hour, Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
-	}
+	policy = PolicyOf(1, 10*time.Minute)
 )
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }

@@ -349,38 +349,6 @@ type Facts struct {
 	NewBoot, Up bool
 }
 
-// Policy is how to remediate.
-type Policy struct {
-	// Retries is how many attempts may follow the first.
-	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is healthy.
-	Timeout time.Duration
-	// Move is the least that an attempt has to move the workload once its host is proven off.
-	Move time.Duration
-	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
-	Releasing time.Duration
-	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: it may have been about to power on.
-	// After as long without a receipt a person is asked.
-	Settle time.Duration
-	// Doubt is how long a receipt is looked at before it is believed: what speaks against it may be reported a moment later.
-	Doubt time.Duration
-	// Watch is how long a node is watched that may live: two leases of a kubelet, and more.
-	Watch time.Duration
-	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
-	Skew time.Duration
-	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
-	Registering time.Duration
-	// Servicing is how long the firmware of a host may be written until a person is asked.
-	Servicing time.Duration
-	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
-	Unreachable time.Duration
-	// Queue is how long a remediation waits for its turn until a person is asked to see why.
-	Queue time.Duration
-}
-
-// Attempts is how many attempts there may be.
-func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }
-
 // Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {
 	Do   Action

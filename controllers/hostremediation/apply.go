@@ -226,7 +226,7 @@ func (w *observed) signs() fence.Owner {
 	owner := fence.Owner{
 		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(),
 		Fences: w.record.State == powercycle.MovingWorkload, Found: w.record.Pods,
-		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(move)),
+		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(w.policy.Move)),
 	}
 	for _, uid := range []types.UID{by.Before, w.predecessor} {
 		if uid != "" {

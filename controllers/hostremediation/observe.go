@@ -373,15 +373,10 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s.
+// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults.
 func policyOf(s *remediation.Strategy) powercycle.Policy {
-	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
-		Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
+	if s == nil {
+		return powercycle.PolicyOf(infrav1.DefaultRetryLimit, infrav1.DefaultTimeoutSeconds*time.Second)
 	}
-	if s != nil {
-		p.Retries, p.Timeout = s.Retries, s.Timeout
-	}
-	return p
+	return powercycle.PolicyOf(s.Retries, s.Timeout)
 }
