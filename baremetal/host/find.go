@@ -40,7 +40,7 @@ type Hosts struct {
 // Found is what there is of a machine's host.
 type Found struct {
 	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
-	Host *bmov1alpha1.BareMetalHost
+	Host *Host
 	// Is says what it is to the machine. Why is what does not match, or what is missing, as a clause for users.
 	Is  powercycle.Host
 	Why string
@@ -197,20 +197,20 @@ func missing(key client.ObjectKey) Found {
 }
 
 // deleting is a host that is being deleted.
-func deleting(host *bmov1alpha1.BareMetalHost) Found {
-	why := fmt.Sprintf("BareMetalHost %s is being deleted", client.ObjectKeyFromObject(host))
+func deleting(host *Host) Found {
+	why := fmt.Sprintf("BareMetalHost %s/%s is being deleted", host.Namespace, host.Name)
 	return Found{Host: host, Is: powercycle.HostGone, Named: true, Why: why}
 }
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
-func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error) {
+func (h *Hosts) Named(ctx context.Context, namespace, name string) (*Host, error) {
 	if name == "" {
 		return nil, nil
 	}
 	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.BareMetalHost, error) {
+func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*Host, error) {
 	found := &bmov1alpha1.BareMetalHost{}
 	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
 	if exists && h.written.Stale(found) {
@@ -222,7 +222,7 @@ func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.B
 	if !exists {
 		return nil, nil
 	}
-	return found, nil
+	return From(found), nil
 }
 
 // Metal3MachineKind returns an object of the version of Metal3Machine that is served, of which only metadata is known. The error
@@ -255,8 +255,8 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 
 // consumer is what host belongs to by its spec.consumerRef, with its namespace; nil if nothing is named. Since the Bare Metal Operator
 // 0.14 a HostClaim may stand between a host and its Metal3Machine; few do, so that none is cached.
-func (h *Hosts) consumer(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*corev1.ObjectReference, error) {
-	ref, namespace := host.Spec.ConsumerRef, host.Namespace
+func (h *Hosts) consumer(ctx context.Context, host *Host) (*corev1.ObjectReference, error) {
+	ref, namespace := host.Consumer, host.Namespace
 	if ref != nil && ref.Kind == "HostClaim" && ref.GroupVersionKind().Group == bmov1alpha1.GroupVersion.Group {
 		claim, key := &bmov1alpha1.HostClaim{}, client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
 		if err := h.Live.Get(ctx, key, claim); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
@@ -278,23 +278,23 @@ func isMetal3Machine(ref *corev1.ObjectReference) bool {
 }
 
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, key client.ObjectKey) (string, error) {
+func (h *Hosts) mismatch(ctx context.Context, host *Host, key client.ObjectKey) (string, error) {
 	ref, err := h.consumer(ctx, host)
 	switch {
 	case err != nil:
 		return "", err
 	case ref == nil:
-		return fmt.Sprintf("BareMetalHost %s has no spec.consumerRef, expected Metal3Machine %s", client.ObjectKeyFromObject(host), key), nil
+		return fmt.Sprintf("BareMetalHost %s/%s has no spec.consumerRef, expected Metal3Machine %s", host.Namespace, host.Name, key), nil
 	case isMetal3Machine(ref) && ref.Name == key.Name && ref.Namespace == key.Namespace:
 		return "", nil
 	}
-	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s names %s %s/%s, expected Metal3Machine %s",
-		client.ObjectKeyFromObject(host), ref.Kind, ref.Namespace, ref.Name, key), nil
+	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",
+		host.Namespace, host.Name, ref.Kind, ref.Namespace, ref.Name, key), nil
 }
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
 func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
-	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
+	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKey{Namespace: found.Host.Namespace, Name: found.Host.Name}
 	err := h.Live.Get(ctx, key, live)
 	if err == nil {
 		h.written.Note(live) // an older version in the cache afterwards would show the host off again that is on
@@ -305,11 +305,11 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case err != nil || live.UID != found.Host.UID:
 		*found = missing(key)
 	case !live.DeletionTimestamp.IsZero():
-		*found = deleting(live)
-	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
-		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
+		*found = deleting(From(live))
+	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host.Consumer, live.Spec.ConsumerRef):
+		*found = Found{Host: From(live), Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
 	default:
-		found.Host = live
+		found.Host = From(live)
 	}
 	return nil
 }

@@ -193,7 +193,7 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
 	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
 	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
-	if err := h.Refresh(t.Context(), &Found{Host: aHost(), Is: powercycle.HostOurs}); err != nil {
+	if err := h.Refresh(t.Context(), &Found{Host: From(aHost()), Is: powercycle.HostOurs}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Of(t.Context(), aMachine()); !errors.Is(err, consistency.ErrStale) {

@@ -17,7 +17,7 @@ import (
 // machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the machine
 // says the same of the host is for Of to find out.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	ref, err := h.consumer(ctx, host)
+	ref, err := h.consumer(ctx, From(host))
 	if err != nil || !isMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
 		return nil, err
 	}

@@ -12,9 +12,6 @@ import (
 
 // PowerOf returns what host says of its power.
 func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
-	if host == nil {
-		return powercycle.Power{Unmanaged: "there is no host"}
-	}
 	p := powercycle.Power{
 		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), PoweredOn: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff,
 		Unmanaged: unmanaged(host), External: host.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned,

@@ -12,7 +12,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -213,8 +212,8 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	marks, power := w.marks(), host.PowerOf(w.found.Host)
-	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || power.Said.Before(w.power.Said) || marks.KeptOff != w.facts.KeptOff {
+	host := w.found.Host
+	if w.found.Is != powercycle.HostOurs || !host.Same(w.facts.Power) || host.Said.Before(w.facts.Power.Said) || w.marks().KeptOff != w.facts.KeptOff {
 		return errChanged
 	}
 	return nil

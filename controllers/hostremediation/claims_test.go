@@ -192,7 +192,7 @@ func TestARemediationThatCannotBeginKeepsNoOtherWaiting(t *testing.T) {
 	for is, begins := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
 		k := fixtureOf(t)
 		k.obeys()
-		k.found = &host.Found{Host: k.host, Is: is}
+		k.found = &host.Found{Host: host.From(k.host), Is: is}
 		k.pass()
 		rem := k.remediation()
 		seen := []remediation.OfKind{{Object: remediation.Wrap(rem), Kind: remediation.Own}}

@@ -40,7 +40,6 @@ type observed struct {
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
-	power   powercycle.Power
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
@@ -275,7 +274,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 // observeDeletion reads the machine past the cache if its host is switched off: CAPM3 does that for a machine that is deleted, and the cache of hosts may show
 // it before that of machines shows why. The remediation would fail for the host, with a warning, where it only ends.
 func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
-	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.power.Wanted || w.record.State.Final() {
+	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.found.Host.Wanted || w.record.State.Final() {
 		return nil
 	}
 	m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(w.machine)
@@ -304,11 +303,7 @@ func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 			return err
 		}
 	}
-	if err := r.rememberHost(ctx, w); err != nil {
-		return err
-	}
-	w.power = host.PowerOf(w.found.Host)
-	return nil
+	return r.rememberHost(ctx, w)
 }
 
 // rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has another host now,
@@ -337,12 +332,18 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 
 // marks are the annotations of the remediation on its host.
 func (w *observed) marks() powercycle.Marks {
+	if w.found.Host == nil {
+		return powercycle.Marks{}
+	}
 	return host.MarksOf(w.found.Host, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 }
 
 // factsOf states the facts, but for the node and the queue.
 func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
-	marks := w.marks()
+	power, marks := powercycle.Power{Unmanaged: "there is no host"}, w.marks()
+	if w.found.Host != nil {
+		power = w.found.Host.Power
+	}
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
@@ -353,7 +354,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		HostUnnamed: w.found.Unnamed(w.record.Host), Power: w.power, Marks: marks,
+		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
 	}
 	if w.machine == nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,7 +30,7 @@ func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases)
 	k.pass()
-	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
+	k.found = &host.Found{Is: powercycle.HostOurs, Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
 	status := k.pass()
 	const want = "The remediation has failed (The host does not belong to the machine any more " +
 		"(the machine's host was BareMetalHost h, and is BareMetalHost other now))"
@@ -201,7 +200,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
-	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign}
+	k.found = &host.Found{Host: host.From(k.host), Is: powercycle.HostForeign}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)

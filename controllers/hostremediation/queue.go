@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -197,7 +196,7 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 		}
 	}
 	member := powercycle.Member{Member: controlplane.Member{
-		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).PoweredOn,
+		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !found.Host.PoweredOn,
 	}}
 	if since, replaced := replacedSince(m); replaced {
 		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
@@ -209,13 +208,13 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
-	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host)) && !host.Disproved(found.Host)
+	member.Obeys = found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
 	member.Remediations = queuedOf(w.existing, m, w.rem)
 	return member, nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
-func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
+func keptOffFor(h *host.Host, by host.Remediation) string {
 	if h == nil {
 		return ""
 	}

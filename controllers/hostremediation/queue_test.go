@@ -58,7 +58,7 @@ func (h planeHosts) Of(_ context.Context, m *clusterv1.Machine) (host.Found, err
 	if m.Name == "m" {
 		return h.p.finds(), nil
 	}
-	return host.Found{Host: h.p.others[m.Name], Is: powercycle.HostOurs}, nil
+	return host.Found{Host: host.From(h.p.others[m.Name]), Is: powercycle.HostOurs}, nil
 }
 
 // joins adds a healthy member.
@@ -372,8 +372,8 @@ func TestAMemberIsOffIfItsHostIs(t *testing.T) {
 		found host.Found
 		off   bool
 	}{
-		"its host is on":  {host.Found{Host: &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}}, false},
-		"its host is off": {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, true},
+		"its host is on":  {host.Found{Host: &host.Host{Power: powercycle.Power{PoweredOn: true}}}, false},
+		"its host is off": {host.Found{Host: &host.Host{}}, true},
 		"there is none":   {host.Found{}, false},
 	} {
 		is, err := (&Reconciler{}).memberOf(t.Context(), &observed{machine: m, rem: aRemediation("a", ""), found: tc.found}, m)
