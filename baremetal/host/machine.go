@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef leads to, or else the
-// machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the machine
-// says the same of the host is for Of to find out.
+// MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef leads to, or else
+// the machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the
+// machine says the same of the host is for Of to find out.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
 	ref, err := h.consumer(ctx, From(host))
 	if err != nil || !isMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs

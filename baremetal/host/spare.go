@@ -172,5 +172,6 @@ func Consumer(h *bmov1alpha1.BareMetalHost) string {
 
 // FitsTheSame reports whether two versions of a host differ in nothing that decides which machines could be put on it, or which one has it.
 func FitsTheSame(a, b *bmov1alpha1.BareMetalHost) bool {
-	return a.UID == b.UID && choosable(a) == choosable(b) && available(a) == available(b) && sameConsumer(a.Spec.ConsumerRef, b.Spec.ConsumerRef) && maps.Equal(a.Labels, b.Labels)
+	return a.UID == b.UID && choosable(a) == choosable(b) && available(a) == available(b) &&
+		sameConsumer(a.Spec.ConsumerRef, b.Spec.ConsumerRef) && maps.Equal(a.Labels, b.Labels)
 }

@@ -228,7 +228,7 @@ var (
 		name: "receipt in doubt", until: situation.believed,
 		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
 	}
-	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && (!s.Provable || s.Power.Doubt != "") }).tells(ReceiptContradicted)
+	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
@@ -242,9 +242,10 @@ var (
 	}).tells(ProofWrong)
 	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
 	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
-	disprovedStill = is("an earlier power-off of the host disproved, nothing moves", func(s situation) bool { return s.Disproved && !s.moving() })
-	bootedFenced   = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
-	mayLive        = guard{
+	disprovedStill = is("an earlier power-off of the host disproved, nothing moves",
+		func(s situation) bool { return s.Disproved && !s.moving() })
+	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
+	mayLive      = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
 			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
@@ -331,7 +332,8 @@ var (
 	}).tells(FenceUnseen)
 	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
 		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
-	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
+	unmanagedFenced = is("power not managed now, node still fenced by us",
+		func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting

@@ -1,7 +1,6 @@
 package powercycle
 
 import (
-	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -193,27 +192,6 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 		if got := causeOf(tc.given, Step{Next: tc.next, Reason: "Now"}); got.Reason != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got.Reason, tc.want)
 		}
-	}
-}
-
-func TestACauseIsReadAsItWasStored(t *testing.T) {
-	is := Cause{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner, Said: "no route"}
-	stored, err := json.Marshal(Memory{State: OwnerRequested, Cause: is})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for content, want := range map[string]Cause{
-		string(stored): is,
-		`{"state":"OwnerRequested","cause":"The host was not seen off in time"}`: {Said: "The host was not seen off in time"},
-		`{"state":"Pending"}`: {},
-	} {
-		var m Memory
-		if err := json.Unmarshal([]byte(content), &m); err != nil || m.Cause != want {
-			t.Errorf("%s is read as %+v (%v), want %+v", content, m.Cause, err, want)
-		}
-	}
-	if err := json.Unmarshal([]byte(`{"cause":7}`), &Memory{}); err == nil {
-		t.Error("a number is no cause")
 	}
 }
 

@@ -54,9 +54,9 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	if got := cycle.Message("", step); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	cycle.After.Cause = Cause{Said: "what an older version stored"}
-	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (what an older version stored)" {
-		t.Errorf("of a cause that was stored as a sentence it says %q", got)
+	cycle.After.Cause = Cause{Said: "it cannot be read"}
+	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (it cannot be read)" {
+		t.Errorf("of a record that cannot be read it says %q", got)
 	}
 	cycle.After.State, cycle.After.Cause = Ended, Cause{Reason: EndedReason, From: Ended}
 	if got := cycle.Message("", Step{From: Ended, Reason: EndedReason}); strings.Contains(got, "(") {

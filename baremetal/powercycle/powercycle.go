@@ -256,8 +256,8 @@ type Power struct {
 	Trouble string
 }
 
-// FailsSince reports whether the operator has reported since then, by its own clock, that it cannot manage the power: an error of before is of
-// another day, or of another step. A status without lastUpdated may be as new.
+// FailsSince reports whether the operator has reported since then, by its own clock, that it cannot manage the power: an error of before
+// is of another day, or of another step. A status without lastUpdated may be as new.
 func (p Power) FailsSince(then time.Time) bool {
 	return p.Fails && (p.Said.IsZero() || p.Said.After(then))
 }

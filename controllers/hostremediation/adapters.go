@@ -17,9 +17,9 @@ import (
 )
 
 // Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
-// implements it for BareMetalHosts. Another provider of power has to keep its contract: every ask and mark is safe to repeat and changes nothing of
-// others; what turns a host off or on fails with a conflict if the host has changed since it was read; and Power says no more than the provider has
-// itself read from the hardware, with the moment at which it last did.
+// implements it for BareMetalHosts. Another provider of power has to keep its contract: every ask and mark is safe to repeat and changes
+// nothing of others; what turns a host off or on fails with a conflict if the host has changed since it was read; and Power says no more
+// than the provider has itself read from the hardware, with the moment at which it last did.
 type Hosts interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 	Named(ctx context.Context, namespace, name string) (*host.Host, error)

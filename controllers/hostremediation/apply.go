@@ -212,8 +212,9 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	host := w.found.Host
-	if w.found.Is != powercycle.HostOurs || !host.Same(w.facts.Power) || host.Said.Before(w.facts.Power.Said) || w.marks().KeptOff != w.facts.KeptOff {
+	host, before := w.found.Host, w.facts.Power
+	ours := w.found.Is == powercycle.HostOurs
+	if !ours || !host.Same(before) || host.Said.Before(before.Said) || w.marks().KeptOff != w.facts.KeptOff {
 		return errChanged
 	}
 	return nil

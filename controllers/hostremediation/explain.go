@@ -27,8 +27,8 @@ var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 // claims nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
 // from, Hosts, Clusters, Nodes, and the settings.
 //
-// Where the node or the queue cannot be read (ErrUnasked), Explain repeats the remediation's last condition; where a reconcile would fail, because the host
-// or the machine cannot be read, that is all there is. Trouble has both.
+// Where the node or the queue cannot be read (ErrUnasked), Explain repeats the remediation's last condition; where a reconcile would
+// fail, because the host or the machine cannot be read, that is all there is. Trouble has both.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
 	if r.Kind.New == nil {
 		return nil, fmt.Errorf("read %s %s: only the metadata of %s is known", r.Kind.Kind, key, r.Kind.GroupVersion())

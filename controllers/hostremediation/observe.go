@@ -48,7 +48,8 @@ type observed struct {
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
-	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before they are read.
+	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
+	// they are read.
 	queue    *powercycle.Queue
 	existing remediation.Existing
 	members  []planeMember

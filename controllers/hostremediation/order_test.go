@@ -91,7 +91,7 @@ func TestANodeThatHasChangedIsNotFencedOnWhatItWasBefore(t *testing.T) {
 		does   []act
 	}{
 		"it is Ready under another boot": {func(seen *fence.Seen) {
-			seen.Ready, seen.Node = corev1.ConditionTrue, boots("after", corev1.ConditionTrue).nodes[0]
+			seen.Node = boots("after", corev1.ConditionTrue).nodes[0]
 		}, nil},
 		"its kubelet goes on under the same boot: the power of the host was wrong": {
 			func(seen *fence.Seen) { seen.Sign = noon.Add(time.Second) }, []act{disproves, releases},

@@ -154,9 +154,9 @@ type planeMember struct {
 	node    *corev1.Node
 }
 
-// membersOf returns the members of the control plane of w's cluster, its own machine first: the machines that Cluster API labels so, those whose
-// nodes say so (the control planes of some distributions are Machines of a MachineDeployment), and those whose remediations remember it, since a
-// node cannot be read while the API does not answer. They are shared: read only.
+// membersOf returns the members of the control plane of w's cluster, its own machine first: the machines that Cluster API labels so,
+// those whose nodes say so (the control planes of some distributions are Machines of a MachineDeployment), and those whose remediations
+// remember it, since a node cannot be read while the API does not answer. They are shared: read only.
 func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.View, api controlplane.API) ([]planeMember, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
@@ -235,8 +235,8 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
 }
 
-// readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that: they
-// are read past the cache. Where they cannot be read the nodes alone count.
+// readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
+// they are read past the cache. Where they cannot be read the nodes alone count.
 func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	w.queue.Self = w.queued()
 	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {
@@ -252,7 +252,8 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 		err = w.readMaintenance(ctx, reader)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive", "reason", explain.Plain(err))
+		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
+			"reason", explain.Plain(err))
 	}
 }
 
@@ -271,8 +272,8 @@ func (w *observed) readServers(ctx context.Context, reader client.Reader) error 
 	return nil
 }
 
-// readMaintenance notes which nodes are leased: the Node Maintenance Operator or a NodeHealthCheck of that cluster may switch them off at any
-// moment. A lease of a former node of the name counts for nothing.
+// readMaintenance notes which nodes are leased: the Node Maintenance Operator or a NodeHealthCheck of that cluster may switch them off at
+// any moment. A lease of a former node of the name counts for nothing.
 func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
 	for i, m := range w.members {
 		if m.node == nil {
