@@ -267,28 +267,10 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced.
+// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced. A heartbeat is none.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
-	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+	return predicate.Or(workload.NodeChanges(), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		before, after := e.ObjectOld, e.ObjectNew
-		return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
-			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
-			!maps.Equal(statuses(before), statuses(after)) || !maps.Equal(taints(before), taints(after))
-	}}
-}
-
-func statuses(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
-	statuses := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
-	for i := range n.Status.Conditions {
-		statuses[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
-	}
-	return statuses
-}
-
-func taints(n *corev1.Node) map[string]string {
-	taints := map[string]string{}
-	for _, t := range n.Spec.Taints {
-		taints[t.Key+":"+string(t.Effect)] = t.Value
-	}
-	return taints
+		return before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	}})
 }
