@@ -117,15 +117,6 @@ func TestPowerOf(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
-	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for said, want := range map[time.Time]bool{asked.Add(-time.Hour): false, asked: false, asked.Add(time.Second): true, {}: true} {
-		if got := (powercycle.Power{Fails: true, Said: said}).FailsSince(asked); got != want {
-			t.Errorf("one of %s counts: %t", said, got)
-		}
-	}
-}
-
 func TestMarksOf(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	cases := map[string]struct {

@@ -66,13 +66,13 @@ func MarksOf(host metav1.Object, by Remediation, attempt int, asked time.Time) p
 		}
 	}
 	_, pending := host.GetAnnotations()[infrav1.RebootAnnotation]
-	if uid, of, asked := rebootedFor(host); asked && by.is(uid) {
-		m.RebootAsked = of == attempt
+	if uid, request, asked := askedFor(host, mendv1.RebootedForAnnotation); asked && by.is(uid) {
+		m.RebootAsked = request == strconv.Itoa(attempt)
 		m.RebootPending = pending && m.RebootAsked
 		m.HasPowerAnnotations = true
 	}
-	if uid, of, is := receiptFor(host); is && by.is(uid) {
-		m.ReceiptAsked = of == clockOf(asked)
+	if uid, request, found := askedFor(host, mendv1.ReceiptForAnnotation); found && by.is(uid) {
+		m.ReceiptAsked = request == clockOf(asked)
 		m.ReceiptGiven = m.ReceiptAsked && !pending
 		m.HasPowerAnnotations = true
 	}
@@ -92,21 +92,11 @@ func KeptOffFor(key string) (types.UID, bool) {
 	return types.UID(uid), hold
 }
 
-func rebootedFor(host metav1.Object) (uid types.UID, attempt int, asked bool) {
-	value, asked := host.GetAnnotations()[mendv1.RebootedForAnnotation]
-	if !asked {
-		return "", 0, false
-	}
-	name, number, _ := strings.Cut(value, "/")
-	attempt, err := strconv.Atoi(number)
-	return types.UID(name), attempt, err == nil
-}
-
-// receiptFor returns for which remediation a receipt was asked for, and when that one had asked the host to power off.
-func receiptFor(host metav1.Object) (uid types.UID, asked string, is bool) {
-	value, is := host.GetAnnotations()[mendv1.ReceiptForAnnotation]
-	name, asked, _ := strings.Cut(value, "/")
-	return types.UID(name), asked, is
+// askedFor returns for which remediation something was asked by the annotation key, and for which of its attempts or requests.
+func askedFor(host metav1.Object, key string) (uid types.UID, request string, asked bool) {
+	value, asked := host.GetAnnotations()[key]
+	name, request, _ := strings.Cut(value, "/")
+	return types.UID(name), request, asked
 }
 
 // clockOf is a moment as an annotation has it.
@@ -306,11 +296,10 @@ func AllMarks(host metav1.Object) map[string]types.UID {
 			marks[key] = uid
 		}
 	}
-	if uid, _, asked := rebootedFor(host); asked {
-		marks[mendv1.RebootedForAnnotation] = uid
-	}
-	if uid, _, asked := receiptFor(host); asked {
-		marks[mendv1.ReceiptForAnnotation] = uid
+	for _, key := range []string{mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation} {
+		if uid, _, asked := askedFor(host, key); asked {
+			marks[key] = uid
+		}
 	}
 	return marks
 }

@@ -78,8 +78,11 @@ func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 // restored from a backup shows the power of that day. Both are by the operator's own clock.
 func (s situation) stale() bool { return s.Power.Said.Before(s.Memory.Said) }
 
-// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power.
-func (f Facts) powerFails() bool { return f.FailsSince(f.Memory.Said) }
+// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power: an error that it had
+// reported before is of another day, or of another step. A status without lastUpdated may be as new.
+func (f Facts) powerFails() bool {
+	return f.Fails && (f.Power.Said.IsZero() || f.Power.Said.After(f.Memory.Said))
+}
 
 // livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
 // of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).

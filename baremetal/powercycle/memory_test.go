@@ -40,6 +40,15 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
+	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
+		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}
+		if got := facts.powerFails(); got != want {
+			t.Errorf("one of %s counts: %t", said, got)
+		}
+	}
+}
+
 func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 	f := Facts{Power: Power{Said: ago(time.Minute)}, Memory: Memory{State: PoweringOff, Said: ago(time.Hour)}}
 	for step, want := range map[Step]time.Time{

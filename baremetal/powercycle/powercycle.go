@@ -5,7 +5,10 @@
 // what After says, is the caller's work. The package knows no client, no clock and no kind of object.
 package powercycle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is where a remediation stands. It is finer than the phase that the API has (see Phase), and it is what is remembered.
 type State string
@@ -49,13 +52,7 @@ func (s State) Final() bool {
 }
 
 // Known reports whether s is one of the states. What is remembered is in an annotation, in which users may write anything.
-func (s State) Known() bool {
-	switch s {
-	case Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner:
-		return true
-	}
-	return s.Final()
-}
+func (s State) Known() bool { return slices.Contains(order, s) }
 
 // Action is one thing to do. All are safe to repeat.
 type Action string
@@ -105,34 +102,19 @@ const (
 
 // Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
 func (a Action) Visible() bool {
-	switch a {
-	case KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, Disprove, RequestOwner, Withdraw:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, Disprove, RequestOwner, Withdraw}, a)
 }
 
 // Remembered reports whether nothing but remembering is done for a: what a remediation does next can be decided at once.
 func (a Action) Remembered() bool {
-	switch a {
-	case AskPerson, Advance, BeginAttempt, AddFinalizer, NoteAsked, NoteOn, NoteReceipt:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{AskPerson, Advance, BeginAttempt, AddFinalizer, NoteAsked, NoteOn, NoteReceipt}, a)
 }
 
 // Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next reconcile sees
 // that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node may be
 // fenced, that a host is to be on again. All other actions are remembered once they are done.
 func (a Action) Intended() bool {
-	switch a {
-	case KeepOff, AskReceipt, Reboot, Fence, Release:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{KeepOff, AskReceipt, Reboot, Fence, Release}, a)
 }
 
 // Machine is what there is of the machine.
@@ -254,12 +236,6 @@ type Power struct {
 	Said time.Time
 	// Trouble is the error that the operator reports; empty if there is none.
 	Trouble string
-}
-
-// FailsSince reports whether the operator has reported since then, by its own clock, that it cannot manage the power: an error of before
-// is of another day, or of another step. A status without lastUpdated may be as new.
-func (p Power) FailsSince(then time.Time) bool {
-	return p.Fails && (p.Said.IsZero() || p.Said.After(then))
 }
 
 // Same reports whether two answers differ in nothing that a step is decided on.
