@@ -317,6 +317,8 @@ var (
 	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
 	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
 		func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	twinsFenced = is("several nodes have the machine's provider ID, node still fenced by us",
+		func(s situation) bool { return s.Twins && s.fencedHere() })
 	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
 		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })

@@ -293,6 +293,7 @@ var table = map[State][]row{
 		{lostFenced, Unfence, RequestingOwner, UnfencedReason},
 		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
+		{twinsFenced, Unfence, RequestingOwner, UnfencedReason},
 		{twins, waitForPerson, RequestingOwner, NodeMismatchReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},

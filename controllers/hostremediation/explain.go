@@ -56,6 +56,9 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 		if cond := conditions.Get(w.rem, nhcv1.ProcessingCondition); cond != nil && step.Do == powercycle.Wait {
 			last, step.Reason, step.Detail = cond.Message, powercycle.Reason(cond.Reason), ""
 		}
+		if step.Reason == powercycle.WorkloadMovingReason { // the node is fenced then
+			w.facts.Node, w.facts.Fenced, w.facts.FencedByUs = powercycle.NodePresent, true, true
+		}
 		result.ReadErrors = unaskedTexts(w.unasked, last != "")
 	}
 	before, after, state := *w, *w, cmp.Or(w.facts.State, powercycle.Pending)
