@@ -112,7 +112,7 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	if w.members, err = r.membersOf(ctx, w, view, api); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{API: api, Self: w.machine.Name, Connected: w.connected}
+	plane := &powercycle.Plane{Plane: controlplane.Plane{API: api}, Self: w.machine.Name, Connected: w.connected}
 	for _, m := range w.members {
 		member, err := r.memberOf(ctx, w, m.machine)
 		if err != nil {
@@ -187,30 +187,30 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
-func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (powercycle.Member, error) {
+func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (controlplane.Member, error) {
 	own, found := m.UID == w.machine.UID, w.found
 	if !own {
 		var err error
 		if found, err = r.Hosts.Of(ctx, m); err != nil {
-			return powercycle.Member{}, err
+			return controlplane.Member{}, err
 		}
 	}
-	member := powercycle.Member{Member: controlplane.Member{
+	member := controlplane.Member{
 		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !found.Host.PoweredOn,
-	}}
+	}
 	if since, replaced := replacedSince(m); replaced {
 		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
 	}
 	if own {
 		return member, nil
 	}
+	keptOff := ""
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
+		keptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
-	member.Obeys = found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
-	member.Remediations = queuedOf(w.existing, m, w.rem)
-	return member, nil
+	obeys := found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
+	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(w.existing, m, w.rem)), nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
