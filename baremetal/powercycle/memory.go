@@ -135,7 +135,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 // kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
-	switch lived := step.Do == Unfence && (situation{Facts: f}).livedOn(); {
+	switch lived := step.Do == Unfence && !f.SignSeen.IsZero() && (situation{Facts: f}).livedOn(); {
 	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
 		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
 	case f.NewBoot:

@@ -204,6 +204,15 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 	}
 }
 
+// A node that is still fenced while its host is about to be powered off lives, and disproves nothing.
+func TestASignOfLifeBeforeTheProofDisprovesNothing(t *testing.T) {
+	given := in(PoweringOff, fenced, func(f *Facts) { f.Sign = ago(time.Second) })
+	step := Next(given, policy, noon)
+	if got := After(given, step, noon); step.Do != Unfence || got.Lived {
+		t.Errorf("after %s it is remembered that the node lived on: %t", step.Do, got.Lived)
+	}
+}
+
 func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
 	given := in(Preparing, wasOff)
 	given.Asked, given.Moved = ago(time.Minute), "WorkloadMoved"
