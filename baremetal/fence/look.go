@@ -41,9 +41,6 @@ type Seen struct {
 	Node *corev1.Node
 	// Deleting says that the node is being deleted and is kept by a finalizer.
 	Deleting bool
-	// Ready is the status of the condition Ready, Unknown if there is no such condition, and ReadySince when it became that.
-	Ready      corev1.ConditionStatus
-	ReadySince time.Time
 	// Sign is the last sign of life of its kubelet, by the clock of the node: when it has renewed its lease, posted its condition Ready, or
 	// become Ready. Zero if there is none.
 	Sign time.Time
@@ -181,16 +178,16 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
-		Presence: Present, Node: node, Deleting: !node.DeletionTimestamp.IsZero(), Ready: corev1.ConditionUnknown,
+		Presence: Present, Node: node, Deleting: !node.DeletionTimestamp.IsZero(),
 		// A node that is being deleted, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
 		Fenced: outOfService(node) != nil,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
 	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			seen.Ready, seen.ReadySince, seen.Sign = c.Status, c.LastTransitionTime.Time, c.LastHeartbeatTime.Time
-			if seen.Ready == corev1.ConditionTrue && seen.ReadySince.After(seen.Sign) {
-				seen.Sign = seen.ReadySince
+			seen.Sign = c.LastHeartbeatTime.Time
+			if c.Status == corev1.ConditionTrue && c.LastTransitionTime.After(seen.Sign) {
+				seen.Sign = c.LastTransitionTime.Time
 			}
 		}
 	}

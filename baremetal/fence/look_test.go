@@ -194,11 +194,11 @@ func TestLook(t *testing.T) {
 		},
 		"a node that is healthy": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionTrue, ReadySince: since.Time, Sign: since.Time},
+			want: Seen{Presence: Present, Sign: since.Time},
 		},
 		"a node whose kubelet has renewed its lease": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown)), lease("n", since.Add(time.Minute))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time, Sign: since.Add(time.Minute)},
+			want: Seen{Presence: Present, Sign: since.Add(time.Minute)},
 		},
 		"a node whose lease must not be read": {
 			fakeCluster: clusterOf(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -207,43 +207,43 @@ func TestLook(t *testing.T) {
 				}
 				return c.Get(ctx, key, into, opts...)
 			}}, node(ready(corev1.ConditionUnknown))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
+			want: Seen{Presence: Present},
 		},
 		"a node that is silent": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, ReadySince: since.Time},
+			want: Seen{Presence: Present},
 		},
-		"a node that has just registered": {fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown}},
+		"a node that has just registered": {fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present}},
 		"a node that is not fenced is not drained either, and what is there is not asked for": {
-			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present},
 		},
 		"a node that we fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Mark: "us", Drained: true},
+			want: Seen{Presence: Present, Fenced: true, Ours: true, Mark: "us", Drained: true},
 		},
 		"N10: a node that we fenced before a move": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
+			want: Seen{Presence: Present, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
 		},
 		"W14: a node that somebody else fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage)), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Drained: true},
+			want: Seen{Presence: Present, Fenced: true, Drained: true},
 		},
 		"a node that another remediation fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("them"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Fenced: true, Mark: "them", Drained: true},
+			want: Seen{Presence: Present, Fenced: true, Mark: "them", Drained: true},
 		},
 		"a taint that evicts no pod is no fence": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(tainted(oosKey, "nodeshutdown", "NoSchedule"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown},
+			want: Seen{Presence: Present},
 		},
 		"our mark without a taint is ours, and no fence": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
-			want: Seen{Presence: Present, Ready: corev1.ConditionUnknown, Ours: true, Mark: "us"},
+			want: Seen{Presence: Present, Ours: true, Mark: "us"},
 		},
 		"a node that somebody else deletes, and that a finalizer keeps, is not fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
-			want: Seen{Presence: Present, Deleting: true, Ready: corev1.ConditionUnknown},
+			want: Seen{Presence: Present, Deleting: true},
 		},
 	}
 	for name, tc := range cases {

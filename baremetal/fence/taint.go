@@ -23,41 +23,38 @@ import (
 // it does no harm, and a node that is gone needs no fence. A taint of somebody else does as well, and is left as it is; one that by
 // inherits is signed.
 func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
-	if err == nil {
-		err = changeSeen(ctx, live, node, func(is *corev1.Node) { putOutOfService(is, by) })
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("fence node %q of cluster %s: %w", node.Name, cluster, err)
-	}
-	return nil
+	return n.write(ctx, cluster, "fence node", node, func(live client.Client) error {
+		return changeSeen(ctx, live, node, func(is *corev1.Node) { putOutOfService(is, by) })
+	})
 }
 
 // Unfence takes by's taint and mark off node, which is as it was last seen. To repeat it does no harm, and a node that is gone has no
 // taint.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
-	if err == nil {
-		err = change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
-	}
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("unfence node %q of cluster %s: %w", node.Name, cluster, err)
-	}
-	return nil
+	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
+		return change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
+	})
 }
 
 // Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on. node is as it was last seen.
 func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
-	if err == nil {
-		err = change(ctx, live, node, func(is *corev1.Node) {
+	return n.write(ctx, cluster, "take the mark off node", node, func(live client.Client) error {
+		return change(ctx, live, node, func(is *corev1.Node) {
 			if by.owns(types.UID(is.Annotations[FencedByAnnotation])) {
 				delete(is.Annotations, FencedByAnnotation)
 			}
 		})
+	})
+}
+
+// write writes to a node past all caches. A node that is gone is no error.
+func (n *Nodes) write(ctx context.Context, cluster client.ObjectKey, what string, node *corev1.Node, change func(client.Client) error) error {
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	if err == nil {
+		err = change(live)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("take the mark off node %q of cluster %s: %w", node.Name, cluster, err)
+		return fmt.Errorf("%s %q of cluster %s: %w", what, node.Name, cluster, err)
 	}
 	return nil
 }

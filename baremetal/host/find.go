@@ -7,12 +7,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -39,7 +40,7 @@ type Hosts struct {
 // Found is what there is of a machine's host.
 type Found struct {
 	// Host is the host that is named, also if it is not the machine's; nil if there is none. It is shared: read only.
-	Host *bmov1alpha1.BareMetalHost
+	Host *Host
 	// Is says what it is to the machine. Why is what does not match, or what is missing, as a clause for users.
 	Is  powercycle.Host
 	Why string
@@ -86,10 +87,8 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 
 // namedBy finds the host of m that its Metal3Machine and m name.
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key := client.ObjectKeyFromObject(between)
-	name, id := annotatedHost(between), strings.Split(strings.TrimPrefix(m.Spec.ProviderID, providerIDPrefix), "/")
-	named := ProvidedBy(m.Spec.ProviderID) != ""
-	name = cmp.Or(name, ProvidedBy(m.Spec.ProviderID))
+	key, provided := client.ObjectKeyFromObject(between), ProvidedBy(m.Spec.ProviderID)
+	name := cmp.Or(annotatedHost(between), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
 		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
@@ -100,18 +99,18 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{}, err
 	}
 	switch {
+	case provided != "" && m.Spec.ProviderID != providerIDOf(hostKey)+key.Name:
+		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
+			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
+		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	case found == nil:
 		return missing(hostKey), nil
 	case !found.DeletionTimestamp.IsZero():
 		return deleting(found), nil
-	case named && !slices.Equal(id, []string{m.Namespace, name, key.Name}):
-		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
-			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
-		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	}
 	why, err := h.mismatch(ctx, found, key)
 	if err == nil && why == "" {
-		why, err = h.namedTwice(ctx, between, name)
+		why, err = h.namedTwice(ctx, between, hostKey)
 	}
 	switch {
 	case err != nil:
@@ -124,6 +123,9 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 
 // providerIDPrefix is what CAPM3's provider IDs begin with. An older form, metal3://uid, names no host by its name.
 const providerIDPrefix = "metal3://"
+
+// providerIDOf is what the provider IDs of a host begin with; the name of its Metal3Machine follows.
+func providerIDOf(host client.ObjectKey) string { return providerIDPrefix + host.String() + "/" }
 
 // ProvidedBy is the name of the host in a provider ID, whose parts are namespace, host and Metal3Machine; empty if it names none.
 func ProvidedBy(providerID string) string {
@@ -140,20 +142,53 @@ func annotatedHost(m *metav1.PartialObjectMetadata) string {
 	return value[strings.LastIndex(value, "/")+1:]
 }
 
-// namedTwice says which other Metal3Machine names the host of m; empty if none does.
-func (h *Hosts) namedTwice(ctx context.Context, m *metav1.PartialObjectMetadata, host string) (string, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(m.GroupVersionKind().GroupVersion().WithKind(m.Kind + "List"))
-	if err := h.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the Metal3Machines in %s: %w", m.Namespace, err)
+// namedTwice says which other Metal3Machine may run on the host of between; empty if none may. Its annotation names the host, or the
+// provider ID of its Machine does, or its own.
+func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMetadata, host client.ObjectKey) (string, error) {
+	list, machines := &metav1.PartialObjectMetadataList{}, &clusterv1.MachineList{}
+	list.SetGroupVersionKind(between.GroupVersionKind().GroupVersion().WithKind(between.Kind + "List"))
+	if err := h.Client.List(ctx, list, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the Metal3Machines in %s: %w", between.Namespace, err)
+	}
+	if err := h.Client.List(ctx, machines, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the machines in %s: %w", between.Namespace, err)
+	}
+	ids := map[string]string{} // provider IDs of Machines, by the names of their Metal3Machines
+	for i := range machines.Items {
+		if ref := machines.Items[i].Spec.InfrastructureRef; ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group {
+			ids[ref.Name] = machines.Items[i].Spec.ProviderID
+		}
 	}
 	for i := range list.Items {
-		if other := &list.Items[i]; other.Name != m.Name && annotatedHost(other) == host {
-			return fmt.Sprintf("Metal3Machines %s and %s both name BareMetalHost %s/%s: either may run on it",
-				client.ObjectKeyFromObject(m), client.ObjectKeyFromObject(other), m.Namespace, host), nil
+		other := &list.Items[i]
+		if other.Name == between.Name {
+			continue
+		}
+		id, built := ids[other.Name]
+		if !built && annotatedHost(other) == "" {
+			var err error
+			if id, err = h.ownProviderID(ctx, other); err != nil {
+				return "", err
+			}
+		}
+		if annotatedHost(other) == host.Name || strings.HasPrefix(id, providerIDOf(host)) {
+			return fmt.Sprintf("Metal3Machines %s and %s both name BareMetalHost %s: either may run on it",
+				client.ObjectKeyFromObject(between), client.ObjectKeyFromObject(other), host), nil
 		}
 	}
 	return "", nil
+}
+
+// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without a
+// Machine and without the annotation: Cluster API copies it to the Machine.
+func (h *Hosts) ownProviderID(ctx context.Context, between *metav1.PartialObjectMetadata) (string, error) {
+	whole, key := &unstructured.Unstructured{}, client.ObjectKeyFromObject(between)
+	whole.SetGroupVersionKind(between.GroupVersionKind())
+	if err := h.Live.Get(ctx, key, whole); client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("read Metal3Machine %s: %w", key, err)
+	}
+	id, _, _ := unstructured.NestedString(whole.Object, "spec", "providerID")
+	return id, nil
 }
 
 // missing is a host that is named and does not exist.
@@ -162,20 +197,20 @@ func missing(key client.ObjectKey) Found {
 }
 
 // deleting is a host that is being deleted.
-func deleting(host *bmov1alpha1.BareMetalHost) Found {
-	why := fmt.Sprintf("BareMetalHost %s is being deleted", client.ObjectKeyFromObject(host))
+func deleting(host *Host) Found {
+	why := fmt.Sprintf("BareMetalHost %s/%s is being deleted", host.Namespace, host.Name)
 	return Found{Host: host, Is: powercycle.HostGone, Named: true, Why: why}
 }
 
 // Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
-func (h *Hosts) Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error) {
+func (h *Hosts) Named(ctx context.Context, namespace, name string) (*Host, error) {
 	if name == "" {
 		return nil, nil
 	}
 	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.BareMetalHost, error) {
+func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*Host, error) {
 	found := &bmov1alpha1.BareMetalHost{}
 	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
 	if exists && h.written.Stale(found) {
@@ -187,7 +222,7 @@ func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*bmov1alpha1.B
 	if !exists {
 		return nil, nil
 	}
-	return found, nil
+	return From(found), nil
 }
 
 // Metal3MachineKind returns an object of the version of Metal3Machine that is served, of which only metadata is known. The error
@@ -218,31 +253,48 @@ func (h *Hosts) metal3Machine(ctx context.Context, key client.ObjectKey) (*metav
 	return found, nil
 }
 
-// mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
-func (h *Hosts) mismatch(ctx context.Context, host *bmov1alpha1.BareMetalHost, key client.ObjectKey) (string, error) {
-	ref, namespace := host.Spec.ConsumerRef, host.Namespace
+// consumer is what host belongs to by its spec.consumerRef, with its namespace; nil if nothing is named. Since the Bare Metal Operator
+// 0.14 a HostClaim may stand between a host and its Metal3Machine; few do, so that none is cached.
+func (h *Hosts) consumer(ctx context.Context, host *Host) (*corev1.ObjectReference, error) {
+	ref, namespace := host.Consumer, host.Namespace
 	if ref != nil && ref.Kind == "HostClaim" && ref.GroupVersionKind().Group == bmov1alpha1.GroupVersion.Group {
-		claim := &bmov1alpha1.HostClaim{} // since the Bare Metal Operator 0.14 it may stand between the two; few do, so that none is cached
-		claimKey := client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
-		if err := h.Live.Get(ctx, claimKey, claim); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
-			return "", fmt.Errorf("read HostClaim %s: %w", claimKey, err)
+		claim, key := &bmov1alpha1.HostClaim{}, client.ObjectKey{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}
+		if err := h.Live.Get(ctx, key, claim); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return nil, fmt.Errorf("read HostClaim %s: %w", key, err)
 		}
-		ref, namespace = claim.Spec.ConsumerRef, claimKey.Namespace
+		ref, namespace = claim.Spec.ConsumerRef, key.Namespace
 	}
 	if ref == nil {
-		return fmt.Sprintf("BareMetalHost %s has no spec.consumerRef, expected Metal3Machine %s", client.ObjectKeyFromObject(host), key), nil
+		return nil, nil
 	}
-	namespace = cmp.Or(ref.Namespace, namespace)
-	if ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group && ref.Name == key.Name && namespace == key.Namespace {
+	ref = ref.DeepCopy()
+	ref.Namespace = cmp.Or(ref.Namespace, namespace)
+	return ref, nil
+}
+
+// isMetal3Machine reports whether ref names a Metal3Machine.
+func isMetal3Machine(ref *corev1.ObjectReference) bool {
+	return ref != nil && ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group
+}
+
+// mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
+func (h *Hosts) mismatch(ctx context.Context, host *Host, key client.ObjectKey) (string, error) {
+	ref, err := h.consumer(ctx, host)
+	switch {
+	case err != nil:
+		return "", err
+	case ref == nil:
+		return fmt.Sprintf("BareMetalHost %s/%s has no spec.consumerRef, expected Metal3Machine %s", host.Namespace, host.Name, key), nil
+	case isMetal3Machine(ref) && ref.Name == key.Name && ref.Namespace == key.Namespace:
 		return "", nil
 	}
-	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s names %s %s/%s, expected Metal3Machine %s",
-		client.ObjectKeyFromObject(host), ref.Kind, namespace, ref.Name, key), nil
+	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",
+		host.Namespace, host.Name, ref.Kind, ref.Namespace, ref.Name, key), nil
 }
 
 // Refresh reads the host that was found once more, past the cache, and finds out again whose it is not any more.
 func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
-	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKeyFromObject(found.Host)
+	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKey{Namespace: found.Host.Namespace, Name: found.Host.Name}
 	err := h.Live.Get(ctx, key, live)
 	if err == nil {
 		h.written.Note(live) // an older version in the cache afterwards would show the host off again that is on
@@ -253,11 +305,11 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	case err != nil || live.UID != found.Host.UID:
 		*found = missing(key)
 	case !live.DeletionTimestamp.IsZero():
-		*found = deleting(live)
-	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host, live):
-		*found = Found{Host: live, Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
+		*found = deleting(From(live))
+	case found.Is == powercycle.HostOurs && !sameConsumer(found.Host.Consumer, live.Spec.ConsumerRef):
+		*found = Found{Host: From(live), Is: powercycle.HostForeign, Why: fmt.Sprintf("spec.consumerRef of BareMetalHost %s has changed", key)}
 	default:
-		found.Host = live
+		found.Host = From(live)
 	}
 	return nil
 }

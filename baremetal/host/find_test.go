@@ -34,6 +34,16 @@ func claimed(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "HostClaim", Namespace: "ns", Name: "claim"}
 }
 
+// onAnother is the machine of the other Metal3Machine.
+func onAnother(m *clusterv1.Machine) {
+	m.Name, m.UID, m.Spec.InfrastructureRef.Name = "m-2", "other-uid", "m3m-2"
+}
+
+func providing(between *unstructured.Unstructured, id string) *unstructured.Unstructured {
+	between.Object["spec"] = map[string]any{"providerID": id}
+	return between
+}
+
 func provided(id string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
 }
@@ -95,6 +105,10 @@ func TestOf(t *testing.T) {
 			is: powercycle.HostForeign, host: "host-1",
 			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-2/m3m-1",
 		},
+		"also if the host of the annotation does not exist": {
+			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostForeign,
+			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-2/m3m-1",
+		},
 		"the provider ID names another Metal3Machine": {
 			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
 			is: powercycle.HostForeign, host: "host-1",
@@ -103,6 +117,17 @@ func TestOf(t *testing.T) {
 		"a host that two Metal3Machines name": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
 			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+		},
+		"or one by its Machine's provider ID alone": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother, provided("metal3://ns/host-1/m3m-2")), aHost()},
+			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+		},
+		"or by its own, without a Machine": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aHost()},
+			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+		},
+		"a Metal3Machine that waits for a host beside it": {
+			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},
 		"a Metal3Machine of another host beside it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-2")), aHost()}, is: powercycle.HostOurs, host: "host-1",
@@ -168,7 +193,7 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
 	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
 	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
-	if err := h.Refresh(t.Context(), &Found{Host: aHost(), Is: powercycle.HostOurs}); err != nil {
+	if err := h.Refresh(t.Context(), &Found{Host: From(aHost()), Is: powercycle.HostOurs}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Of(t.Context(), aMachine()); !errors.Is(err, consistency.ErrStale) {

@@ -24,6 +24,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
@@ -116,36 +117,27 @@ func TestPowerOf(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
-	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for said, want := range map[time.Time]bool{asked.Add(-time.Hour): false, asked: false, asked.Add(time.Second): true, {}: true} {
-		if got := (Power{Fails: true, Said: said}).FailsSince(asked); got != want {
-			t.Errorf("one of %s counts: %t", said, got)
-		}
-	}
-}
-
 func TestMarksOf(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	cases := map[string]struct {
 		change  func(*bmov1alpha1.BareMetalHost)
 		attempt int
-		want    Marks
+		want    powercycle.Marks
 	}{
-		"none":                              {annotated(), 1, Marks{}},
-		"held off":                          {annotated(holdOff+"new", "x"), 1, Marks{KeptOff: true, Any: true}},
-		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, Marks{KeptOff: true, Any: true}},
-		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, Marks{}},
-		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, RebootPending: true, Any: true}},
-		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, Marks{RebootAsked: true, Any: true}},
-		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, Marks{Any: true}},
-		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, Marks{}},
-		"a receipt is asked for":            {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, Any: true}},
-		"it is given":                       {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, Marks{ReceiptAsked: true, ReceiptGiven: true, Any: true}},
-		"for what was asked before":         {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T11:00:00Z"), 1, Marks{Any: true}},
-		"a receipt for others":              {annotated(mendv1.ReceiptForAnnotation, "other/2026-01-01T12:00:00Z"), 1, Marks{}},
-		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, Marks{}},
-		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, Marks{Unhealthy: true}},
+		"none":                              {annotated(), 1, powercycle.Marks{}},
+		"held off":                          {annotated(holdOff+"new", "x"), 1, powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}},
+		"W22: held off before it was moved": {annotated(holdOff+"old", "x"), 1, powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}},
+		"C12: held off by others":           {annotated(holdOff+"other", "x", "reboot.metal3.io/me", ""), 1, powercycle.Marks{}},
+		"to be rebooted":                    {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "new/2"), 2, powercycle.Marks{RebootAsked: true, RebootPending: true, HasPowerAnnotations: true}},
+		"rebooted":                          {annotated(mendv1.RebootedForAnnotation, "new/2"), 2, powercycle.Marks{RebootAsked: true, HasPowerAnnotations: true}},
+		"rebooted in another attempt":       {annotated(mendv1.RebootedForAnnotation, "new/1"), 2, powercycle.Marks{HasPowerAnnotations: true}},
+		"rebooted for others":               {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.RebootedForAnnotation, "other/2"), 2, powercycle.Marks{}},
+		"a receipt is asked for":            {annotated(infrav1.RebootAnnotation, rebootValue, mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, powercycle.Marks{ReceiptAsked: true, HasPowerAnnotations: true}},
+		"it is given":                       {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T12:00:00Z"), 1, powercycle.Marks{ReceiptAsked: true, ReceiptGiven: true, HasPowerAnnotations: true}},
+		"for what was asked before":         {annotated(mendv1.ReceiptForAnnotation, "new/2026-01-01T11:00:00Z"), 1, powercycle.Marks{HasPowerAnnotations: true}},
+		"a receipt for others":              {annotated(mendv1.ReceiptForAnnotation, "other/2026-01-01T12:00:00Z"), 1, powercycle.Marks{}},
+		"unhealthy for CAPM3 1.13 alone":    {annotated(infrav1.UnhealthyAnnotation, "x"), 1, powercycle.Marks{}},
+		"unhealthy for all":                 {annotated(infrav1.UnhealthyAnnotation, "x", infrav1.LegacyUnhealthyAnnotation, "x"), 1, powercycle.Marks{HostMarked: true}},
 	}
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range cases {
@@ -161,20 +153,20 @@ func TestMarksOf(t *testing.T) {
 func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
-	type change func(context.Context, *Hosts, *bmov1alpha1.BareMetalHost) error
-	keepOff := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+	type change func(context.Context, *Hosts, *Host) error
+	keepOff := func(ctx context.Context, h *Hosts, host *Host) error {
 		return h.KeepOff(ctx, host, us)
 	}
-	reboot := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+	reboot := func(ctx context.Context, h *Hosts, host *Host) error {
 		return h.Reboot(ctx, host, us, 2)
 	}
-	mark := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+	mark := func(ctx context.Context, h *Hosts, host *Host) error {
 		return h.MarkUnhealthy(ctx, host, "machine-uid")
 	}
-	unmark := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+	unmark := func(ctx context.Context, h *Hosts, host *Host) error {
 		return h.MarkHealthy(ctx, host, "machine-uid")
 	}
-	release := func(ctx context.Context, h *Hosts, host *bmov1alpha1.BareMetalHost) error {
+	release := func(ctx context.Context, h *Hosts, host *Host) error {
 		return h.Release(ctx, host, us)
 	}
 	cases := map[string]struct {
@@ -234,13 +226,13 @@ func TestMarksComeAndGo(t *testing.T) {
 // Somebody may have given the host to another machine since it was read.
 func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 	us := Remediation{UID: "new"}
-	for name, act := range map[string]func(*Hosts, *bmov1alpha1.BareMetalHost) error{
-		"KeepOff": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.KeepOff(t.Context(), read, us) },
-		"AskReceipt": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
+	for name, act := range map[string]func(*Hosts, *Host) error{
+		"KeepOff": func(h *Hosts, read *Host) error { return h.KeepOff(t.Context(), read, us) },
+		"AskReceipt": func(h *Hosts, read *Host) error {
 			return h.AskReceipt(t.Context(), read, us, time.Time{})
 		},
-		"Reboot": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error { return h.Reboot(t.Context(), read, us, 1) },
-		"RemoveOrphans": func(h *Hosts, read *bmov1alpha1.BareMetalHost) error {
+		"Reboot": func(h *Hosts, read *Host) error { return h.Reboot(t.Context(), read, us, 1) },
+		"RemoveOrphans": func(h *Hosts, read *Host) error {
 			return h.RemoveOrphans(t.Context(), read, map[string]types.UID{holdOff + "old": "old"})
 		},
 	} {
@@ -249,8 +241,8 @@ func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		now := read.DeepCopy()
-		now.Spec.ConsumerRef.Name = "m3m-2"
+		now := aHost()
+		now.ResourceVersion, now.Annotations, now.Spec.ConsumerRef.Name = read.ResourceVersion, read.Annotations, "m3m-2"
 		if err := h.Client.Update(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
@@ -273,7 +265,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	slim := obj.(*bmov1alpha1.BareMetalHost)
-	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim, full) || MarksOf(slim, Remediation{UID: "new"}, 1, time.Time{}) != MarksOf(full, Remediation{UID: "new"}, 1, time.Time{}) {
+	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim.Spec.ConsumerRef, full.Spec.ConsumerRef) || MarksOf(slim, Remediation{UID: "new"}, 1, time.Time{}) != MarksOf(full, Remediation{UID: "new"}, 1, time.Time{}) {
 		t.Errorf("the slim host is another one: %+v", slim)
 	}
 	if slim.Labels["a"] != "b" {
@@ -282,8 +274,8 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if !FitsTheSame(slim, full) {
 		t.Errorf("the slim host fits other machines: %+v", slim)
 	}
-	if Model(slim) != "ACME R600" {
-		t.Errorf("the slim host is of model %q", Model(slim))
+	if From(slim).Model != "ACME R600" {
+		t.Errorf("the slim host is of model %q", From(slim).Model)
 	}
 	if kept := slim.Status.HardwareDetails; len(slim.Annotations) != 1 || kept.Hostname != "" || kept.SystemVendor.SerialNumber != "" {
 		t.Errorf("the slim host keeps what is not read: %+v", slim)
@@ -322,13 +314,12 @@ func TestTheModelOfAHost(t *testing.T) {
 		host *bmov1alpha1.BareMetalHost
 		want string
 	}{
-		"no host":                          {nil, ""},
 		"one that was not inspected":       {aHost(), ""},
 		"one of a manufacturer":            {inspected("Dell Inc.", " PowerEdge R640 (SKU=NotProvided)"), "Dell Inc. PowerEdge R640 (SKU=NotProvided)"},
 		"one that says no manufacturer":    {inspected("", "KVM"), "KVM"},
 		"one that does not say what it is": {inspected("", ""), ""},
 	} {
-		if got := Model(tc.host); got != tc.want {
+		if got := From(tc.host).Model; got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}

@@ -13,16 +13,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef names, or else the
-// machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the machine
-// says the same of the host is for Of to find out.
+// MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef leads to, or else
+// the machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the
+// machine says the same of the host is for Of to find out.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	ref := host.Spec.ConsumerRef
-	if ref == nil || ref.Kind != metal3Machine.Kind || ref.GroupVersionKind().Group != metal3Machine.Group {
-		return nil, nil
-	}
-	if ref.Namespace != "" && ref.Namespace != host.Namespace {
-		return nil, nil // a Metal3Machine and its host share theirs
+	ref, err := h.consumer(ctx, From(host))
+	if err != nil || !isMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
+		return nil, err
 	}
 	key := client.ObjectKey{Namespace: host.Namespace, Name: ref.Name}
 	between, err := h.metal3Machine(ctx, key)

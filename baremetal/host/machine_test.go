@@ -49,9 +49,11 @@ func TestMachineOf(t *testing.T) {
 		"or whose infrastructure that is":                       {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(other), aMachine(elsewhere)}, want: "m-2"},
 		"also if that does not exist":                           {objects: []client.Object{aMachine()}, want: "m-1"},
 		"also if it must not be read":                           {objects: []client.Object{owned(""), aMachine()}, fails: refusing("Metal3Machine"), want: "m-1"},
+		"that of the Metal3Machine of its HostClaim":            {change: claimed, objects: []client.Object{owned(""), aMachine(elsewhere), aHostClaim("m3m-1")}, want: "m-1"},
+		"none, if its HostClaim is gone":                        {change: claimed, objects: []client.Object{owned(""), aMachine()}},
 		"but not a machine that has the name of the former one": {objects: []client.Object{owned("former-uid"), aMachine(elsewhere)}},
 		"none, of a host without a consumer":                    {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil }, objects: []client.Object{aMachine()}},
-		"none, of one that another kind of consumer has":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "HostClaim" }, objects: []client.Object{aMachine()}},
+		"none, of one that another kind of consumer has":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" }, objects: []client.Object{aMachine()}},
 		"none, if what it names is in another namespace":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Namespace = "other" }, objects: []client.Object{aMachine()}},
 		"none, if no machine is built on what it names either":  {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(elsewhere)}},
 	} {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // rebootValue asks for a reboot at once, without waiting for the operating system.
@@ -41,8 +43,8 @@ func relevant(key string) bool {
 const holdPrefix = infrav1.RebootAnnotation + "/"
 
 // keptOffByHand returns the annotation by which something else than a remediation keeps host powered off; empty if nothing does.
-func keptOffByHand(host *bmov1alpha1.BareMetalHost) string {
-	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
+func keptOffByHand(host metav1.Object) string {
+	for _, key := range slices.Sorted(maps.Keys(host.GetAnnotations())) {
 		if _, remediation := KeptOffFor(key); strings.HasPrefix(key, holdPrefix) && !remediation {
 			return key
 		}
@@ -55,47 +57,30 @@ type Remediation struct{ UID, Before types.UID }
 
 func (r Remediation) is(uid types.UID) bool { return uid != "" && (uid == r.UID || uid == r.Before) }
 
-// Marks are the annotations of one remediation on a host.
-type Marks struct {
-	// KeptOff says that the host is kept off.
-	KeptOff bool
-	// RebootAsked says that a reboot was asked for in that attempt, RebootPending that BMO has not done it yet.
-	RebootAsked, RebootPending bool
-	// ReceiptAsked says that BMO was asked to show that it has read the hardware since the host was asked to power off, ReceiptGiven that it has.
-	ReceiptAsked, ReceiptGiven bool
-	// Any says that there is anything to take away when the remediation ends, the mark of an unhealthy host apart.
-	Any bool
-	// Unhealthy says that the host is marked as unhealthy, for every generation of CAPM3.
-	Unhealthy bool
-}
-
 // MarksOf returns the marks of a remediation on host, seen from one of its attempts, in which the host was asked to power off at asked.
-func MarksOf(host *bmov1alpha1.BareMetalHost, by Remediation, attempt int, asked time.Time) Marks {
-	var m Marks
-	if host == nil {
-		return m
-	}
-	for key := range host.Annotations {
+func MarksOf(host metav1.Object, by Remediation, attempt int, asked time.Time) powercycle.Marks {
+	var m powercycle.Marks
+	for key := range host.GetAnnotations() {
 		if uid, hold := KeptOffFor(key); hold && by.is(uid) {
 			m.KeptOff = true
 		}
 	}
-	_, pending := host.Annotations[infrav1.RebootAnnotation]
-	if uid, of, asked := rebootedFor(host); asked && by.is(uid) {
-		m.RebootAsked = of == attempt
+	_, pending := host.GetAnnotations()[infrav1.RebootAnnotation]
+	if uid, request, asked := askedFor(host, mendv1.RebootedForAnnotation); asked && by.is(uid) {
+		m.RebootAsked = request == strconv.Itoa(attempt)
 		m.RebootPending = pending && m.RebootAsked
-		m.Any = true
+		m.HasPowerAnnotations = true
 	}
-	if uid, of, is := receiptFor(host); is && by.is(uid) {
-		m.ReceiptAsked = of == clockOf(asked)
+	if uid, request, found := askedFor(host, mendv1.ReceiptForAnnotation); found && by.is(uid) {
+		m.ReceiptAsked = request == clockOf(asked)
 		m.ReceiptGiven = m.ReceiptAsked && !pending
-		m.Any = true
+		m.HasPowerAnnotations = true
 	}
-	m.Any = m.Any || m.KeptOff
-	m.Unhealthy = true
+	m.HasPowerAnnotations = m.HasPowerAnnotations || m.KeptOff
+	m.HostMarked = true
 	for _, key := range unhealthyKeys {
-		if _, marked := host.Annotations[key]; !marked {
-			m.Unhealthy = false
+		if _, marked := host.GetAnnotations()[key]; !marked {
+			m.HostMarked = false
 		}
 	}
 	return m
@@ -107,33 +92,23 @@ func KeptOffFor(key string) (types.UID, bool) {
 	return types.UID(uid), hold
 }
 
-func rebootedFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, attempt int, asked bool) {
-	value, asked := host.Annotations[mendv1.RebootedForAnnotation]
-	if !asked {
-		return "", 0, false
-	}
-	name, number, _ := strings.Cut(value, "/")
-	attempt, err := strconv.Atoi(number)
-	return types.UID(name), attempt, err == nil
-}
-
-// receiptFor returns for which remediation a receipt was asked for, and when that one had asked the host to power off.
-func receiptFor(host *bmov1alpha1.BareMetalHost) (uid types.UID, asked string, is bool) {
-	value, is := host.Annotations[mendv1.ReceiptForAnnotation]
-	name, asked, _ := strings.Cut(value, "/")
-	return types.UID(name), asked, is
+// askedFor returns for which remediation something was asked by the annotation key, and for which of its attempts or requests.
+func askedFor(host metav1.Object, key string) (uid types.UID, request string, asked bool) {
+	value, asked := host.GetAnnotations()[key]
+	name, request, _ := strings.Cut(value, "/")
+	return types.UID(name), request, asked
 }
 
 // clockOf is a moment as an annotation has it.
 func clockOf(at time.Time) string { return at.UTC().Format(time.RFC3339Nano) }
 
 // RebootAsked reports whether a reboot is asked for in our words, and not in those of somebody else.
-func RebootAsked(host *bmov1alpha1.BareMetalHost) bool {
-	return host.Annotations[infrav1.RebootAnnotation] == rebootValue
+func RebootAsked(host metav1.Object) bool {
+	return host.GetAnnotations()[infrav1.RebootAnnotation] == rebootValue
 }
 
 // KeepOff asks BMO to power the host off and to keep it off, if the host has not changed since it was read: else the error is a conflict.
-func (h *Hosts) KeepOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
+func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation) error {
 	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
@@ -141,12 +116,12 @@ func (h *Hosts) KeepOff(ctx context.Context, host *bmov1alpha1.BareMetalHost, by
 // such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an ask that
 // was left alone would reboot the host. One that somebody else has made already does as well. The error is a conflict if the host has changed since it
 // was read.
-func (h *Hosts) AskReceipt(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, asked time.Time) error {
+func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediation, asked time.Time) error {
 	ask := map[string]any{
 		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
 		mendv1.ReceiptForAnnotation:                       string(by.UID) + "/" + clockOf(asked),
 	}
-	if _, pending := host.Annotations[infrav1.RebootAnnotation]; !pending {
+	if _, pending := host.GetAnnotations()[infrav1.RebootAnnotation]; !pending {
 		ask[infrav1.RebootAnnotation] = rebootValue
 	}
 	return h.annotateAsRead(ctx, host, "ask for a receipt of", ask)
@@ -154,16 +129,16 @@ func (h *Hosts) AskReceipt(ctx context.Context, host *bmov1alpha1.BareMetalHost,
 
 // Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well. The error
 // is a conflict if the host has changed since it was read.
-func (h *Hosts) Reboot(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation, attempt int) error {
+func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
-	if _, asked := host.Annotations[infrav1.RebootAnnotation]; !asked {
+	if _, asked := host.GetAnnotations()[infrav1.RebootAnnotation]; !asked {
 		ask[infrav1.RebootAnnotation] = rebootValue
 	}
 	return h.annotateAsRead(ctx, host, "ask to reboot", ask)
 }
 
 // Release removes all annotations of a remediation that act on the power of the host. Those of others stay.
-func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by Remediation) error {
+func (h *Hosts) Release(ctx context.Context, host metav1.Object, by Remediation) error {
 	marks := AllMarks(host)
 	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !by.is(uid) })
 	return h.annotate(ctx, host, "release", without(host, marks))
@@ -171,13 +146,13 @@ func (h *Hosts) Release(ctx context.Context, host *bmov1alpha1.BareMetalHost, by
 
 // RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the error is a conflict.
 // Who asked for a reboot or a receipt has one key for all remediations, and one that exists may have asked since.
-func (h *Hosts) RemoveOrphans(ctx context.Context, host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) error {
+func (h *Hosts) RemoveOrphans(ctx context.Context, host metav1.Object, marks map[string]types.UID) error {
 	return h.annotateAsRead(ctx, host, "release", without(host, marks))
 }
 
 // without are the changes that remove annotations that act on the power of the host, and with those that name who asked for a reboot or a receipt what was
 // asked.
-func without(host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) map[string]any {
+func without(host metav1.Object, marks map[string]types.UID) map[string]any {
 	away := map[string]any{}
 	for key := range marks {
 		away[key] = nil
@@ -190,10 +165,10 @@ func without(host *bmov1alpha1.BareMetalHost, marks map[string]types.UID) map[st
 
 // Cleared are the changes that remove from host every mark of a person's reset: those of an unhealthy host, also of others, and annotations that act on its
 // power for remediations that do not exist any more. nil removes one.
-func Cleared(host *bmov1alpha1.BareMetalHost, orphans map[string]types.UID) map[string]any {
+func Cleared(host metav1.Object, orphans map[string]types.UID) map[string]any {
 	changes := without(host, orphans)
 	for _, key := range append([]string{mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation}, unhealthyKeys...) {
-		if _, marked := host.Annotations[key]; marked {
+		if _, marked := host.GetAnnotations()[key]; marked {
 			changes[key] = nil
 		}
 	}
@@ -201,17 +176,14 @@ func Cleared(host *bmov1alpha1.BareMetalHost, orphans map[string]types.UID) map[
 }
 
 // Disproved reports whether a node went on to live although this host had been proven off, and no person has reset that.
-func Disproved(host *bmov1alpha1.BareMetalHost) bool {
-	if host == nil {
-		return false
-	}
-	_, disproved := host.Annotations[mendv1.PowerOffDisprovedAnnotation]
+func Disproved(host metav1.Object) bool {
+	_, disproved := host.GetAnnotations()[mendv1.PowerOffDisprovedAnnotation]
 	return disproved
 }
 
 // Disprove notes on the host, where it outlives the remediation, that its node went on to live at now although the host had been proven
 // off.
-func (h *Hosts) Disprove(ctx context.Context, host *bmov1alpha1.BareMetalHost, now time.Time) error {
+func (h *Hosts) Disprove(ctx context.Context, host metav1.Object, now time.Time) error {
 	if Disproved(host) {
 		return nil
 	}
@@ -220,10 +192,10 @@ func (h *Hosts) Disprove(ctx context.Context, host *bmov1alpha1.BareMetalHost, n
 }
 
 // MarkUnhealthy keeps the host from being chosen for another machine. A mark that somebody else made stays theirs.
-func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost, machine types.UID) error {
+func (h *Hosts) MarkUnhealthy(ctx context.Context, host metav1.Object, machine types.UID) error {
 	marks := map[string]any{}
 	for _, key := range unhealthyKeys {
-		if _, marked := host.Annotations[key]; !marked {
+		if _, marked := host.GetAnnotations()[key]; !marked {
 			marks[key] = infrav1.UnhealthyAnnotationValue
 		}
 	}
@@ -234,8 +206,8 @@ func (h *Hosts) MarkUnhealthy(ctx context.Context, host *bmov1alpha1.BareMetalHo
 }
 
 // MarkHealthy takes a mark of ours away again.
-func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost, machine types.UID) error {
-	if host.Annotations[mendv1.MarkedForAnnotation] != string(machine) {
+func (h *Hosts) MarkHealthy(ctx context.Context, host metav1.Object, machine types.UID) error {
+	if host.GetAnnotations()[mendv1.MarkedForAnnotation] != string(machine) {
 		return nil
 	}
 	marks := map[string]any{mendv1.MarkedForAnnotation: nil}
@@ -246,36 +218,36 @@ func (h *Hosts) MarkHealthy(ctx context.Context, host *bmov1alpha1.BareMetalHost
 }
 
 // annotate changes these annotations and nothing else, of that very host. nil takes one away.
-func (h *Hosts) annotate(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, changes map[string]any) error {
-	return h.patch(ctx, host, what, map[string]any{"uid": host.UID, "annotations": changes}, len(changes))
+func (h *Hosts) annotate(ctx context.Context, host metav1.Object, what string, changes map[string]any) error {
+	return h.patch(ctx, host, what, map[string]any{"uid": host.GetUID(), "annotations": changes}, len(changes))
 }
 
 // annotateAsRead does the same only to a host that has not changed since it was read: else the error is a conflict.
-func (h *Hosts) annotateAsRead(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, changes map[string]any) error {
-	metadata := map[string]any{"uid": host.UID, "resourceVersion": host.ResourceVersion, "annotations": changes}
+func (h *Hosts) annotateAsRead(ctx context.Context, host metav1.Object, what string, changes map[string]any) error {
+	metadata := map[string]any{"uid": host.GetUID(), "resourceVersion": host.GetResourceVersion(), "annotations": changes}
 	err := h.patch(ctx, host, what, metadata, len(changes))
 	if apierrors.IsConflict(err) {
 		// Until the cache shows what has changed it would be tried in vain.
 		live := &bmov1alpha1.BareMetalHost{}
-		if h.Live.Get(ctx, client.ObjectKeyFromObject(host), live) == nil {
+		if h.Live.Get(ctx, client.ObjectKey{Namespace: host.GetNamespace(), Name: host.GetName()}, live) == nil {
 			h.written.Note(live)
 		}
 	}
 	return err
 }
 
-func (h *Hosts) patch(ctx context.Context, host *bmov1alpha1.BareMetalHost, what string, metadata map[string]any, changes int) error {
+func (h *Hosts) patch(ctx context.Context, host metav1.Object, what string, metadata map[string]any, changes int) error {
 	if changes == 0 {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
-		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
+		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.GetNamespace(), host.GetName(), err)
 	}
 	target := Reference(host) // else the answer would be all of a host
 	err = h.Client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.Namespace, host.Name, err)
+		return fmt.Errorf("%s BareMetalHost %s/%s: %w", what, host.GetNamespace(), host.GetName(), err)
 	}
 	if err == nil {
 		h.written.Note(target)
@@ -286,19 +258,16 @@ func (h *Hosts) patch(ctx context.Context, host *bmov1alpha1.BareMetalHost, what
 // SameToUs reports whether two versions of a host differ in nothing that is read here.
 func SameToUs(a, b *bmov1alpha1.BareMetalHost) bool {
 	return a.UID == b.UID && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() && maps.Equal(a.Annotations, b.Annotations) &&
-		PowerOf(a) == PowerOf(b) && sameConsumer(a, b)
+		PowerOf(a) == PowerOf(b) && sameConsumer(a.Spec.ConsumerRef, b.Spec.ConsumerRef)
 }
 
-func sameConsumer(a, b *bmov1alpha1.BareMetalHost) bool {
-	if a.Spec.ConsumerRef == nil || b.Spec.ConsumerRef == nil {
-		return a.Spec.ConsumerRef == b.Spec.ConsumerRef
-	}
-	return *a.Spec.ConsumerRef == *b.Spec.ConsumerRef
+func sameConsumer(a, b *corev1.ObjectReference) bool {
+	return a == nil && b == nil || a != nil && b != nil && *a == *b
 }
 
 // MarkedFor returns the UID of the machine for which we marked host as unhealthy; empty if we did not.
-func MarkedFor(host *bmov1alpha1.BareMetalHost) types.UID {
-	return types.UID(host.Annotations[mendv1.MarkedForAnnotation])
+func MarkedFor(host metav1.Object) types.UID {
+	return types.UID(host.GetAnnotations()[mendv1.MarkedForAnnotation])
 }
 
 // Unhealthy reports whether host is marked as unhealthy, for any generation of CAPM3 and by whomever: no machine is put on it then.
@@ -310,8 +279,8 @@ func Unhealthy(host metav1.Object) bool {
 }
 
 // KeptOffByOthers returns the UID of a remediation other than by, ours or of CAPM3, that keeps host off; empty if none does.
-func KeptOffByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID {
-	for _, key := range slices.Sorted(maps.Keys(host.Annotations)) {
+func KeptOffByOthers(host metav1.Object, by Remediation) types.UID {
+	for _, key := range slices.Sorted(maps.Keys(host.GetAnnotations())) {
 		if uid, hold := KeptOffFor(key); hold && !by.is(uid) {
 			return uid
 		}
@@ -320,26 +289,17 @@ func KeptOffByOthers(host *bmov1alpha1.BareMetalHost, by Remediation) types.UID 
 }
 
 // AllMarks returns the annotations by which remediations, ours or of CAPM3, act on the power of host, with the UIDs of these.
-func AllMarks(host *bmov1alpha1.BareMetalHost) map[string]types.UID {
+func AllMarks(host metav1.Object) map[string]types.UID {
 	marks := map[string]types.UID{}
-	for key := range host.Annotations {
+	for key := range host.GetAnnotations() {
 		if uid, hold := KeptOffFor(key); hold {
 			marks[key] = uid
 		}
 	}
-	if uid, _, asked := rebootedFor(host); asked {
-		marks[mendv1.RebootedForAnnotation] = uid
-	}
-	if uid, _, asked := receiptFor(host); asked {
-		marks[mendv1.ReceiptForAnnotation] = uid
+	for _, key := range []string{mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation} {
+		if uid, _, asked := askedFor(host, key); asked {
+			marks[key] = uid
+		}
 	}
 	return marks
-}
-
-// Reference is host with its kind, as the object of an event; objects from a cache have none.
-func Reference(host *bmov1alpha1.BareMetalHost) *metav1.PartialObjectMetadata {
-	about := &metav1.PartialObjectMetadata{}
-	about.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
-	about.Name, about.Namespace, about.UID = host.Name, host.Namespace, host.UID
-	return about
 }

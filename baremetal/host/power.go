@@ -2,58 +2,22 @@ package host
 
 import (
 	"fmt"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Power is what a host says of its power.
-type Power struct {
-	// Wanted says that its owner wants it on.
-	Wanted bool
-	// KeptOffBy is the annotation by which something else than a remediation keeps it powered off; empty if nothing does.
-	KeptOffBy string
-	// On is what was last seen.
-	On bool
-	// NoPowerOff says that it can only be rebooted.
-	NoPowerOff bool
-	// Unmanaged is why BMO does not act on what we ask now, as a clause for users; empty if it does.
-	Unmanaged string
-	// Serviced says that the firmware of the host is being written, or that this has failed.
-	Serviced bool
-	// External says that something else than BMO has provisioned it.
-	External bool
-	// Fails says that BMO reports that it cannot manage the power.
-	Fails bool
-	// Provable says that BMO reports whether it can manage the power, as it does since 0.13; Doubt is what it reports against that, empty if it
-	// reports nothing.
-	Provable bool
-	Doubt    string
-	// Said is when BMO has written the status last; zero if it never has.
-	Said time.Time
-	// Trouble is the error that BMO reports; empty if there is none.
-	Trouble string
-}
-
-// FailsSince reports whether BMO has reported since then, by its own clock, that it cannot manage the power. A status without
-// lastUpdated may be as new.
-func (p Power) FailsSince(then time.Time) bool {
-	return p.Fails && (p.Said.IsZero() || p.Said.After(then))
-}
-
 // PowerOf returns what host says of its power.
-func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
-	if host == nil {
-		return Power{Unmanaged: "there is no host"}
-	}
-	p := Power{
-		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), On: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff, Unmanaged: unmanaged(host),
+func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
+	p := powercycle.Power{
+		Wanted: host.Spec.Online, KeptOffBy: keptOffByHand(host), PoweredOn: host.Status.PoweredOn, NoPowerOff: host.Spec.DisablePowerOff,
+		Unmanaged: unmanaged(host), External: host.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned,
 		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
-	p.External = host.Status.Provisioning.State == bmov1alpha1.StateExternallyProvisioned
 	if at := host.Status.LastUpdated; at != nil {
 		p.Said = at.Time
 	}
@@ -72,13 +36,6 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) Power {
 		p.Doubt = fmt.Sprintf("its operational status is %q", host.Status.OperationalStatus)
 	}
 	return p
-}
-
-// Same reports whether two answers differ in nothing that a step is decided on.
-func (p Power) Same(q Power) bool {
-	return p.Wanted == q.Wanted && p.On == q.On && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy &&
-		(p.Unmanaged == "") == (q.Unmanaged == "") && p.Serviced == q.Serviced && p.Provable == q.Provable &&
-		(p.Doubt == "") == (q.Doubt == "")
 }
 
 // unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing

@@ -164,13 +164,14 @@ func consumed(h *bmov1alpha1.BareMetalHost) bool { return Consumer(h) != "" }
 
 // Consumer is the name of the Metal3Machine that has h; empty if none does.
 func Consumer(h *bmov1alpha1.BareMetalHost) string {
-	if ref := h.Spec.ConsumerRef; ref != nil && ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group {
-		return ref.Name
+	if isMetal3Machine(h.Spec.ConsumerRef) {
+		return h.Spec.ConsumerRef.Name
 	}
 	return ""
 }
 
 // FitsTheSame reports whether two versions of a host differ in nothing that decides which machines could be put on it, or which one has it.
 func FitsTheSame(a, b *bmov1alpha1.BareMetalHost) bool {
-	return a.UID == b.UID && choosable(a) == choosable(b) && available(a) == available(b) && sameConsumer(a, b) && maps.Equal(a.Labels, b.Labels)
+	return a.UID == b.UID && choosable(a) == choosable(b) && available(a) == available(b) &&
+		sameConsumer(a.Spec.ConsumerRef, b.Spec.ConsumerRef) && maps.Equal(a.Labels, b.Labels)
 }

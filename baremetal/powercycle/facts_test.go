@@ -4,10 +4,7 @@ import "time"
 
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	policy = Policy{
-		Retries: 1, Timeout: 10 * time.Minute, Move: 2 * time.Minute, Releasing: time.Hour, Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
-		Registering: time.Hour, Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
-	}
+	policy = PolicyOf(1, 10*time.Minute)
 )
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
@@ -16,8 +13,8 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 // what is special about it.
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
-		Memory:    Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
-		Finalizer: true, Wanted: true, PoweredOn: true, Acts: true, First: true, Provable: true, Sound: true, Looked: true,
+		Memory: Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
+		Power:  Power{Wanted: true, PoweredOn: true, Provable: true}, Finalizer: true, First: true, Looked: true,
 	}
 	switch s {
 	case Pending:
@@ -48,19 +45,19 @@ func managerOnIt(f *Facts)      { f.ManagerHere = true }
 func hostVanished(f *Facts)     { f.Host = HostGone }
 func hostLostLong(f *Facts)     { f.Host, f.Missing = HostGone, ago(time.Hour) }
 func hostNeverNamed(f *Facts)   { f.Host, f.HostUnnamed, f.Missing = HostGone, true, ago(10*time.Minute) }
-func hostExternally(f *Facts)   { f.HostExternal = true }
+func hostExternally(f *Facts)   { f.External = true }
 func withoutOwner(f *Facts)     { f.Ownerless = true }
 func hostMadeAnew(f *Facts)     { f.HostAnew = true }
 func anothersHost(f *Facts)     { f.Host = HostForeign }
 func switchedOff(f *Facts)      { f.Wanted = false }
 func off(f *Facts)              { f.PoweredOn = false }
 func on(f *Facts)               { f.PoweredOn = true }
-func hostPaused(f *Facts)       { f.Acts = false }
+func hostPaused(f *Facts)       { f.Unmanaged = "paused" }
 func paused(f *Facts)           { f.Paused = true }
 func leavingNow(f *Facts)       { f.Teardown = true }
 func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
-func heldElsewhere(f *Facts)    { f.KeptOffByOthers = true }
-func failing(f *Facts)          { f.PowerFails = true }
+func heldElsewhere(f *Facts)    { f.KeptOffBy = "somebody" }
+func failing(f *Facts)          { f.Fails = true }
 func hasFailed(f *Facts)        { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {
 	return func(f *Facts) { f.Person = reason }
@@ -73,16 +70,16 @@ func receiptNoted(f *Facts) {
 	receiptGiven(f)
 	f.Receipt = ago(10 * time.Second)
 }
-func contradicted(f *Facts) { f.Sound = false }
+func contradicted(f *Facts) { f.Doubt = "PowerFailure" }
 func anotherBoot(f *Facts)  { f.NewBoot = true }
 func renewed(f *Facts)      { f.Asked, f.Sign = ago(time.Minute), ago(30*time.Second) }
 func operatorBehind(f *Facts) { // by a minute
-	f.Asked, f.Said, f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(time.Minute), ago(time.Second), ago(time.Second), noon
+	f.Asked, f.Power.Said, f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(time.Minute), ago(time.Second), ago(time.Second), noon
 }
-func restored(f *Facts)  { f.Said, f.Memory.Said = ago(time.Hour), ago(time.Minute) }
-func saidSince(f *Facts) { f.Said, f.Memory.Said = ago(10*time.Second), ago(time.Minute) }
+func restored(f *Facts)  { f.Power.Said, f.Memory.Said = ago(time.Hour), ago(time.Minute) }
+func saidSince(f *Facts) { f.Power.Said, f.Memory.Said = ago(10*time.Second), ago(time.Minute) }
 func saysNothingNew(f *Facts) {
-	f.Said, f.Memory.Said = ago(time.Minute), ago(time.Minute)
+	f.Power.Said, f.Memory.Said = ago(time.Minute), ago(time.Minute)
 }
 func renewedAgain(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = ago(time.Second), ago(11*time.Second), ago(10*time.Second)
@@ -145,3 +142,4 @@ func inheritedFence(f *Facts) {
 	f.Fenced, f.FencedByUs, f.Fencing, f.Inherited = true, true, true, true
 }
 func anothersNode(f *Facts) { f.NodeMismatch = true }
+func nodeTwins(f *Facts)    { f.Twins = true }

@@ -23,16 +23,23 @@ func anyFacts(t *rapid.T) Facts {
 	if f.State == "" {
 		f.Since = time.Time{} // it was not reconciled yet
 	}
+	var keptOff, managed bool
 	rare := []*bool{
 		&f.WasOff, &f.Touched, &f.StartedUnhealthy, &f.Fencing, &f.Marked, &f.Deleting, &f.Finalizer, &f.Stop, &f.Paused, &f.Teardown, &f.Healthy, &f.Unhealthy, &f.OwnerAsked,
-		&f.ControlPlane, &f.NoPowerOff, &f.KeptOffByOthers, &f.PowerFails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Disproved, &f.Looked,
+		&f.ControlPlane, &f.NoPowerOff, &keptOff, &f.Fails, &f.KeptOff, &f.HasPowerAnnotations, &f.RebootAsked, &f.RebootPending, &f.HostMarked, &f.Disproved, &f.Looked,
 		&f.Fenced, &f.FencedByUs, &f.Drained,
 	}
 	for _, is := range rare {
 		*is = rapid.IntRange(0, 4).Draw(t, "rare") == 1
 	}
-	for _, is := range []*bool{&f.First, &f.Wanted, &f.PoweredOn, &f.Acts} {
+	for _, is := range []*bool{&f.First, &f.Wanted, &f.PoweredOn, &managed} {
 		*is = rapid.IntRange(0, 4).Draw(t, "usual") != 1
+	}
+	if keptOff {
+		f.KeptOffBy = "somebody"
+	}
+	if !managed {
+		f.Unmanaged = "paused"
 	}
 	f.Healthy = f.Healthy && !f.Unhealthy
 	for _, m := range []*time.Time{&f.Since, &f.Began, &f.Asked, &f.Unseen} {

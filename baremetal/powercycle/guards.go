@@ -76,7 +76,13 @@ func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 
 // stale says that what the operator says of the host is older than what it had said when the host was asked: a status that was
 // restored from a backup shows the power of that day. Both are by the operator's own clock.
-func (s situation) stale() bool { return s.Facts.Said.Before(s.Memory.Said) }
+func (s situation) stale() bool { return s.Power.Said.Before(s.Memory.Said) }
+
+// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power: an error that it had
+// reported before is of another day, or of another step. A status without lastUpdated may be as new.
+func (f Facts) powerFails() bool {
+	return f.Fails && (f.Power.Said.IsZero() || f.Power.Said.After(f.Memory.Said))
+}
 
 // livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
 // of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
@@ -130,7 +136,7 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 func (s situation) queued() bool { return !s.First }
 
 // keptOff says that somebody who is no remediation keeps the host off.
-func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffByOthers }
+func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffBy != "" }
 
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
@@ -149,7 +155,7 @@ func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
 // faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not known.
-func (s situation) faulty() bool { return s.Faulted || s.PowerFails }
+func (s situation) faulty() bool { return s.Faulted || s.powerFails() }
 
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }
 
@@ -191,14 +197,14 @@ var (
 	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.HostExternal })
+	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.External })
 	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
 	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
 	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
 	noPowerOff       = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill  = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
-	powerUnmanaged   = is("power not managed now", func(s situation) bool { return !s.Acts })
+	powerUnmanaged   = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
 	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
 	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
@@ -225,7 +231,7 @@ var (
 		name: "receipt in doubt", until: situation.believed,
 		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
 	}
-	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && !s.Sound }).tells(ReceiptContradicted)
+	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
@@ -238,7 +244,9 @@ var (
 		return s.livedOn() && !s.NewBoot && (s.Lived || !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
 	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
-	disproved    = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
+	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
+	disprovedStill = is("an earlier power-off of the host disproved, nothing moves",
+		func(s situation) bool { return s.Disproved && !s.moving() })
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
 	mayLive      = guard{
 		name: "node not fenced, may live", until: situation.watched,
@@ -250,7 +258,7 @@ var (
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
 	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
-		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff
+		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved
 	}).tells(KeptOffAlready)
 	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
 	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
@@ -266,6 +274,9 @@ var (
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
+
+	rebootNotAskedDisproved = is("reboot not asked for, an earlier power-off of the host disproved",
+		func(s situation) bool { return !s.RebootAsked && s.Disproved })
 
 	overdue      = timed("attempt out of time", situation.deadline, anyhow)
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
@@ -284,12 +295,12 @@ var (
 		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
-	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return !s.Acts })
+	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers     = is("host kept powered off by others", situation.keptOff)
 	keptOffByOthersLate = timed("host kept powered off by others, out of time", situation.stateDeadline, situation.keptOff)
 
-	powerFails = is("power management fails", func(s situation) bool { return s.PowerFails })
+	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
 	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
 	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
@@ -301,25 +312,33 @@ var (
 	nodeUnseen             = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
 	clusterUnreachableLong = timed("workload cluster out of reach, control-plane host", situation.unreachableAt,
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
-	inherited          = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
-	anotherNode        = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
-	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && !s.Acts })
+	inherited   = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
+	anotherNode = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })
+	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
+		func(s situation) bool { return s.Twins }).tells(NodeTwins)
+	twinsFenced = is("several nodes have the machine's provider ID, node still fenced by us",
+		func(s situation) bool { return s.Twins && s.fencedHere() })
+	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
+		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
+	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	// A remediation in its queue waits for longer than an attempt takes.
+	// A remediation in its queue, or one that waits for a person, waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
-		return s.fencedHere() && (s.patient() || s.queued())
+		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins)
 	}}
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
-	lateStillFenced = timed("workload cluster back after all, node still fenced by us", situation.stateDeadline,
-		func(s situation) bool { return s.OutOfReach && !s.ControlPlane && s.fencedHere() })
-	unmanagedFenced = is("power not managed now, node still fenced by us", func(s situation) bool { return (!s.Acts || s.Serviced) && s.fencedHere() })
+	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
+		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
+	unmanagedFenced = is("power not managed now, node still fenced by us",
+		func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting

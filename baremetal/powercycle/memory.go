@@ -55,7 +55,7 @@ func (f Facts) changed(step Step) Facts {
 	case Fence:
 		f.Fenced, f.FencedByUs, f.Inherited = true, true, false
 	case Release:
-		f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.ReceiptAsked, f.ReceiptGiven = false, false, false, false, false, false
+		f.Marks = Marks{HostMarked: f.HostMarked}
 	case Unfence:
 		f.Fenced, f.FencedByUs = false, false
 	case MarkHost:
@@ -122,11 +122,11 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if f.State == PoweringOff && step.Next != Preparing {
 		m.Held = f.holding() || m.Held && !f.HostAnew
 	}
-	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.PowerFails && step.Next == f.State {
+	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.powerFails() && step.Next == f.State {
 		m.Faulted = true
 	}
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
-		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Said, true, time.Time{}
+		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Power.Said, true, time.Time{}
 	}
 	return m.withSign(f, step, now)
 }
@@ -135,7 +135,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 // kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
-	switch lived := step.Do == Unfence && (situation{Facts: f}).livedOn(); {
+	switch lived := step.Do == Unfence && !f.SignSeen.IsZero() && (situation{Facts: f}).livedOn(); {
 	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
 		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
 	case f.NewBoot:
@@ -217,16 +217,16 @@ func (m Memory) acted(f Facts, step Step, now time.Time) Memory {
 		}
 		m.Attempt, m.Began, m.Since = m.Attempt+1, now, now
 	case KeepOff, NoteAsked:
-		m.Asked, m.Said, m.WasOff, m.Receipt, m.Touched = now, f.Said, !f.PoweredOn || f.HostAnew, time.Time{}, true
+		m.Asked, m.Said, m.WasOff, m.Receipt, m.Touched = now, f.Power.Said, !f.PoweredOn || f.HostAnew, time.Time{}, true
 	case NoteReceipt:
 		m.Receipt = now
 	case AskPerson:
 		m.Person = step.Reason
 	case Reboot:
-		m.Said, m.Touched = f.Said, true
+		m.Said, m.Touched = f.Power.Said, true
 	case Release:
 		if f.State == PoweringOn {
-			m.Said = f.Said
+			m.Said = f.Power.Said
 		}
 	case NoteOn:
 		m.WasOff, m.Receipt = false, time.Time{}

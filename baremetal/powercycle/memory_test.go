@@ -1,7 +1,6 @@
 package powercycle
 
 import (
-	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -33,7 +32,7 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 	for state, may := range map[State]bool{PoweringOff: true, PoweringOn: true, Rebooting: true, Preparing: false, MovingWorkload: false, Booting: false} {
 		for _, next := range []State{state, RequestingOwner} {
-			f := Facts{PowerFails: true, Memory: Memory{State: state}}
+			f := Facts{Power: Power{Fails: true}, Memory: Memory{State: state}}
 			if m := After(f, Step{Do: Wait, Next: next}, noon); m.Faulted != (may && next == state) {
 				t.Errorf("from %s to %s its power fails, and it remembers that as a fault: %t", state, next, m.Faulted)
 			}
@@ -41,13 +40,22 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 }
 
+func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
+	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
+		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}
+		if got := facts.powerFails(); got != want {
+			t.Errorf("one of %s counts: %t", said, got)
+		}
+	}
+}
+
 func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
-	f := Facts{Said: ago(time.Minute), Memory: Memory{State: PoweringOff, Said: ago(time.Hour)}}
+	f := Facts{Power: Power{Said: ago(time.Minute)}, Memory: Memory{State: PoweringOff, Said: ago(time.Hour)}}
 	for step, want := range map[Step]time.Time{
-		{Do: KeepOff, Next: PoweringOff}:                                f.Said,
-		{Do: NoteAsked, Next: PoweringOff}:                              f.Said,
-		{Do: Reboot, Next: Rebooting}:                                   f.Said,
-		{Do: Advance, Next: PoweringOff, Reason: SignOfLifeReason}:      f.Said,
+		{Do: KeepOff, Next: PoweringOff}:                                f.Power.Said,
+		{Do: NoteAsked, Next: PoweringOff}:                              f.Power.Said,
+		{Do: Reboot, Next: Rebooting}:                                   f.Power.Said,
+		{Do: Advance, Next: PoweringOff, Reason: SignOfLifeReason}:      f.Power.Said,
 		{Do: NoteOn, Next: PoweringOff}:                                 f.Memory.Said,
 		{Do: BeginAttempt, Next: Preparing, Reason: AttemptBeganReason}: {},
 	} {
@@ -56,8 +64,8 @@ func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 		}
 	}
 	f.State = PoweringOn // an error of powering off is none of powering on
-	if got := After(f, Step{Do: Release, Next: PoweringOn}, noon).Said; !got.Equal(f.Said) {
-		t.Errorf("released: %s, want %s", got, f.Said)
+	if got := After(f, Step{Do: Release, Next: PoweringOn}, noon).Said; !got.Equal(f.Power.Said) {
+		t.Errorf("released: %s, want %s", got, f.Power.Said)
 	}
 }
 
@@ -70,7 +78,7 @@ func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 		"one that is off is not":     {false, false, true},
 		"nor is one that is made so": {true, true, true},
 	} {
-		m := After(Facts{PoweredOn: tc.on, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: KeepOff, Next: PoweringOff}, noon)
+		m := After(Facts{Power: Power{PoweredOn: tc.on}, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: KeepOff, Next: PoweringOff}, noon)
 		if m.WasOff != tc.want {
 			t.Errorf("%s: a receipt is wanted %t, want %t", name, m.WasOff, tc.want)
 		}
@@ -110,7 +118,7 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 		"while it waits for its turn":           {Facts{Memory: Memory{State: Pending}, Machine: MachinePresent, Unhealthy: true}, true},
 		"while its host is not ready":           {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Unhealthy: true}, true},
 		"not by a node that is healthy":         {Facts{Memory: Memory{State: Preparing, Attempt: 1}, Healthy: true}, false},
-		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Unhealthy: true, KeptOff: true}, false},
+		"nor when its host was asked":           {Facts{Memory: Memory{State: PoweringOff, Attempt: 1, Asked: noon, Touched: true}, Unhealthy: true, Marks: Marks{KeptOff: true}}, false},
 		"nor by what a first attempt has left":  {Facts{Memory: Memory{State: Preparing, Attempt: 2, Touched: true}, Unhealthy: true}, false},
 		"once seen it stays so, whatever comes": {Facts{Memory: Memory{State: Preparing, Attempt: 1, StartedUnhealthy: true}}, true},
 	} {
@@ -196,24 +204,12 @@ func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
 	}
 }
 
-func TestACauseIsReadAsItWasStored(t *testing.T) {
-	is := Cause{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner, Said: "no route"}
-	stored, err := json.Marshal(Memory{State: OwnerRequested, Cause: is})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for content, want := range map[string]Cause{
-		string(stored): is,
-		`{"state":"OwnerRequested","cause":"The host was not seen off in time"}`: {Said: "The host was not seen off in time"},
-		`{"state":"Pending"}`: {},
-	} {
-		var m Memory
-		if err := json.Unmarshal([]byte(content), &m); err != nil || m.Cause != want {
-			t.Errorf("%s is read as %+v (%v), want %+v", content, m.Cause, err, want)
-		}
-	}
-	if err := json.Unmarshal([]byte(`{"cause":7}`), &Memory{}); err == nil {
-		t.Error("a number is no cause")
+// A node that is still fenced while its host is about to be powered off lives, and disproves nothing.
+func TestASignOfLifeBeforeTheProofDisprovesNothing(t *testing.T) {
+	given := in(PoweringOff, fenced, func(f *Facts) { f.Sign = ago(time.Second) })
+	step := Next(given, policy, noon)
+	if got := After(given, step, noon); step.Do != Unfence || got.Lived {
+		t.Errorf("after %s it is remembered that the node lived on: %t", step.Do, got.Lived)
 	}
 }
 

@@ -17,11 +17,11 @@ type Cycle struct {
 	Pause Pause
 	// Ahead is what is ahead in the queue.
 	Ahead []Ahead
-	// Mismatch is why the host is not the machine's, Unmanaged why its power is not managed now, Doubt what its operator reports against a
-	// receipt, Trouble the error that it has, and KeptOffBy the annotation by which a client that is no remediation keeps it powered off.
-	Mismatch, Unmanaged, Doubt, Trouble, KeptOffBy string
-	// Unseen is why the node cannot be seen, IdleVolumes what is attached to it that nothing waits for.
-	Unseen, IdleVolumes string
+	// Mismatch is why the host is not the machine's.
+	Mismatch string
+	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached to
+	// the node that nothing waits for.
+	Unseen, Twin, IdleVolumes string
 	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
 	Left      []string
 	LeftCount int
@@ -105,7 +105,7 @@ func lowered(sentence string) string { return strings.ToLower(sentence[:1]) + se
 
 // Sentence is the message of a step with what is known of its cause, whichever attempt it is part of.
 func (c *Cycle) Sentence(step Step) string {
-	text, detail, cause, trouble := step.Message(), c.detail(step.Reason), "", c.Trouble
+	text, detail, cause, trouble := step.Message(), c.detail(step.Reason), "", c.Facts.Trouble
 	if c.After.State.Final() {
 		cause = c.cause(text)
 	}
@@ -116,7 +116,9 @@ func (c *Cycle) Sentence(step Step) string {
 }
 
 // CauseDetails is what is known of a cause besides the message of its step, to be remembered with it.
-func (c *Cycle) CauseDetails(step Step) string { return cut(joined(c.detail(step.Reason), c.Trouble)) }
+func (c *Cycle) CauseDetails(step Step) string {
+	return cut(joined(c.detail(step.Reason), c.Facts.Trouble))
+}
 
 func (c *Cycle) detail(reason Reason) string {
 	if rule := RuleOf(reason); rule.detail != nil {
@@ -156,8 +158,8 @@ func (c *Cycle) unproven() string {
 	case !c.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
 			"before that, only that it switches the host off is proof"
-	case c.Doubt != "":
-		return c.Doubt
+	case c.Facts.Doubt != "":
+		return c.Facts.Doubt
 	}
 	return "its annotation reboot.metal3.io is still there"
 }

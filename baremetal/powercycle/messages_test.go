@@ -25,8 +25,9 @@ func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 func TestTheMessageNamesTheCause(t *testing.T) {
 	cycle := &Cycle{
 		Policy: Policy{Retries: 1}, After: Memory{State: PoweringOff, Attempt: 1},
-		Mismatch: "BareMetalHost ns/h does not exist", Unmanaged: "the host is detached", Trouble: "power management error: timeout",
-		Unseen: "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
+		Mismatch: "BareMetalHost ns/h does not exist",
+		Facts:    Facts{Power: Power{Unmanaged: "the host is detached", Trouble: "power management error: timeout"}},
+		Unseen:   "no route", Left: []string{"Pod a/b"}, LeftCount: 3,
 		Ahead: []Ahead{{Text: "HostRemediation b is under way"}},
 	}
 	for reason, want := range map[Reason]string{
@@ -53,9 +54,9 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	if got := cycle.Message("", step); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	cycle.After.Cause = Cause{Said: "what an older version stored"}
-	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (what an older version stored)" {
-		t.Errorf("of a cause that was stored as a sentence it says %q", got)
+	cycle.After.Cause = Cause{Said: "it cannot be read"}
+	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (it cannot be read)" {
+		t.Errorf("of a record that cannot be read it says %q", got)
 	}
 	cycle.After.State, cycle.After.Cause = Ended, Cause{Reason: EndedReason, From: Ended}
 	if got := cycle.Message("", Step{From: Ended, Reason: EndedReason}); strings.Contains(got, "(") {
@@ -110,7 +111,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 
 // What is remembered has to fit into an annotation, and the error of a host is as long as its operator likes.
 func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
-	got := (&Cycle{Trouble: strings.Repeat("ü", maxMessage)}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
+	got := (&Cycle{Facts: Facts{Power: Power{Trouble: strings.Repeat("ü", maxMessage)}}}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
 	}

@@ -5,7 +5,10 @@
 // what After says, is the caller's work. The package knows no client, no clock and no kind of object.
 package powercycle
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // State is where a remediation stands. It is finer than the phase that the API has (see Phase), and it is what is remembered.
 type State string
@@ -49,13 +52,7 @@ func (s State) Final() bool {
 }
 
 // Known reports whether s is one of the states. What is remembered is in an annotation, in which users may write anything.
-func (s State) Known() bool {
-	switch s {
-	case Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner:
-		return true
-	}
-	return s.Final()
-}
+func (s State) Known() bool { return slices.Contains(order, s) }
 
 // Action is one thing to do. All are safe to repeat.
 type Action string
@@ -105,34 +102,19 @@ const (
 
 // Visible reports whether a does something that is to be seen on the host, the node or the machine afterwards, and not only remembered.
 func (a Action) Visible() bool {
-	switch a {
-	case KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, Disprove, RequestOwner, Withdraw:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{KeepOff, AskReceipt, Reboot, Fence, Release, Unfence, MarkHost, Disprove, RequestOwner, Withdraw}, a)
 }
 
 // Remembered reports whether nothing but remembering is done for a: what a remediation does next can be decided at once.
 func (a Action) Remembered() bool {
-	switch a {
-	case AskPerson, Advance, BeginAttempt, AddFinalizer, NoteAsked, NoteOn, NoteReceipt:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{AskPerson, Advance, BeginAttempt, AddFinalizer, NoteAsked, NoteOn, NoteReceipt}, a)
 }
 
 // Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next reconcile sees
 // that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node may be
 // fenced, that a host is to be on again. All other actions are remembered once they are done.
 func (a Action) Intended() bool {
-	switch a {
-	case KeepOff, AskReceipt, Reboot, Fence, Release:
-		return true
-	default:
-		return false
-	}
+	return slices.Contains([]Action{KeepOff, AskReceipt, Reboot, Fence, Release}, a)
 }
 
 // Machine is what there is of the machine.
@@ -228,9 +210,60 @@ type Memory struct {
 	Paused time.Time `json:"paused,omitzero"`
 }
 
+// Power is what a host says of its power.
+type Power struct {
+	// Wanted says that its owner wants it on.
+	Wanted bool
+	// KeptOffBy is the annotation by which something else than a remediation keeps it powered off; empty if nothing does.
+	KeptOffBy string
+	// PoweredOn is what was last seen.
+	PoweredOn bool
+	// NoPowerOff says that it can only be rebooted.
+	NoPowerOff bool
+	// Unmanaged is why its operator does not act on what we ask now, as a clause for users; empty if it does.
+	Unmanaged string
+	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
+	Serviced bool
+	// External says that it is externally provisioned: a replacement could not be provisioned on it.
+	External bool
+	// Fails says that the operator reports that it cannot manage the power.
+	Fails bool
+	// Provable says that the operator reports whether it can manage the power, so that a receipt may be believed; Doubt is what it reports
+	// against that, empty if it reports nothing.
+	Provable bool
+	Doubt    string
+	// Said is when the operator has said anything of the host last, by its own clock; zero if it never has.
+	Said time.Time
+	// Trouble is the error that the operator reports; empty if there is none.
+	Trouble string
+}
+
+// Same reports whether two answers differ in nothing that a step is decided on.
+func (p Power) Same(q Power) bool {
+	return p.Wanted == q.Wanted && p.PoweredOn == q.PoweredOn && p.NoPowerOff == q.NoPowerOff && p.KeptOffBy == q.KeptOffBy &&
+		(p.Unmanaged == "") == (q.Unmanaged == "") && p.Serviced == q.Serviced && p.Provable == q.Provable &&
+		(p.Doubt == "") == (q.Doubt == "")
+}
+
+// Marks are the annotations of a remediation on its host.
+type Marks struct {
+	// KeptOff says that the host is kept off.
+	KeptOff bool
+	// RebootAsked says that a reboot was asked for in this attempt, RebootPending that it was not carried out yet.
+	RebootAsked, RebootPending bool
+	// ReceiptAsked says that a receipt was asked for since the host was asked to power off, ReceiptGiven that the operator gave it.
+	ReceiptAsked, ReceiptGiven bool
+	// HasPowerAnnotations says that there is anything to remove when the remediation ends, the mark of an unhealthy host apart.
+	HasPowerAnnotations bool
+	// HostMarked says that the host is marked as unhealthy, for every generation of CAPM3.
+	HostMarked bool
+}
+
 // Facts are the observed state, read once.
 type Facts struct {
 	Memory
+	Power
+	Marks
 
 	// Deleting says that the remediation itself is being deleted; Finalizer, that it is kept until the host is released.
 	Deleting, Finalizer bool
@@ -259,39 +292,10 @@ type Facts struct {
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
 	// it, is void.
 	HostAnew bool
-	// HostUnnamed says that there is none that could come back. HostExternal says that it is externally provisioned: a replacement
-	// could not be provisioned on it.
-	HostUnnamed, HostExternal bool
-	// Wanted says that the owner of the host wants it on.
-	Wanted bool
-	// PoweredOn is the power state that was last seen.
-	PoweredOn bool
-	// Acts says that the operator of the host acts on what kubemend asks: it is provisioned, not paused, not detached.
-	Acts bool
-	// Said is when the operator of the host has said anything of it last, by its own clock.
-	Said time.Time
-	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
-	Serviced bool
-	// Provable says that the operator of the host reports whether it can manage the host's power, so that a receipt may be believed; Sound, that
-	// it reports nothing that speaks against that.
-	Provable, Sound bool
-	// ReceiptAsked says that a receipt was asked for since the host was asked to power off, ReceiptGiven that the operator gave it.
-	ReceiptAsked, ReceiptGiven bool
-	// NoPowerOff says that the host can only be rebooted.
-	NoPowerOff bool
-	// KeptOffByOthers says that somebody who is no remediation keeps the host off.
-	KeptOffByOthers bool
-	// PowerFails says that the operator of the host has reported that it cannot manage the power, after it was asked last: an error that it had
-	// reported before is of another day, or of another step.
-	PowerFails bool
-	// KeptOff says that the host carries a mark of ours that keeps it off; HasPowerAnnotations, that it carries any mark of ours but that of the
-	// unhealthy host.
-	KeptOff, HasPowerAnnotations bool
-	// RebootAsked says that a reboot was asked for in this attempt; RebootPending, that it was not carried out yet.
-	RebootAsked, RebootPending bool
-	// HostMarked says that the host is marked as unhealthy, Disproved that an earlier power-off of it was disproved, and no person has reset
-	// that.
-	HostMarked, Disproved bool
+	// HostUnnamed says that there is none that could come back.
+	HostUnnamed bool
+	// Disproved says that an earlier power-off of the host was disproved, and no person has reset that.
+	Disproved bool
 
 	Node Node
 	// Looked says that the node was asked for just now, and is not as a cache has it.
@@ -302,6 +306,8 @@ type Facts struct {
 	Inherited bool
 	// NodeMismatch says that the node is not the one that the machine had: it belongs to another machine, or has registered anew since.
 	NodeMismatch bool
+	// Twins says that several nodes have the provider ID of the machine: which of them runs on the host is not known.
+	Twins bool
 	// Drained says that nothing is left on the node, or of one that is gone, that would have to move.
 	Drained bool
 	// Idle says that attachments of volumes are left which nothing waits for.
@@ -318,38 +324,6 @@ type Facts struct {
 	Sign        time.Time
 	NewBoot, Up bool
 }
-
-// Policy is how to remediate.
-type Policy struct {
-	// Retries is how many attempts may follow the first.
-	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is healthy.
-	Timeout time.Duration
-	// Move is the least that an attempt has to move the workload once its host is proven off.
-	Move time.Duration
-	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
-	Releasing time.Duration
-	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: it may have been about to power on.
-	// After as long without a receipt a person is asked.
-	Settle time.Duration
-	// Doubt is how long a receipt is looked at before it is believed: what speaks against it may be reported a moment later.
-	Doubt time.Duration
-	// Watch is how long a node is watched that may live: two leases of a kubelet, and more.
-	Watch time.Duration
-	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
-	Skew time.Duration
-	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
-	Registering time.Duration
-	// Servicing is how long the firmware of a host may be written until a person is asked.
-	Servicing time.Duration
-	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
-	Unreachable time.Duration
-	// Queue is how long a remediation waits for its turn until a person is asked to see why.
-	Queue time.Duration
-}
-
-// Attempts is how many attempts there may be.
-func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }
 
 // Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {

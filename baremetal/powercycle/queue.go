@@ -39,25 +39,25 @@ type Queued struct {
 	Leaves bool
 }
 
-// Plane is a control plane with the remediations of its members.
+// Plane is a control plane with what remediations do to its members.
 type Plane struct {
-	API     controlplane.API
-	Self    string // the name of the machine that the remediation is of
-	Members []Member
+	controlplane.Plane
+	Self string // the name of the machine that the remediation is of
 	// Connected is when it will be known whether the API answers; zero if it is.
 	Connected time.Time
 }
 
-// Member is what is known of one of the machines of a control plane.
-type Member struct {
-	// Member has what does not depend on remediations.
-	controlplane.Member
-	// KeptOff is the host if it is kept powered off for a remediation of this member; empty if it is not. That of the asking one does not count.
-	KeptOff string
-	// Obeys says that the host would power off if it was asked to.
-	Obeys bool
-	// Remediations are those of the machine, but for the asking one.
-	Remediations []Queued
+// Disrupted is a member, of another machine, with what its remediations do to it or wait for. keptOff is its host if that is kept powered off, empty if it
+// is not; obeys says that the host would power off if it was asked to.
+func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediations []Queued) controlplane.Member {
+	if keptOff != "" {
+		member.Remediation = keptOff
+		return member
+	}
+	for _, rem := range remediations {
+		rem.disrupts(&member, obeys)
+	}
+	return member
 }
 
 // When to read the queue again, since no event tells that a remediation may go on.
@@ -136,31 +136,21 @@ func (q *Queue) LeasesDecide(now time.Time) bool {
 	return !q.plane().Busy(q.Plane.Self, now)
 }
 
-// plane is the control plane with what remediations do to its members.
+// plane is the control plane with what the remediation itself does to its member.
 func (q *Queue) plane() controlplane.Plane {
-	plane := controlplane.Plane{API: q.Plane.API}
-	for i := range q.Plane.Members {
-		m := &q.Plane.Members[i]
-		member := m.Member
-		switch {
-		case m.Name == q.Plane.Self:
-			member.Due, member.Begun = q.Self.Created, q.Self.Attempt > 0
-			if q.Self.UnderWay() {
-				member.Remediation, member.Began = q.Self.Name, q.Self.Began
-			}
-		case m.KeptOff != "":
-			member.Remediation = m.KeptOff
-		default:
-			for _, rem := range m.Remediations {
-				rem.disrupts(&member, m.Obeys)
-			}
-		}
-		plane.Members = append(plane.Members, member)
+	plane := controlplane.Plane{API: q.Plane.API, Members: slices.Clone(q.Plane.Members)}
+	i := slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == q.Plane.Self })
+	if i < 0 {
+		return plane
+	}
+	plane.Members[i].Due, plane.Members[i].Begun = q.Self.Created, q.Self.Attempt > 0
+	if q.Self.UnderWay() {
+		plane.Members[i].Remediation, plane.Members[i].Began = q.Self.Name, q.Self.Began
 	}
 	return plane
 }
 
-// disrupts notes in is what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
+// disrupts notes in member what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
 // none waiting.
 func (r Queued) disrupts(member *controlplane.Member, obeys bool) {
 	switch {

@@ -53,27 +53,25 @@ func TestWhichRemediationOfAMachineGoesFirst(t *testing.T) {
 }
 
 // memberAs is a member of a control plane that is alive, and whose host would power off.
-func memberAs(name string, of ...Queued) Member {
-	return Member{Member: controlplane.Member{Name: name, Node: controlplane.Alive}, Obeys: true, Remediations: of}
+func memberAs(name string, remediations ...Queued) controlplane.Member {
+	return Disrupted(controlplane.Member{Name: name, Node: controlplane.Alive}, "", true, remediations)
 }
 
 func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	began := noon.Add(-time.Minute)
-	plane := func(others ...Member) func(*Queue) {
+	plane := func(others ...controlplane.Member) func(*Queue) {
 		return func(q *Queue) {
 			own := memberAs("m")
 			own.Node = controlplane.Silent
-			q.Plane = &Plane{API: controlplane.Answers, Self: "m", Members: append([]Member{own}, others...)}
+			q.Plane = &Plane{Self: "m", Plane: controlplane.Plane{API: controlplane.Answers, Members: append([]controlplane.Member{own}, others...)}}
 		}
 	}
 	forbidden := func(by string) Ahead {
 		return Ahead{Text: "b is being remediated (" + by + ")", Kind: "Machine", Name: "b"}
 	}
-	keptOff := memberAs("b")
-	keptOff.KeptOff = "BareMetalHost b"
-	deaf := memberAs("b", queuedAs("r", Memory{State: Pending}))
-	deaf.Obeys, deaf.Node = false, controlplane.Silent
-	waiting := func(m Memory, edits ...func(*Queued)) Member {
+	keptOff := Disrupted(memberAs("b"), "BareMetalHost b", true, nil)
+	deaf := Disrupted(controlplane.Member{Name: "b", Node: controlplane.Silent}, "", false, []Queued{queuedAs("r", Memory{State: Pending})})
+	waiting := func(m Memory, edits ...func(*Queued)) controlplane.Member {
 		r := queuedAs("r", m)
 		r.Created = noon.Add(-2 * time.Hour)
 		for _, edit := range edits {
@@ -124,8 +122,8 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 }
 
 func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
-	plane := func(api controlplane.API, members ...Member) *Plane {
-		return &Plane{API: api, Self: "m", Members: append([]Member{memberAs("m")}, members...)}
+	plane := func(api controlplane.API, members ...controlplane.Member) *Plane {
+		return &Plane{Self: "m", Plane: controlplane.Plane{API: api, Members: append([]controlplane.Member{memberAs("m")}, members...)}}
 	}
 	busy := memberAs("b", queuedAs("r", begunAt(PoweringOff, noon)))
 	for name, tc := range map[string]struct {

@@ -1,7 +1,5 @@
 package powercycle
 
-import "encoding/json"
-
 // Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions.md explains each.
 type Reason string
 
@@ -90,6 +88,7 @@ const (
 	NoReceipts          Detail = "NoReceipts"
 	NodeBooted          Detail = "NodeBooted"
 	NodeIsGone          Detail = "NodeIsGone"
+	NodeTwins           Detail = "NodeTwins"
 	ProofWrong          Detail = "ProofWrong"
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	ReceiptLate         Detail = "ReceiptLate"
@@ -112,13 +111,4 @@ type Cause struct {
 // Step is the step that c was.
 func (c Cause) Step() Step {
 	return Step{Do: c.Do, From: c.From, Next: c.Next, Reason: c.Reason, Detail: c.Detail}
-}
-
-// UnmarshalJSON reads a cause. One that was stored as a sentence, before it had a reason, stays that sentence.
-func (c *Cause) UnmarshalJSON(stored []byte) error {
-	if json.Unmarshal(stored, &c.Said) == nil {
-		return nil
-	}
-	type fields Cause
-	return json.Unmarshal(stored, (*fields)(c)) //nolint:wrapcheck // it is the error of the record that this is part of
 }

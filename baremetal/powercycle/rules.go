@@ -135,16 +135,16 @@ var rules = []Rule{
 		variants: []variant{
 			{do: Advance, from: []State{PoweringOn, Booting}, message: "Another client has kept the host powered off for too long"},
 		},
-		detail: func(c *Cycle) string { return "annotation " + c.KeptOffBy },
+		detail: func(c *Cycle) string { return "annotation " + c.Facts.KeptOffBy },
 		Fix: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
 			"the check makes another if the machine is still unhealthy",
-		Blocks: true, Without: func(f *Facts) { f.KeptOffByOthers = false }, Object: TheHost, OnMachine: true,
+		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, OnMachine: true,
 	},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
 		variants: []variant{{detail: AsksPerson, message: "The power of the host has not been managed for too long"}},
-		detail:   func(c *Cycle) string { return c.Unmanaged }, Fix: "unpause, attach or provision the host",
-		Blocks: true, Without: func(f *Facts) { f.Acts = true }, Object: TheHost, OnHost: true, OnMachine: true,
+		detail:   func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
+		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: HostServicedReason, Message: firmwareWritten,
@@ -179,7 +179,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
-		Blocks: true, Without: func(f *Facts) { f.PowerFails = false }, Object: TheHost,
+		Blocks: true, Without: func(f *Facts) { f.Fails = false }, Object: TheHost,
 	},
 	{
 		Reason: PowerOffTimedOutReason, Message: "The host was not seen off in time", Fix: seeToTheBMC, Late: true,
@@ -257,7 +257,13 @@ var rules = []Rule{
 	},
 	{
 		Reason: NodeMismatchReason, Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
-		Fix: "see which machine the node belongs to: its spec.providerID, and those of the Machines",
+		variants: []variant{
+			{do: Advance, detail: NodeTwins, message: "Several nodes have the machine's provider ID; none is fenced, and the host is powered on"},
+			{detail: NodeTwins, message: "Several nodes have the machine's provider ID: it is not known which of them runs on the host"},
+		},
+		detail: func(c *Cycle) string { return c.Twin },
+		Fix:    "see which machine the node belongs to: its spec.providerID, and those of the Machines",
+		Blocks: true, Without: func(f *Facts) { f.Twins = false },
 	},
 	{
 		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",
@@ -297,7 +303,7 @@ var rules = []Rule{
 	{Reason: PowerOnRequestedReason, Message: "The host is asked to power on"},
 	{
 		Reason: PowerOnFailedReason, Message: "The host could not be powered on so far", Fix: seeToTheBMC,
-		Blocks: true, Without: func(f *Facts) { f.PowerFails = false }, Object: TheHost,
+		Blocks: true, Without: func(f *Facts) { f.Fails = false }, Object: TheHost,
 	},
 	{
 		Reason: PowerOnTimedOutReason, Message: "The host was not seen on in time", Fix: seeToTheBMC, Late: true,

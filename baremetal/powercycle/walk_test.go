@@ -46,7 +46,7 @@ func (s scene) normal() scene {
 		f.FencedAt = old
 	}
 	if !f.WasOff || !acts {
-		f.Receipt, f.ReceiptAsked, f.ReceiptGiven, f.Sound = time.Time{}, false, false, true
+		f.Receipt, f.ReceiptAsked, f.ReceiptGiven, f.Doubt = time.Time{}, false, false, ""
 		if !f.Asked.IsZero() {
 			f.Asked = old
 		}
@@ -72,11 +72,11 @@ func (s scene) key() [21]byte {
 		}
 	}
 	for i, b := range []bool{
-		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Acts,
+		f.Moved != "", f.WasOff, f.StartedUnhealthy, f.Fencing, f.Marked, f.Deleting, f.Finalizer, f.Healthy, f.OwnerAsked, f.ControlPlane, f.First, f.Wanted, f.PoweredOn, f.Unmanaged == "",
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
-		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffByOthers, f.Stop, f.Teardown, f.Faulted, f.PowerFails, f.HostAnew, f.Serviced,
-		f.Provable, f.Sound, f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved,
+		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffBy != "", f.Stop, f.Teardown, f.Faulted, f.Fails, f.HostAnew, f.Serviced,
+		f.Provable, f.Doubt == "", f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins,
 	} {
 		if b {
 			bits |= 1 << i
@@ -119,7 +119,7 @@ func (s scene) obeyed() []scene {
 		change(&n)
 		next = append(next, n.normal())
 	}
-	managed := s.f.Acts && s.f.Host != HostGone && !s.f.PowerFails && !s.f.Serviced
+	managed := s.f.Unmanaged == "" && s.f.Host != HostGone && !s.f.Fails && !s.f.Serviced
 	if s.f.Serviced {
 		add(func(n *scene) { n.f.Serviced, n.f.PoweredOn, n.rising, n.f.Healthy = false, true, false, false })
 	}
@@ -129,7 +129,7 @@ func (s scene) obeyed() []scene {
 	if managed && s.f.KeptOff && s.f.PoweredOn && !s.f.NoPowerOff {
 		add(func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = false, false, false })
 	}
-	if managed && !s.f.KeptOff && !s.f.PoweredOn && s.f.Wanted && !s.f.KeptOffByOthers && !s.rising {
+	if managed && !s.f.KeptOff && !s.f.PoweredOn && s.f.Wanted && s.f.KeptOffBy == "" && !s.rising {
 		add(func(n *scene) { n.rising = true })
 	}
 	if s.rising {
@@ -160,7 +160,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Host = HostGone },
 		func(n *scene) { n.f.Host = HostForeign },
 		func(n *scene) { n.f.Wanted = !n.f.Wanted },
-		func(n *scene) { n.f.Acts = !n.f.Acts },
+		func(n *scene) { n.f.Unmanaged = toggled(n.f.Unmanaged) },
 		func(n *scene) { n.f.First = !n.f.First },
 		func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = !n.f.PoweredOn, false, false },
 		func(n *scene) { n.f.KeptOff, n.f.HasPowerAnnotations = false, n.f.RebootAsked },
@@ -172,8 +172,8 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Paused = !n.f.Paused },
 		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
-		func(n *scene) { n.f.KeptOffByOthers = !n.f.KeptOffByOthers },
-		func(n *scene) { n.f.PowerFails = !n.f.PowerFails && (n.f.acts() || n.f.State == PoweringOn) },
+		func(n *scene) { n.f.KeptOffBy = toggled(n.f.KeptOffBy) },
+		func(n *scene) { n.f.Fails = !n.f.Fails && (n.f.acts() || n.f.State == PoweringOn) },
 		func(n *scene) { n.f.Serviced = !n.f.Serviced },
 		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
 		func(n *scene) { // under the boot of before
@@ -182,9 +182,15 @@ func (s scene) disturbed() []scene {
 			}
 		},
 		func(n *scene) { n.f.OutOfReach = !n.f.OutOfReach && n.f.State == Booting },
-		func(n *scene) { n.f.Sound = !n.f.Sound || !n.f.WasOff },
+		func(n *scene) {
+			if n.f.Doubt = toggled(n.f.Doubt); !n.f.WasOff {
+				n.f.Doubt = ""
+			}
+		},
 		func(n *scene) { n.f.HostAnew = n.f.HasPowerAnnotations && n.f.acts() },
 		func(n *scene) { n.stubborn = true },
+		func(n *scene) { n.f.Disproved = !n.f.Disproved },
+		func(n *scene) { n.f.Twins = !n.f.Twins },
 		func(n *scene) { // a crash before it was remembered that the host was asked
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
@@ -206,11 +212,18 @@ func (s scene) disturbed() []scene {
 	return next
 }
 
+func toggled(text string) string {
+	if text == "" {
+		return "so"
+	}
+	return ""
+}
+
 // wrong says what rule a step breaks; empty if none.
 func wrong(s scene, step Step) string {
 	f := s.f
 	switch {
-	case step.Do == Fence && (f.PoweredOn || s.rising || !f.KeptOff || f.HostAnew || !f.Acts || f.Serviced || f.Asked.IsZero()):
+	case step.Do == Fence && (f.PoweredOn || s.rising || !f.KeptOff || f.HostAnew || f.Unmanaged != "" || f.Serviced || f.Asked.IsZero()):
 		return "1: fences the node of a host that is not proven off by us"
 	case step.Do == Fence && f.WasOff && (f.Receipt.IsZero() || !f.ReceiptGiven || !f.Provable):
 		return "1: fences the node of a host that was off when asked, and of which nothing was said since"
@@ -224,9 +237,9 @@ func wrong(s scene, step Step) string {
 		return "12: condemns a host that is being serviced"
 	case step.Do == Fence && f.NoPowerOff:
 		return "1: fences the node of a host that cannot be off"
-	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
+	case f.State == MovingWorkload && step.Next == PoweringOn && f.Node == NodePresent && !f.Twins && !f.Drained && f.KeptOff && noon.Before(f.Began.Add(tick)):
 		return "2: lets the host on before the workload has moved and before the deadline"
-	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff):
+	case step.Do == Release && f.State == MovingWorkload && (f.moving() || !f.Paused && !f.NoPowerOff && !f.Disproved):
 		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
@@ -243,13 +256,15 @@ func wrong(s scene, step Step) string {
 		return "does more than to release the host, although it is paused"
 	case (step.Do == KeepOff || step.Do == Reboot) && (f.Attempt == 0 || f.Attempt > walked.Attempts() || !f.Finalizer):
 		return "5: acts on what was not counted"
-	case step.Next == RequestingOwner && f.State != RequestingOwner && f.KeptOffByOthers && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
+	case step.Next == RequestingOwner && f.State != RequestingOwner && f.KeptOffBy != "" && f.Host == HostOurs && f.State != MovingWorkload && f.State != Rebooting:
 		return "condemns a host that somebody keeps off"
 	case (step.Do == KeepOff || step.Do == BeginAttempt) && f.Lived && !f.NewBoot && f.Sign.After(f.Memory.Sign) &&
 		f.Node == NodePresent && f.Looked && !f.FencedByUs:
 		return "4: power-cycles once more by a proof that was wrong"
-	case step.Do == BeginAttempt && f.State == Pending && f.Disproved:
+	case (step.Do == KeepOff || step.Do == Reboot || step.Do == Fence || step.Do == BeginAttempt && f.State == Pending) && f.Disproved:
 		return "4: power-cycles a host whose power was wrong before, without a person"
+	case (step.Do == Fence || step.Do == RequestOwner || step.Do == BeginAttempt && (f.State == Pending || f.State == Booting)) && f.Twins:
+		return "fences, tries again or condemns a machine of which it is not known which node is its own"
 	case step.Do == BeginAttempt && f.Attempt >= walked.Attempts():
 		return "5: begins an attempt too many"
 	case (step.Do == KeepOff || step.Do == Reboot || step.Do == MarkHost) && f.Host != HostOurs:
@@ -276,7 +291,7 @@ func wrong(s scene, step Step) string {
 	return ""
 }
 
-func (f Facts) faulted() bool { return f.Faulted || f.PowerFails }
+func (f Facts) faulted() bool { return f.Faulted || f.Fails }
 
 // settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
 // undone in the end; empty if nothing is. From the situations that are known nothing is left undone, and then from all on the way there.

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,7 +85,7 @@ func (e Existing) Of(m *clusterv1.Machine) []OfKind {
 
 // OnHost returns the remediations that act on the power of h by its annotations, in the order of the kinds, and the UIDs of those of which no more is known
 // than the annotation: they do not exist any more, or are of another kind.
-func (e Existing) OnHost(h *bmov1alpha1.BareMetalHost) (known []OfKind, unknown []types.UID) {
+func (e Existing) OnHost(h metav1.Object) (known []OfKind, unknown []types.UID) {
 	left := map[types.UID]bool{}
 	for _, uid := range host.AllMarks(h) {
 		left[uid] = true

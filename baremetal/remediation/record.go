@@ -27,6 +27,8 @@ type Record struct {
 	Host    string `json:"host,omitempty"`
 	Node    string `json:"node,omitempty"`
 	Cluster string `json:"cluster,omitempty"`
+	// ControlPlane says that the machine is one, by its label or by those of its Node, which may not be read later.
+	ControlPlane bool `json:"controlPlane,omitempty"`
 	// Filter is the value of the flag --watch-filter under which the remediation began: it ends under it, also without the label.
 	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.

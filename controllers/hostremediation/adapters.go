@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -17,20 +17,22 @@ import (
 )
 
 // Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
-// implements it.
+// implements it for BareMetalHosts. Another provider of power has to keep its contract: every ask and mark is safe to repeat and changes
+// nothing of others; what turns a host off or on fails with a conflict if the host has changed since it was read; and Power says no more
+// than the provider has itself read from the hardware, with the moment at which it last did.
 type Hosts interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
-	Named(ctx context.Context, namespace, name string) (*bmov1alpha1.BareMetalHost, error)
+	Named(ctx context.Context, namespace, name string) (*host.Host, error)
 	Refresh(ctx context.Context, found *host.Found) error
 
-	KeepOff(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
-	AskReceipt(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, asked time.Time) error
-	Reboot(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation, attempt int) error
-	Release(ctx context.Context, h *bmov1alpha1.BareMetalHost, by host.Remediation) error
+	KeepOff(ctx context.Context, h metav1.Object, by host.Remediation) error
+	AskReceipt(ctx context.Context, h metav1.Object, by host.Remediation, asked time.Time) error
+	Reboot(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
+	Release(ctx context.Context, h metav1.Object, by host.Remediation) error
 
-	MarkUnhealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
-	MarkHealthy(ctx context.Context, h *bmov1alpha1.BareMetalHost, machine types.UID) error
-	Disprove(ctx context.Context, h *bmov1alpha1.BareMetalHost, now time.Time) error
+	MarkUnhealthy(ctx context.Context, h metav1.Object, machine types.UID) error
+	MarkHealthy(ctx context.Context, h metav1.Object, machine types.UID) error
+	Disprove(ctx context.Context, h metav1.Object, now time.Time) error
 }
 
 // NodeReader reads the nodes of hosts; fence.Reader implements it, and fence.Nodes.

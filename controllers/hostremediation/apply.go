@@ -12,7 +12,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -208,8 +207,9 @@ func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
 	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
 		return err
 	}
-	marks, power := w.marks(), host.PowerOf(w.found.Host)
-	if w.found.Is != powercycle.HostOurs || !power.Same(w.power) || power.Said.Before(w.power.Said) || marks.KeptOff != w.facts.KeptOff {
+	host, before := w.found.Host, w.facts.Power
+	ours := w.found.Is == powercycle.HostOurs
+	if !ours || !host.Same(before) || host.Said.Before(before.Said) || w.marks().KeptOff != w.facts.KeptOff {
 		return errChanged
 	}
 	return nil
@@ -221,7 +221,7 @@ func (w *observed) signs() fence.Owner {
 	owner := fence.Owner{
 		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(),
 		Fences: w.record.State == powercycle.MovingWorkload, Found: w.record.Pods,
-		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(move)),
+		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(w.policy.Move)),
 	}
 	for _, uid := range []types.UID{by.Before, w.predecessor} {
 		if uid != "" {

@@ -59,16 +59,16 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 	}{
 		{"nothing was done", in(powercycle.Pending, ""), powercycle.Facts{}, because("WaitingInQueue"), "??????"},
 		{"the host is not ready", in(powercycle.Preparing, ""), powercycle.Facts{}, because("HostNotReady"), "-HostNotReady?????"},
-		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{KeptOff: true}, because("PoweringOff"), "+-PoweringOff????"},
-		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{KeptOff: true}, because("WorkloadMoving"), "++-WorkloadMoving???"},
-		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{KeptOff: true}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
+		{"it is asked", in(powercycle.PoweringOff, ""), powercycle.Facts{Marks: powercycle.Marks{KeptOff: true}}, because("PoweringOff"), "+-PoweringOff????"},
+		{"it is off", in(powercycle.MovingWorkload, ""), powercycle.Facts{Marks: powercycle.Marks{KeptOff: true}}, because("WorkloadMoving"), "++-WorkloadMoving???"},
+		{"it is to go on", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{Marks: powercycle.Marks{KeptOff: true}}, because("WorkloadMoved"), "+++-WorkloadMoved-WorkloadMoved?"},
 		{"it was asked to", in(powercycle.PoweringOn, "WorkloadMoved"), powercycle.Facts{}, because("PoweringOn"), "++++-PoweringOn?"},
 		{"it is on", in(powercycle.Booting, "WorkloadMoved"), powercycle.Facts{}, because("Booting"), "+++++-Booting"},
 		{"the next attempt begins anew", in(powercycle.Preparing, ""), powercycle.Facts{}, because("NodeStillUnhealthy"), "-NodeStillUnhealthy?????"},
 		{"the workload is stuck", in(powercycle.Booting, "WorkloadStuck"), powercycle.Facts{}, because("Booting"), "++-WorkloadStuck++-Booting"},
 		{"what was reached stays when the owner is asked", in(powercycle.OwnerRequested, "WorkloadStuck"), powercycle.Facts{}, because("OwnerRequested"), "++-WorkloadStuck++-OwnerRequested"},
 		{"a healthy machine is reported, and nothing that was not so", in(powercycle.Succeeded, "NodeGone"), powercycle.Facts{}, because("MachineHealthy"), "++-WorkloadStuck+++"},
-		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{NoPowerOff: true}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
+		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{Power: powercycle.Power{NoPowerOff: true}}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		setConditions(rem, now.memory, now.facts, now.step, "why", noon)
 		if got := milestonesOf(rem.GetConditions()); got != now.want {
@@ -85,7 +85,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		want  string
 	}{
 		"one that waits for its turn is under way":                  {powercycle.Pending, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
-		"and one whose host is held off":                            {powercycle.PoweringOff, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Wait, "True, Unknown"},
+		"and one whose host is held off":                            {powercycle.PoweringOff, powercycle.Facts{Marks: powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}}, powercycle.Wait, "True, Unknown"},
 		"and one that boots":                                        {powercycle.Booting, powercycle.Facts{}, powercycle.Wait, "True, Unknown"},
 		"and one whose owner is about to be asked":                  {powercycle.RequestingOwner, powercycle.Facts{}, powercycle.MarkHost, "True, Unknown"},
 		"one that has helped has succeeded":                         {powercycle.Succeeded, powercycle.Facts{}, powercycle.Wait, "False, True"},
@@ -93,7 +93,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		"nor one that has failed":                                   {powercycle.Failed, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that was cancelled":                                {powercycle.Ended, powercycle.Facts{}, powercycle.Wait, "False, False"},
 		"nor one that its check has timed out":                      {powercycle.Stopped, powercycle.Facts{}, powercycle.Wait, "False, False"},
-		"nothing else is tried while it keeps the host powered off": {powercycle.Stopped, powercycle.Facts{KeptOff: true, HasPowerAnnotations: true}, powercycle.Advance, "True, Unknown"},
+		"nothing else is tried while it keeps the host powered off": {powercycle.Stopped, powercycle.Facts{Marks: powercycle.Marks{KeptOff: true, HasPowerAnnotations: true}}, powercycle.Advance, "True, Unknown"},
 		"which is over when the host is released":                   {powercycle.Stopped, powercycle.Facts{}, powercycle.Release, "False, False"},
 		"a fence that cannot be removed delays nothing":             {powercycle.Failed, powercycle.Facts{FencedByUs: true}, powercycle.Wait, "False, False"},
 		"one that cannot begin is not under way, and never was":     {"", powercycle.Facts{}, powercycle.Wait, "False, False"},

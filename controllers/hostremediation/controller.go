@@ -44,29 +44,6 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates/status,verbs=patch
 
 const (
-	// settle is how long a host that was off when it was asked has to stay off until that is believed. BMO reads a host's power once a minute, and a
-	// power-on that it has just asked for takes its time.
-	settle = 90 * time.Second
-	// move is the least that an attempt has to move the workload. Kubernetes deletes the pods of a node that is out of service in rounds of 20 s
-	// (kube-controller-manager, podgc), and detaches its volumes after that.
-	move = 2 * time.Minute
-	// releasing is the longest that a remediation that is over waits for a node that cannot be unfenced.
-	releasing = time.Hour
-	// doubt is how old a receipt must be before it is believed: BMO writes its conditions after it has given it.
-	doubt = 5 * time.Second
-	// watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
-	// controller manager calls it silent.
-	watch = 40 * time.Second
-	// skew is by how much the clock of a node, or of BMO, may be ahead of ours.
-	skew = 5 * time.Second
-	// registering is how long a host may be gone until a person is asked: an administrator may register it anew.
-	registering = time.Hour
-	// servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
-	servicing = 2 * time.Hour
-	// unreachable is how long a control-plane host is kept powered off while the API of its cluster does not answer: the API may run on it.
-	unreachable = time.Minute
-	// queue is how long a control-plane host waits for others before a person is asked.
-	queue = 2 * time.Hour
 	// fenceWithin is how old the facts about the host's power may be when its node is fenced. A client that has to wait for its rate limit gives up at
 	// once if that would take longer.
 	fenceWithin = 3 * time.Second

@@ -74,13 +74,13 @@ func (e *evidence) addMachine(w *observed) {
 var onOff = map[bool]string{true: "on", false: "off"}
 
 func (e *evidence) addHost(w *observed) {
-	bmh, facts, power := w.found.Host, w.facts, w.power
+	bmh, facts, power := w.found.Host, w.facts, w.facts.Power
 	e.add(w.found.Why != "", "%s", w.found.Why)
 	if bmh == nil {
 		return
 	}
 	whose := "is that of the machine"
-	if ref := bmh.Spec.ConsumerRef; ref != nil {
+	if ref := bmh.Consumer; ref != nil {
 		whose = fmt.Sprintf("belongs to %s %s", ref.Kind, ref.Name)
 	}
 	keptOffFor := keptOffFor(bmh, w.record.By(w.rem))

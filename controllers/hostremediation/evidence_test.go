@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -27,7 +26,7 @@ func TestAHostIsKeptOffUnderTheUIDThatTheRemediationHadBeforeItWasMoved(t *testi
 		if tc.before != "" {
 			w.record.UID = "old"
 		}
-		w.found.Host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tc.annotation: ""}}}
+		w.found.Host = &host.Host{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{tc.annotation: ""}}}
 		if got := w.keptOffAs(); got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
@@ -78,7 +77,7 @@ func TestOnlyANodeThatWasSeenIsDrained(t *testing.T) {
 func TestWhatIsAheadInTheQueueIsAnObject(t *testing.T) {
 	w := &observed{rem: aRemediation("new", "")}
 	w.rem.SetNamespace("ns")
-	w.found.Host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "h"}}
+	w.found.Host = &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "h"}}
 	for _, tc := range []struct {
 		ahead powercycle.Ahead
 		want  string
@@ -105,12 +104,12 @@ func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {
 		return facts
 	}
 	fix := func(reason powercycle.Reason) string { return powercycle.RuleOf(reason).Fix }
-	bmh := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h"}}
+	bmh := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h"}}
 	asked := powercycle.Facts{Memory: powercycle.Memory{State: powercycle.OwnerRequested}}
 	switchedOff := powercycle.Memory{State: powercycle.Failed, Cause: powercycle.Cause{Reason: powercycle.HostSwitchedOffReason}}
 	for name, tc := range map[string]struct {
 		facts powercycle.Facts
-		host  *bmov1alpha1.BareMetalHost
+		host  *host.Host
 		want  string
 	}{
 		"nothing before the end":                  {with(func(f *powercycle.Facts) { f.State = powercycle.Booting }), bmh, ""},

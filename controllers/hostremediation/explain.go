@@ -29,9 +29,8 @@ var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 // nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
 // from, Hosts, Clusters, Nodes, and the settings.
 //
-// Where the node or the queue cannot be read (ErrUnasked), and the step depends on them, Explain repeats the remediation's last condition, as long as the
-// other facts agree with it; else the step is that of a reconcile that cannot read them either. Where a reconcile would fail, because the host or the machine
-// cannot be read, the last condition is all there is. Trouble has both.
+// Where the node or the queue cannot be read (ErrUnasked), Explain repeats the remediation's last condition; where a reconcile would
+// fail, because the host or the machine cannot be read, that is all there is. Trouble has both.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
 	if r.Kind.New == nil {
 		return nil, fmt.Errorf("read %s %s: only the metadata of %s is known", r.Kind.Kind, key, r.Kind.GroupVersion())
@@ -55,8 +54,13 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 // explain explains what was observed: the progress before the step is taken, and the message once it is.
 func (r *Reconciler) explain(w *observed) *explain.Remediation {
 	result, step, last := r.names(w), w.next(), ""
-	if len(w.unasked) > 0 && w.depends(step) {
-		step, last = w.recall(step)
+	if len(w.unasked) > 0 {
+		if cond := conditions.Get(w.rem, nhcv1.ProcessingCondition); cond != nil && step.Do == powercycle.Wait {
+			last, step.Reason, step.Detail = cond.Message, powercycle.Reason(cond.Reason), ""
+		}
+		if step.Reason == powercycle.WorkloadMovingReason { // the node is fenced then
+			w.facts.Node, w.facts.Fenced, w.facts.FencedByUs = powercycle.NodePresent, true, true
+		}
 		result.ReadErrors = unaskedTexts(w.unasked, last != "")
 	}
 	before, after, state := *w, *w, cmp.Or(w.facts.State, powercycle.Pending)
@@ -72,6 +76,9 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 	}
 	result.Reason, result.Acts, result.Message = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, after.cycle().Message("", step))
 	result.Evidence, result.Blockers = w.evidence(), w.blockers(step)
+	if last != "" && len(result.Blockers) > 1 {
+		result.Blockers = result.Blockers[:1] // what comes after it is not known
+	}
 	result.Next = w.explainNext(step, result.Blockers)
 	return result
 }
@@ -123,66 +130,11 @@ func unaskedTexts(errs []error, last bool) []string {
 	return texts
 }
 
-// possible are the facts that may be true where they could not be read.
-func (w *observed) possible() []powercycle.Facts {
-	possible := []powercycle.Facts{w.facts}
-	vary := func(changes ...func(*powercycle.Facts)) {
-		read := possible
-		for _, change := range changes {
-			for _, facts := range read {
-				change(&facts)
-				possible = append(possible, facts)
-			}
-		}
-	}
-	if len(w.ahead) > 0 {
-		vary(func(facts *powercycle.Facts) { facts.First = true })
-	}
-	if w.facts.Node != powercycle.NodeUnseen || !errors.Is(errors.Join(w.unasked...), ErrUnasked) {
-		return possible
-	}
-	vary(func(facts *powercycle.Facts) { facts.Healthy, facts.Unhealthy = true, false })
-	if needsNode(w) {
-		node := func(node powercycle.Node, fenced, drained bool) func(*powercycle.Facts) {
-			return func(facts *powercycle.Facts) {
-				facts.Node, facts.Looked, facts.Fenced, facts.FencedByUs, facts.Drained = node, true, fenced, fenced, drained
-			}
-		}
-		vary(node(powercycle.NodePresent, true, false), node(powercycle.NodePresent, true, true),
-			node(powercycle.NodePresent, false, false), node(powercycle.NodeAbsent, false, false), node(powercycle.NodeAbsent, false, true))
-	}
-	return possible
-}
-
-// depends reports whether the step depends on facts that could not be read.
-func (w *observed) depends(step powercycle.Step) bool {
-	return slices.ContainsFunc(w.possible(), func(facts powercycle.Facts) bool {
-		other := powercycle.Next(facts, w.policy, w.now)
-		return other.Do != step.Do || other.Next != step.Next || other.Reason != step.Reason
-	})
-}
-
-// recall assumes the facts that the remediation's last condition implies where they could not be read, and returns the wait that it is in and the condition's
-// message. It returns step if the condition cannot be true any more.
-func (w *observed) recall(step powercycle.Step) (powercycle.Step, string) {
-	last := conditions.Get(w.rem, nhcv1.ProcessingCondition)
-	if last == nil {
-		return step, ""
-	}
-	for _, facts := range w.possible() {
-		if wait := powercycle.Next(facts, w.policy, w.now); wait.Do == powercycle.Wait && string(wait.Reason) == last.Reason {
-			w.facts = facts
-			return wait, last.Message
-		}
-	}
-	return step, ""
-}
-
 // cycle is the power cycle as its messages tell it.
 func (w *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
-		Mismatch: w.found.Why, Unmanaged: w.power.Unmanaged, Doubt: w.power.Doubt, Trouble: w.power.Trouble, KeptOffBy: w.power.KeptOffBy,
-		Unseen: w.unseenBecause, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+		Mismatch: w.found.Why,
+		Unseen:   w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
 	}
 }

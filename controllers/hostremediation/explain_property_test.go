@@ -121,7 +121,7 @@ func (d draws) observed(t *testing.T) *fixture {
 	d.host(k.host)
 	switch rapid.IntRange(0, 5).Draw(d.T, "whose host") {
 	case 1:
-		k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef names another"}
+		k.found = &host.Found{Host: host.From(k.host), Is: powercycle.HostForeign, Why: "spec.consumerRef names another"}
 	case 2:
 		k.found = &host.Found{Is: powercycle.HostGone, Named: true, Why: "BareMetalHost ns/h does not exist"}
 	}

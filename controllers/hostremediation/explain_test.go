@@ -129,7 +129,7 @@ func TestLooks(t *testing.T) {
 			return k.onlooker()
 		},
 		"the host names another machine": func(k *fixture) *Reconciler {
-			k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign, Why: "spec.consumerRef of BareMetalHost ns/h names Metal3Machine ns/x, expected Metal3Machine ns/m"}
+			k.found = &host.Found{Host: host.From(k.host), Is: powercycle.HostForeign, Why: "spec.consumerRef of BareMetalHost ns/h names Metal3Machine ns/x, expected Metal3Machine ns/m"}
 			k.pass()
 			return k.onlooker()
 		},

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -63,7 +63,7 @@ func (k *fixture) finds() host.Found {
 	if k.found != nil {
 		return *k.found
 	}
-	return host.Found{Host: k.host, Is: powercycle.HostOurs}
+	return host.Found{Host: host.From(k.host), Is: powercycle.HostOurs}
 }
 
 // fakeHosts is the fixture's host, which does as it is asked.
@@ -73,8 +73,8 @@ func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) 
 	return f.k.finds(), nil
 }
 
-func (f *fakeHosts) Named(context.Context, string, string) (*bmov1alpha1.BareMetalHost, error) {
-	return f.k.host, nil
+func (f *fakeHosts) Named(context.Context, string, string) (*host.Host, error) {
+	return host.From(f.k.host), nil
 }
 
 func (f *fakeHosts) Refresh(_ context.Context, found *host.Found) error {
@@ -91,23 +91,23 @@ func (f *fakeHosts) done(a act, change func(annotations map[string]string)) erro
 	return err
 }
 
-func (f *fakeHosts) KeepOff(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+func (f *fakeHosts) KeepOff(context.Context, metav1.Object, host.Remediation) error {
 	return f.done(powersOff, func(on map[string]string) { on[holdOff+string(fixtureUID)] = infrav1.PowerOffAnnotationValue })
 }
 
-func (f *fakeHosts) AskReceipt(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation, time.Time) error {
+func (f *fakeHosts) AskReceipt(context.Context, metav1.Object, host.Remediation, time.Time) error {
 	return f.done(asks, func(map[string]string) {})
 }
 
-func (f *fakeHosts) Reboot(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation, int) error {
+func (f *fakeHosts) Reboot(context.Context, metav1.Object, host.Remediation, int) error {
 	return f.done(reboots, func(map[string]string) {})
 }
 
-func (f *fakeHosts) Release(context.Context, *bmov1alpha1.BareMetalHost, host.Remediation) error {
+func (f *fakeHosts) Release(context.Context, metav1.Object, host.Remediation) error {
 	return f.done(releases, func(on map[string]string) { delete(on, holdOff+string(fixtureUID)) })
 }
 
-func (f *fakeHosts) MarkUnhealthy(ctx context.Context, _ *bmov1alpha1.BareMetalHost, m types.UID) error {
+func (f *fakeHosts) MarkUnhealthy(ctx context.Context, _ metav1.Object, m types.UID) error {
 	if c := conditions.Get(f.k.machine(ctx), clusterv1.MachineOwnerRemediatedCondition); c != nil && !f.k.obeyed && c.Message != "" {
 		f.k.t.Error("the owner of the machine was asked before its host was marked")
 	}
@@ -117,11 +117,11 @@ func (f *fakeHosts) MarkUnhealthy(ctx context.Context, _ *bmov1alpha1.BareMetalH
 	})
 }
 
-func (f *fakeHosts) MarkHealthy(context.Context, *bmov1alpha1.BareMetalHost, types.UID) error {
+func (f *fakeHosts) MarkHealthy(context.Context, metav1.Object, types.UID) error {
 	return f.done(unmarks, func(map[string]string) {})
 }
 
-func (f *fakeHosts) Disprove(_ context.Context, _ *bmov1alpha1.BareMetalHost, now time.Time) error {
+func (f *fakeHosts) Disprove(_ context.Context, _ metav1.Object, now time.Time) error {
 	return f.done(disproves, func(on map[string]string) { on[mendv1.PowerOffDisprovedAnnotation] = now.String() })
 }
 

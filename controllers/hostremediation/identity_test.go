@@ -49,6 +49,13 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
 			}
+			if len(row.nodes) < 2 {
+				return
+			}
+			status, record := k.wait(time.Hour), remediation.Remembered(k.remediation())
+			if record.State != powercycle.Booting || record.Attempt != 1 || record.Person != powercycle.NodeMismatchReason {
+				t.Errorf("after an hour it is %s in attempt %d: %s", record.State, record.Attempt, status.Message)
+			}
 		})
 	}
 }
@@ -116,7 +123,7 @@ func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T)
 	k := fixtureOf(t)
 	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
 	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
-		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: k.host, Is: belongs}}
+		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
 		if got := k.r.factsOf(w).Disproved; got != want {
 			t.Errorf("host %d: %t", belongs, got)
 		}

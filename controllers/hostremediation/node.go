@@ -207,9 +207,23 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 		return
 	}
 	if w.node = link.Node(name); w.machine != nil {
-		w.node, _ = link.NodeOf(w.named())
+		w.observeOwnNode(link)
 	}
 	r.judge(ctx, w)
+}
+
+// observeOwnNode finds the node of the machine in the cache, by its provider ID or its name. Of several nodes of one provider ID none is.
+func (w *observed) observeOwnNode(view workload.View) {
+	machine := w.named()
+	node, other := view.NodeOf(machine)
+	w.node = node
+	if other == nil {
+		return
+	}
+	twin := health.Other{Name: other.Name, ProviderID: other.Spec.ProviderID, Wanted: machine.Spec.ProviderID}
+	if twin.Twin() {
+		w.facts.Twins, w.twin = true, "Node "+twin.Name+" is one of them"
+	}
 }
 
 // judge judges whether the machine is healthy, by its node in the cache.

@@ -25,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
@@ -39,7 +40,6 @@ type observed struct {
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
-	power   host.Power
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
@@ -48,10 +48,11 @@ type observed struct {
 	taken  []taken
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
-	// queue is what may go first, existing are the remediations of its namespace, and members the machines of its control plane; nil before they are read.
+	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
+	// they are read.
 	queue    *powercycle.Queue
 	existing remediation.Existing
-	members  []*clusterv1.Machine
+	members  []planeMember
 	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
 	queueErr  error
 	connected time.Time
@@ -78,8 +79,8 @@ type observation struct {
 	ahead []powercycle.Ahead
 	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
 	unhealthy string
-	// unseenBecause is why the node cannot be read.
-	unseenBecause string
+	// unseenBecause is why the node cannot be read, twin what is known of another node of the machine's provider ID.
+	unseenBecause, twin string
 	// recheck is when to reconcile again although no event came.
 	recheck time.Time
 	// unasked is why node or queue could not be read.
@@ -176,6 +177,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.observation = observation{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
+	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && controlplane.IsMember(w.node)
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
@@ -271,7 +273,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 // observeDeletion reads the machine past the cache if its host is switched off: CAPM3 does that for a machine that is deleted, and the cache of hosts may show
 // it before that of machines shows why. The remediation would fail for the host, with a warning, where it only ends.
 func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
-	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.power.Wanted || w.record.State.Final() {
+	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.found.Host.Wanted || w.record.State.Final() {
 		return nil
 	}
 	m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(w.machine)
@@ -300,11 +302,7 @@ func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 			return err
 		}
 	}
-	if err := r.rememberHost(ctx, w); err != nil {
-		return err
-	}
-	w.power = host.PowerOf(w.found.Host)
-	return nil
+	return r.rememberHost(ctx, w)
 }
 
 // rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has another host now,
@@ -320,9 +318,9 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	marks := host.MarksOf(former, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 	marked := w.machine != nil && host.MarkedFor(former) == w.machine.UID
 	switch {
-	case w.found.Host == nil && (marks.Any || marked):
+	case w.found.Host == nil && (marks.HasPowerAnnotations || marked):
 		w.found.Host = former
-	case marks.Any:
+	case marks.HasPowerAnnotations:
 		w.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
 			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, w.found.Host.Name),
@@ -332,13 +330,19 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 }
 
 // marks are the annotations of the remediation on its host.
-func (w *observed) marks() host.Marks {
+func (w *observed) marks() powercycle.Marks {
+	if w.found.Host == nil {
+		return powercycle.Marks{}
+	}
 	return host.MarksOf(w.found.Host, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
 }
 
 // factsOf states the facts, but for the node and the queue.
 func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
-	marks := w.marks()
+	power, marks := powercycle.Power{Unmanaged: "there is no host"}, w.marks()
+	if w.found.Host != nil {
+		power = w.found.Host.Power
+	}
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
 		Memory:    w.record.Memory,
@@ -349,12 +353,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		HostUnnamed: w.found.Unnamed(w.record.Host), HostExternal: w.power.External,
-		Wanted: w.power.Wanted, PoweredOn: w.power.On, Acts: w.power.Unmanaged == "",
-		Said: w.power.Said, Serviced: w.power.Serviced, Provable: w.power.Provable, Sound: w.power.Provable && w.power.Doubt == "",
-		ReceiptAsked: marks.ReceiptAsked, ReceiptGiven: marks.ReceiptGiven,
-		NoPowerOff: w.power.NoPowerOff, PowerFails: w.power.FailsSince(w.record.Said), KeptOffByOthers: w.power.KeptOffBy != "",
-		KeptOff: marks.KeptOff, HasPowerAnnotations: marks.Any, RebootAsked: marks.RebootAsked, RebootPending: marks.RebootPending, HostMarked: marks.Unhealthy,
+		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
 	}
 	if w.machine == nil {
@@ -369,19 +368,15 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	}
 	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
-	_, f.ControlPlane = w.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	_, labelled := w.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	f.ControlPlane = labelled || w.record.ControlPlane
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s.
+// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults.
 func policyOf(s *remediation.Strategy) powercycle.Policy {
-	p := powercycle.Policy{
-		Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second, Move: move, Releasing: releasing,
-		Settle: settle, Doubt: doubt, Watch: watch, Skew: skew,
-		Registering: registering, Servicing: servicing, Unreachable: unreachable, Queue: queue,
+	if s == nil {
+		return powercycle.PolicyOf(infrav1.DefaultRetryLimit, infrav1.DefaultTimeoutSeconds*time.Second)
 	}
-	if s != nil {
-		p.Retries, p.Timeout = s.Retries, s.Timeout
-	}
-	return p
+	return powercycle.PolicyOf(s.Retries, s.Timeout)
 }

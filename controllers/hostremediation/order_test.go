@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,6 +20,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -29,7 +30,7 @@ func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	k := fixtureOf(t)
 	k.expects(powersOff, releases)
 	k.pass()
-	k.found = &host.Found{Is: powercycle.HostOurs, Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
+	k.found = &host.Found{Is: powercycle.HostOurs, Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other", UID: "other-uid"}}}
 	status := k.pass()
 	const want = "The remediation has failed (The host does not belong to the machine any more " +
 		"(the machine's host was BareMetalHost h, and is BareMetalHost other now))"
@@ -80,6 +81,41 @@ func TestARecordThatCannotBeReadIsReportedAndTheHostReleased(t *testing.T) {
 	}
 	if rem := k.remediation(); len(rem.Finalizers) != 0 {
 		t.Errorf("the finalizer stays: %v", rem.Finalizers)
+	}
+}
+
+// A conflict on the taint means that the node has changed since it was read: it may have come back.
+func TestANodeThatHasChangedIsNotFencedOnWhatItWasBefore(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*fence.Seen)
+		does   []act
+	}{
+		"it is Ready under another boot": {func(seen *fence.Seen) {
+			seen.Node = boots("after", corev1.ConditionTrue).nodes[0]
+		}, nil},
+		"its kubelet goes on under the same boot: the power of the host was wrong": {
+			func(seen *fence.Seen) { seen.Sign = noon.Add(time.Second) }, []act{disproves, releases},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.r.Clusters = boots("before", corev1.ConditionUnknown)
+			k.seen.Node, k.seen.Sign = boots("before", corev1.ConditionUnknown).nodes[0], noon.Add(-time.Hour)
+			k.expects(append([]act{powersOff}, row.does...)...)
+			refused := 0
+			k.at[fences] = func() error {
+				refused++
+				changed := k.seen
+				row.change(&changed)
+				k.seen = changed
+				return apierrors.NewConflict(corev1.Resource("nodes"), "node", errors.New("it was modified"))
+			}
+			k.pass()
+			k.power(false)
+			if status := k.pass(); refused != 1 || status.Step == string(powercycle.MovingWorkload) {
+				t.Errorf("it was to be fenced %d times, and is in %s: %s", refused, status.Step, status.Message)
+			}
+		})
 	}
 }
 
@@ -164,7 +200,7 @@ func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 
 func TestAHostThatWasSomebodyElsesIsKnownBeforeItIsOurs(t *testing.T) {
 	k := fixtureOf(t)
-	k.found = &host.Found{Host: k.host, Is: powercycle.HostForeign}
+	k.found = &host.Found{Host: host.From(k.host), Is: powercycle.HostForeign}
 	k.pass()
 	if rec := remediation.Remembered(k.remediation()); rec.Host != "h" {
 		t.Errorf("it remembers host %q; no event of h would enqueue it", rec.Host)

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -16,11 +20,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -114,19 +120,18 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	if err != nil {
 		return nil, err
 	}
-	if w.members, err = r.controlPlaneMachines(ctx, w); err != nil {
+	if w.members, err = r.membersOf(ctx, w, view, api); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{API: api, Self: w.machine.Name, Connected: w.connected}
+	plane := &powercycle.Plane{Plane: controlplane.Plane{API: api}, Self: w.machine.Name, Connected: w.connected}
 	for _, m := range w.members {
-		member, err := r.memberOf(ctx, w, m)
+		member, err := r.memberOf(ctx, w, m.machine)
 		if err != nil {
 			return nil, err
 		}
 		if api == controlplane.Answers && !member.Joining {
-			node, _ := view.NodeOf(m)
-			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(node), controlplane.InMaintenance(node)
-			if node != nil && readyOf(node) == corev1.ConditionTrue {
+			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(m.node), controlplane.InMaintenance(m.node)
+			if m.node != nil && readyOf(m.node) == corev1.ConditionTrue {
 				member.Node = controlplane.Alive
 			}
 		}
@@ -154,51 +159,73 @@ func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, 
 	return view, controlplane.Connecting, nil
 }
 
-// controlPlaneMachines returns the control-plane machines of w's cluster, its own one among them. They are shared: read only.
-func (r *Reconciler) controlPlaneMachines(ctx context.Context, w *observed) ([]*clusterv1.Machine, error) {
+// planeMember is a machine of a control plane, with its node; nil if that was not seen.
+type planeMember struct {
+	machine *clusterv1.Machine
+	node    *corev1.Node
+}
+
+// membersOf returns the members of the control plane of w's cluster, its own machine first: the machines that Cluster API labels so,
+// those whose nodes say so (the control planes of some distributions are Machines of a MachineDeployment), and those whose remediations
+// remember it, since a node cannot be read while the API does not answer. They are shared: read only.
+func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.View, api controlplane.API) ([]planeMember, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
+		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}); err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
 	}
-	machines := []*clusterv1.Machine{w.machine}
-	for i := range list.Items {
-		if m := &list.Items[i]; m.UID != w.machine.UID {
-			machines = append(machines, m)
+	remembered := map[types.UID]bool{}
+	for _, rem := range w.existing.All {
+		if owner := remediation.OwnerOf(rem); owner != nil && remediation.Remembered(rem).ControlPlane {
+			remembered[owner.UID] = true
 		}
 	}
-	return machines, nil
+	members := []planeMember{{machine: w.machine}}
+	for i := range list.Items {
+		member := planeMember{machine: &list.Items[i]}
+		if api == controlplane.Answers {
+			member.node, _ = view.NodeOf(member.machine)
+		}
+		_, labelled := member.machine.Labels[clusterv1.MachineControlPlaneLabel]
+		switch own := member.machine.UID == w.machine.UID; {
+		case own:
+			members[0].node = member.node
+		case labelled || remembered[member.machine.UID] || controlplane.IsMember(member.node):
+			members = append(members, member)
+		}
+	}
+	return members, nil
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
-func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (powercycle.Member, error) {
+func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (controlplane.Member, error) {
 	own, found := m.UID == w.machine.UID, w.found
 	if !own {
 		var err error
 		if found, err = r.Hosts.Of(ctx, m); err != nil {
-			return powercycle.Member{}, err
+			return controlplane.Member{}, err
 		}
 	}
-	member := powercycle.Member{Member: controlplane.Member{
-		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !host.PowerOf(found.Host).On,
-	}}
+	member := controlplane.Member{
+		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !found.Host.PoweredOn,
+	}
 	if since, replaced := replacedSince(m); replaced {
 		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
 	}
 	if own {
 		return member, nil
 	}
+	keptOff := ""
 	if keptOffFor(found.Host, host.Remediation{}) != "" {
-		member.KeptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
+		keptOff = "BareMetalHost " + found.Host.Name + " is kept powered off"
 	}
 	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
-	member.Obeys = found.Is == powercycle.HostOurs && obeys(host.PowerOf(found.Host)) && !host.Disproved(found.Host)
-	member.Remediations = queuedOf(w.existing, m, w.rem)
-	return member, nil
+	obeys := found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
+	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(w.existing, m, w.rem)), nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
-func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
+func keptOffFor(h *host.Host, by host.Remediation) string {
 	if h == nil {
 		return ""
 	}
@@ -206,7 +233,7 @@ func keptOffFor(h *bmov1alpha1.BareMetalHost, by host.Remediation) string {
 }
 
 // obeys reports whether a host would power off if it was asked to.
-func obeys(p host.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
+func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
 
 // replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
 func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
@@ -219,8 +246,8 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
 }
 
-// readLeases adds what the leases of the API servers show, where a step depends on that: they are read past the cache. Where they cannot be read the nodes
-// alone count.
+// readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
+// they are read past the cache. Where they cannot be read the nodes alone count.
 func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	w.queue.Self = w.queued()
 	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {
@@ -229,20 +256,64 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	ctx, done := w.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(w.cluster))
-	var renewed map[string]time.Time
 	if err == nil {
-		renewed, err = workload.APIServers(ctx, reader)
+		err = w.readServers(ctx, reader)
+	}
+	if err == nil {
+		err = w.readMaintenance(ctx, reader)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", workload.Plain(err))
-		return
+		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
+			"reason", workload.Plain(err))
+	}
+}
+
+// readServers notes which API servers renew their identity leases.
+func (w *observed) readServers(ctx context.Context, reader client.Reader) error {
+	renewed, err := workload.APIServers(ctx, reader)
+	if err != nil {
+		return err
 	}
 	signs := controlplane.Servers(renewed, w.now)
 	for i, m := range w.members {
-		if node := m.Status.NodeRef.Name; node != "" {
+		if node := m.machine.Status.NodeRef.Name; node != "" {
 			w.queue.Plane.Members[i].APIServer = signs[node]
 		}
 	}
+	return nil
+}
+
+// readMaintenance notes which nodes are leased: the Node Maintenance Operator or a NodeHealthCheck of that cluster may switch them off at
+// any moment. A lease of a former node of the name counts for nothing.
+func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
+	for i, m := range w.members {
+		if m.node == nil {
+			continue
+		}
+		lease, key := &coordinationv1.Lease{}, client.ObjectKey{
+			Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + strings.ToLower(m.node.Name),
+		}
+		if err := reader.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("read lease %s: %w", key, err)
+		}
+		if leased(lease, m.node, w.now) {
+			w.queue.Plane.Members[i].Away = true
+		}
+	}
+	return nil
+}
+
+// leased reports whether somebody holds the lease on node at now.
+func leased(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) bool {
+	former := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" && owner.UID != node.UID }
+	if lease.Spec.RenewTime == nil || slices.ContainsFunc(lease.OwnerReferences, former) {
+		return false
+	}
+	held := nodes.Lease{
+		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Renewed: lease.Spec.RenewTime.Time,
+		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
+	}
+	return held.Held(now)
 }
 
 // queueName is the name of the scope in which only one remediation begins at a time: its control plane, or its machine.

@@ -13,11 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -56,7 +58,7 @@ func (h planeHosts) Of(_ context.Context, m *clusterv1.Machine) (host.Found, err
 	if m.Name == "m" {
 		return h.p.finds(), nil
 	}
-	return host.Found{Host: h.p.others[m.Name], Is: powercycle.HostOurs}, nil
+	return host.Found{Host: host.From(h.p.others[m.Name]), Is: powercycle.HostOurs}, nil
 }
 
 // joins adds a healthy member.
@@ -108,9 +110,18 @@ func (p *plane) answers() {
 	p.r.Clusters = a
 }
 
-// renewed makes the API servers on these nodes have renewed their leases so long ago.
-func (p *plane) renewed(ago map[string]time.Duration) {
-	var leases []client.Object
+// maintenanceOf is the lease by which the Node Maintenance Operator holds a node.
+func maintenanceOf(node string) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + node},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &metav1.MicroTime{Time: noon},
+		},
+	}
+}
+
+// renewed makes the API servers on these nodes have renewed their leases so long ago, beside other leases.
+func (p *plane) renewed(ago map[string]time.Duration, leases ...client.Object) {
 	for node, d := range ago {
 		leases = append(leases, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + node, Labels: map[string]string{
@@ -178,6 +189,13 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 				p.answers()
 			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
 		},
+		"nor while somebody holds the lease on the node of another one": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("node", corev1.ConditionTrue)
+				p.answers()
+				p.renewed(map[string]time.Duration{"node": time.Second, "b": time.Second, "c": time.Second}, maintenanceOf("b"))
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
 		"one without etcd is, although one with it is lost": {
 			[]string{"b", "c", "d"}, func(p *plane) {
 				p.node("node", corev1.ConditionTrue)
@@ -204,6 +222,24 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		},
 		"none is while another one is being power-cycled": {
 			[]string{"b", "c"}, func(p *plane) { p.answers(); p.other("b", cycling) }, "b is being remediated (HostRemediation other-b)",
+		},
+		"nor while one is that has no label of Cluster API's": {
+			[]string{"b", "c"}, func(p *plane) {
+				for _, name := range []string{"m", "b"} {
+					p.edits(name, func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+				}
+				for _, node := range p.nodes {
+					node.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+				}
+				p.answers()
+				p.other("b", cycling)
+			}, "b is being remediated (HostRemediation other-b)",
+		},
+		"which its remediation remembers while the API does not answer": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.edits("b", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+				p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`)
+			}, "b is being remediated (HostRemediation other-b)",
 		},
 		"nor while another one's host is held off, by whomever": {
 			[]string{"b", "c"}, func(p *plane) {
@@ -316,13 +352,13 @@ func TestTheHostThatTheManagerRunsOn(t *testing.T) {
 
 func TestWhichHostsWouldGoOff(t *testing.T) {
 	for name, tc := range map[string]struct {
-		power host.Power
+		power powercycle.Power
 		want  bool
 	}{
-		"one that is wanted on":        {host.Power{Wanted: true}, true},
-		"not one that is switched off": {host.Power{}, false},
-		"nor one that others hold":     {host.Power{Wanted: true, KeptOffBy: "somebody"}, false},
-		"nor one that is paused":       {host.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
+		"one that is wanted on":        {powercycle.Power{Wanted: true}, true},
+		"not one that is switched off": {powercycle.Power{}, false},
+		"nor one that others hold":     {powercycle.Power{Wanted: true, KeptOffBy: "somebody"}, false},
+		"nor one that is paused":       {powercycle.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
 	} {
 		if got := obeys(tc.power); got != tc.want {
 			t.Errorf("%s: %t", name, got)
@@ -336,8 +372,8 @@ func TestAMemberIsOffIfItsHostIs(t *testing.T) {
 		found host.Found
 		off   bool
 	}{
-		"its host is on":  {host.Found{Host: &bmov1alpha1.BareMetalHost{Status: bmov1alpha1.BareMetalHostStatus{PoweredOn: true}}}, false},
-		"its host is off": {host.Found{Host: &bmov1alpha1.BareMetalHost{}}, true},
+		"its host is on":  {host.Found{Host: &host.Host{Power: powercycle.Power{PoweredOn: true}}}, false},
+		"its host is off": {host.Found{Host: &host.Host{}}, true},
 		"there is none":   {host.Found{}, false},
 	} {
 		is, err := (&Reconciler{}).memberOf(t.Context(), &observed{machine: m, rem: aRemediation("a", ""), found: tc.found}, m)

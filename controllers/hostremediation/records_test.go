@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -242,7 +241,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(6 * time.Minute)}}
-	w := &observed{now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
+	w := &observed{now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
 	w.rem.SetNamespace("ns")
 	w.rem.SetLabels(map[string]string{clusterv1.WatchLabel: "east"})
 	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "cluster-uid"}}

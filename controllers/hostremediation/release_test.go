@@ -108,8 +108,8 @@ func TestASignOfLifeCountsWhileTheHostPowersOnOnlyIfTheBootIsKnown(t *testing.T)
 func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
 	k := fixtureOf(t)
 	for before, want := range map[time.Duration]error{0: nil, time.Second: errChanged} {
-		w := &observed{rem: mustWrap(k.remediation()), found: k.finds(), power: host.PowerOf(k.host)}
-		w.power.Said = w.power.Said.Add(before)
+		w := &observed{rem: mustWrap(k.remediation()), found: k.finds(), facts: powercycle.Facts{Power: host.PowerOf(k.host)}}
+		w.facts.Power.Said = w.facts.Power.Said.Add(before)
 		if err := k.r.unchanged(t.Context(), w); !errors.Is(err, want) {
 			t.Errorf("by %s: %v, want %v", before, err, want)
 		}
@@ -123,7 +123,8 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.pass()
 	k.power(false)
 	k.pass()
-	w := &observed{now: noon.Add(move), rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
+	policy := policyOf(nil)
+	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
 	}

@@ -80,7 +80,7 @@ func (w *observed) noteNames(step powercycle.Step, filter string) {
 	}
 	if w.machine != nil {
 		rec.Machine, rec.Cluster = w.machine.Name, w.machine.Spec.ClusterName
-		rec.Node = w.nodeName()
+		rec.Node, rec.ControlPlane = w.nodeName(), w.facts.ControlPlane
 	}
 	rec.Filter = filter
 	w.noteBoot()

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,7 +62,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
 		Watches(r.Kind.New().Unwrapped(), r.ends()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
-		Watches(&bmov1alpha1.BareMetalHost{}, handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(hostChanges())).
+		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
@@ -121,7 +120,7 @@ func (r *Reconciler) named(ctx context.Context, namespace, machine string) []rec
 // ofHost maps a host to the remediations that remember it, and, if none keeps it powered off, to those that wait in a queue.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
 	requests := r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
-	if keptOffFor(o.(*bmov1alpha1.BareMetalHost), host.Remediation{}) == "" {
+	if host.KeptOffByOthers(o, host.Remediation{}) == "" {
 		requests = append(requests, r.waiting(ctx, o.GetNamespace())...)
 	}
 	return requests
@@ -268,34 +267,10 @@ func machineChanges() predicate.Predicate {
 	}}
 }
 
-func hostChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !host.SameToUs(e.ObjectOld.(*bmov1alpha1.BareMetalHost), e.ObjectNew.(*bmov1alpha1.BareMetalHost))
-	}}
-}
-
-// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced.
+// nodeChanges lets changes through that show that a node has booted, is ready, or is fenced. A heartbeat is none.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
-	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+	return predicate.Or(workload.NodeChanges(), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		before, after := e.ObjectOld, e.ObjectNew
-		return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
-			before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
-			!maps.Equal(statuses(before), statuses(after)) || !maps.Equal(taints(before), taints(after))
-	}}
-}
-
-func statuses(n *corev1.Node) map[corev1.NodeConditionType]corev1.ConditionStatus {
-	statuses := make(map[corev1.NodeConditionType]corev1.ConditionStatus, len(n.Status.Conditions))
-	for i := range n.Status.Conditions {
-		statuses[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
-	}
-	return statuses
-}
-
-func taints(n *corev1.Node) map[string]string {
-	taints := map[string]string{}
-	for _, t := range n.Spec.Taints {
-		taints[t.Key+":"+string(t.Effect)] = t.Value
-	}
-	return taints
+		return before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	}})
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"slices"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
@@ -49,7 +49,7 @@ func healthSaid(m *clusterv1.Machine) string {
 }
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
-func recordOf(w *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
+func recordOf(w *observed, s step, on *host.Host) *mendv1.RemediationRecord {
 	limits := s.facts.About.Spelled
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.check.Namespace},
@@ -88,7 +88,7 @@ func marks(findings []health.Finding) bool {
 	return slices.ContainsFunc(findings, func(f health.Finding) bool { return f.Reason == health.MarkedByHand })
 }
 
-func recordTarget(t *target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget {
+func recordTarget(t *target, on *host.Host) mendv1.RecordTarget {
 	is := records.MachineTarget(t.machine)
 	records.OnNode(&is, t.node)
 	records.OnHost(&is, on)

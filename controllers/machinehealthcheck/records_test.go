@@ -5,18 +5,18 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // recordOfFirst is the record of the first target of w, on that host.
-func recordOfFirst(t *testing.T, w *observed, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
+func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.RemediationRecord {
 	t.Helper()
 	p := decide(w)
 	if !p.Decisions[0].Starts() {
@@ -48,8 +48,8 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	w.targets[0].machine.Spec.ClusterName = "c1"
 	w.check.Labels = map[string]string{clusterv1.WatchLabel: "east"}
-	on := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3", UID: "host-uid"}}
-	on.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "ACME", ProductName: "X1"}}
+	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3", UID: "host-uid"}}
+	on.Model = "ACME X1"
 
 	capi := clusterv1.GroupVersion.String()
 	want := &mendv1.RemediationRecord{

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -77,8 +76,7 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 type metal struct{}
 
 func (metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
-	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}}
-	h.Status.HardwareDetails = &bmov1alpha1.HardwareDetails{SystemVendor: bmov1alpha1.HardwareSystemVendor{Manufacturer: "ACME", ProductName: "X1"}}
+	h := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}, Model: "ACME X1"}
 	return host.Found{Host: h, Is: powercycle.HostOurs}, nil
 }
 

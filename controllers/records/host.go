@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -22,7 +21,7 @@ type Metal interface {
 }
 
 // HostOf is the host of m; nil if m is on none, or if that cannot be found out now. A nil Metal finds none.
-func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *host.Host {
 	if hosts == nil {
 		return nil
 	}
@@ -35,12 +34,12 @@ func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *bmov1alpha1
 }
 
 // OnHost writes into target which host it is on, and its model where the reader of h has that; of no host nothing.
-func OnHost(target *mendv1.RecordTarget, h *bmov1alpha1.BareMetalHost) {
+func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 	if h == nil {
 		return
 	}
 	target.Host = &mendv1.RecordRef{
-		APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
+		APIVersion: host.Kind.GroupVersion().String(), Kind: host.Kind.Kind, Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
 	}
-	target.HostModel = host.Model(h)
+	target.HostModel = h.Model
 }

@@ -42,7 +42,8 @@ func planResetHost(facts resetFacts) resetPlan {
 	for _, rem := range facts.remediations {
 		state := remediation.Remembered(rem).State
 		ended := state.Final() && len(rem.GetFinalizers()) == 0
-		waits := host.Disproved(facts.host) && state == powercycle.Pending // for this very reset
+		begins := state == powercycle.Pending || state == powercycle.Preparing
+		waits := host.Disproved(facts.host) && begins // for this very reset
 		if !ended && !waits {
 			underway = rem.Kind.Kind + " " + rem.GetName()
 		}
