@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -24,14 +27,14 @@ const (
 
 // MachineHealthCheck explains the plan for facts.
 func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
-	about := &facts.About
 	check := &Check{
-		Ref: Ref{Kind: "MachineHealthCheck", Namespace: about.Namespace, Name: about.Name}, Cluster: about.Cluster, Limit: about.Spelled.String(),
+		Ref: Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
+		Limit: machines.LimitText(facts.Check),
 	}
 	if check.Mode, check.ModeText, check.ModeDetail = facts.Acting(); check.Mode == Acting {
 		check.ModeDetail = ""
 	}
-	if about.Idle {
+	if facts.Idle() {
 		if facts.Mode == machines.NoCluster || facts.Mode == machines.BadSelector {
 			check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
 		}
@@ -39,15 +42,18 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 		return check
 	}
 	check.Population, check.Limits, check.Remaining = plan.Population, facts.Limits, plan.Grant.Remaining
-	check.CountedByStatus, check.ReadErrors = facts.Counted != nil, about.Trouble
-	spares := slices.IndexFunc(plan.Conditions, func(cond machines.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
+	check.CountedByStatus = facts.Counted != nil
+	for _, err := range facts.Trouble {
+		check.ReadErrors = append(check.ReadErrors, err.Error())
+	}
+	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
 	if plan.Allowed.Message != "" {
 		check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
 	} else if spares >= 0 {
 		check.Reason, check.Text = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
 	}
 	if plan.Reach.Status != "True" {
-		check.NodesUnknown, check.NodesUnknownSince = plan.Reach.Message, plan.Reach.Since
+		check.NodesUnknown, check.NodesUnknownSince = plan.Reach.Message, plan.Reach.LastTransitionTime.Time
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
@@ -63,13 +69,13 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 // idleNext is the next step of a check whose machines are not read.
 func idleNext(facts *machines.Facts) Step {
 	switch {
-	case facts.About.Deleting:
+	case !facts.Check.DeletionTimestamp.IsZero():
 		return Step{Reason: BeingDeleted, Text: "the check is deleted"}
-	case facts.About.WatchFilter != "":
+	case facts.WatchFilter != "":
 		return Step{}
 	case facts.Mode == machines.NoCluster:
 		return Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
-			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.About.Cluster)}
+			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.Check.Spec.ClusterName)}
 	case facts.Mode == machines.BadSelector:
 		return Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
 	}
@@ -83,29 +89,31 @@ func idleNext(facts *machines.Facts) Step {
 func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decision) Target {
 	machine, verdict := d.Target, d.Verdict
 	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		Ref: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 		State: verdict.State, Verdict: verdict.State.String(), Class: d.Class(), Findings: Findings(verdict, facts.Now),
-		Ignored: IgnoredFindings(verdict), Action: facts.Action(machine), Act: machineAct(facts, machine), StartsNow: d.Starts(),
+		Ignored: IgnoredFindings(verdict), Action: facts.Action(machine.Machine), Act: machineAct(facts, machine), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Report: remediatorsReport(facts, machine),
 	}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
-	if request := machine.RequestFacts; request != nil {
-		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: facts.About.Namespace, Name: request.Name}}
-		target.InFlightSince = request.Created
+	if request := machine.Request; request != nil {
+		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: request.Namespace, Name: request.Name}}
+		target.InFlightSince = request.CreationTimestamp.Time
 	} else if d.InFlight {
-		asked := machine.OwnerReport
+		asked := machines.ConditionOf(machine, machines.OwnerRemediated)
 		if facts.Template.Unread && asked == nil {
-			asked = machine.ProviderReport
+			asked = machines.ConditionOf(machine, machines.ExternallyRemediated)
 		}
-		if asked != nil {
-			target.InFlightSince = asked.Since
-		}
+		target.InFlightSince = machines.Since(asked)
 	}
-	target.PutOff, target.Refused = target.InFlight && machine.PutOff(), target.InFlight && machine.Refused()
+	if target.InFlight && machines.OwnerOf(machine.Machine) != machines.NotAsked {
+		answer := machines.OwnerAnswer(machine.Machine)
+		target.PutOff = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	}
 	target.owned(facts, machine)
-	if verdict.State != health.Healthy || machine.Deleting { // else nothing is to start
+	if verdict.State != health.Healthy || machines.Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
 			if d.Blockers[i].Reason != "" {
 				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
@@ -118,51 +126,54 @@ func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decis
 
 // owned adds what the owner of a machine has to do with its remediation.
 func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
-	t.OwnerAsked = t.InFlight && (machine.RequestFacts == nil && !facts.Template.Unread || machine.Owner != machines.NotAsked)
-	if t.Owner = "its owner"; machine.OwnerKind != "" {
-		t.Owner = machine.OwnerKind + " " + machine.OwnerName
+	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || machines.OwnerOf(machine.Machine) != machines.NotAsked)
+	owner := metav1.GetControllerOf(machine)
+	if t.Owner = "its owner"; owner != nil {
+		t.Owner = owner.Kind + " " + owner.Name
 	}
 	if t.Remediator = facts.Template.Kind; !facts.Template.External {
 		t.Remediator = t.Owner
 	}
-	t.Ownerless = machine.OwnerKind == "" && (t.OwnerAsked || t.StartsNow && !facts.Template.External)
-	if machine.OwnerReport != nil && t.OwnerAsked {
-		t.OwnerReason = machine.OwnerReport.Reason
+	t.Ownerless = owner == nil && (t.OwnerAsked || t.StartsNow && !facts.Template.External)
+	if report := machines.ConditionOf(machine, machines.OwnerRemediated); report != nil && t.OwnerAsked {
+		t.OwnerReason = report.Reason
 	}
 }
 
 // leftAlone explains a machine that its user wants left alone.
 func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
+	annotations := machines.LeftAloneBy(machine.Machine)
 	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, Verdict: "left alone",
+		Ref: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, Verdict: "left alone",
 		Next: Step{Reason: Skipped, Manual: true,
-			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(machine.LeftAlone, " and "))},
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}
-	if len(machine.LeftAlone) > 0 {
-		target.Skipped = MachineAnnotated(machine.LeftAlone[0])
+	if len(annotations) > 0 {
+		target.Skipped = MachineAnnotated(annotations[0])
 	}
 	return target
 }
 
 // machineAct is what is done about a machine when it is unhealthy, for programs.
 func machineAct(facts *machines.Facts, machine *machines.Target) Act {
-	switch namespace := facts.About.Namespace; {
-	case facts.Template.External:
-		return Act{CreateRequest, Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}}
-	case machine.OwnerKind != "":
-		return Act{RequestOwner, Ref{Kind: machine.OwnerKind, Namespace: namespace, Name: machine.OwnerName}}
+	if facts.Template.External {
+		return Act{CreateRequest, Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}}
+	}
+	if owner := metav1.GetControllerOf(machine); owner != nil {
+		return Act{RequestOwner, Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}}
 	}
 	return Act{Kind: RequestOwner}
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
 func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
-	reports := []*machines.Report{machine.ProviderReport, machine.OwnerReport}
+	kinds := []string{machines.ExternallyRemediated, machines.OwnerRemediated}
 	if !facts.Template.External {
-		reports = reports[1:]
+		kinds = kinds[1:]
 	}
 	var texts []string
-	for _, report := range reports {
+	for _, kind := range kinds {
+		report := machines.ConditionOf(machine, kind)
 		if report == nil {
 			continue
 		}
@@ -179,13 +190,13 @@ func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
 func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []Milestone {
 	var reached time.Time
 	if plan.Reach.Reason == mendv1.ReachableAgainReason {
-		reached = plan.Reach.Since
+		reached = plan.Reach.LastTransitionTime.Time
 	}
 	happened := slices.DeleteFunc([]Milestone{
-		{Text: "the machine was created", At: machine.Created},
-		{Text: "the control plane was initialized", At: facts.Cluster.InitializedAt},
-		{Text: "the infrastructure of the cluster became ready", At: facts.Cluster.ReadyAt},
-		{Text: "the infrastructure of the machine became ready", At: machine.InfrastructureReady},
+		{Text: "the machine was created", At: machine.CreationTimestamp.Time},
+		{Text: "the control plane was initialized", At: machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
+		{Text: "the infrastructure of the cluster became ready", At: machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{Text: "the infrastructure of the machine became ready", At: machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
 		{Text: "the workload cluster could be reached again", At: reached},
 		{Text: "Cluster API took the machine up again after a pause", At: machine.Health.Resumed},
 	}, func(start Milestone) bool { return start.At.IsZero() })

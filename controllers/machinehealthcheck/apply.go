@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -65,20 +66,20 @@ type result struct {
 	started bool
 }
 
-// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
-func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
-	if w.mode != machines.Active {
-		return applied{shadows: r.recordObserved(ctx, w, p)}
+// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
+func (r *Reconciler) apply(ctx context.Context, w *observed, plan *machines.Plan) applied {
+	if w.Mode != machines.Active {
+		return applied{shadows: r.recordObserved(ctx, w, plan)}
 	}
-	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
-	is := result{failed: len(w.trouble) > 0}
+	done := applied{outcomes: r.act(ctx, w, stepsOf(w, plan))}
+	is := result{failed: len(w.Trouble) > 0}
 	for _, o := range done.outcomes {
 		is.failed, is.started = is.failed || o.err != nil, is.started || o.requested
 		if is.refused == nil {
 			is.refused = o.refused
 		}
 	}
-	next := statusAfter(w, p, is)
+	next := statusAfter(w, plan, is)
 	if done.statusDue = putOff(w, next); !done.statusDue.IsZero() {
 		return done
 	}
@@ -95,12 +96,10 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	work.SetLimit(writers)
 	for i, s := range steps {
 		work.Go(func() error {
-			o := r.carryOut(ctx, w, s)
-			if o.saved != nil {
-				o.saved = essential(o.saved)
-				s.target.machine = essential(s.target.machine)
+			outcomes[i] = r.carryOut(ctx, w, s)
+			if outcomes[i].saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+				s.Target.Machine = statusCopy(s.Target.Machine)
 			}
-			outcomes[i] = o
 			return nil
 		})
 	}
@@ -116,19 +115,6 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 	return outcomes
 }
 
-// essential is what is asked of machine when it was written. The first reconcile writes all machines: without this, thousands of them
-// would be in memory three times until it ends.
-func essential(machine *clusterv1.Machine) *clusterv1.Machine {
-	reduced := &clusterv1.Machine{}
-	reduced.Namespace, reduced.Name, reduced.UID = machine.Namespace, machine.Name, machine.UID
-	for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
-		if cond := conditionOf(machine, kind); cond != nil {
-			reduced.Status.Conditions = append(reduced.Status.Conditions, *cond)
-		}
-	}
-	return reduced
-}
-
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
 func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
@@ -139,17 +125,17 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 	case machines.Release:
 		return r.release(ctx, s, o)
 	case machines.DeleteRequest:
-		if o.err = r.Requests.Delete(ctx, s.target.request); o.err != nil {
+		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
 			set = without(set, machines.ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
 		}
 	case machines.AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
-		o.err = r.Requests.Adopt(ctx, s.target.request, maker(w.check), r.recordAdopted(ctx, w, s))
+		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(w.Check), r.recordAdopted(ctx, w, s))
 	case machines.RequestOwnerRemediation:
-		r.writeAhead(ctx, w, s, healthSaid(s.target.machine))
+		r.writeAhead(ctx, w, s, healthSaid(s.Target.Machine))
 	case machines.NoStep:
 	}
-	o, saved := r.set(ctx, w, s, s.target.machine, set, o)
+	o, saved := r.set(ctx, w, s, s.Target.Machine, set, o)
 	asks := s.Step == machines.RequestOwnerRemediation
 	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved
 	return o
@@ -160,10 +146,10 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 // next. On a machine for which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
 	before := s.Conditions
-	if s.Target.RequestFailed {
+	if machines.RequestFailed(s.Target.Machine) {
 		before = without(without(before, machines.ExternallyRemediated), mendv1.Remediation)
 	}
-	o, saved := r.save(ctx, s.with(w, s.target.machine, before), o)
+	o, saved := r.save(ctx, s.with(w, s.Target.Machine, before), o)
 	if !saved {
 		return o
 	}
@@ -171,7 +157,7 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 	err := s.refused
 	if err == nil {
 		if name := r.writeAhead(ctx, w, s, healthSaid(o.saved)); name != "" {
-			records.Name(s.request, types.NamespacedName{Namespace: w.check.Namespace, Name: name})
+			records.Name(s.request, types.NamespacedName{Namespace: w.Check.Namespace, Name: name})
 		}
 		err = r.Requests.Create(ctx, s.request)
 	}
@@ -192,19 +178,19 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 }
 
 // appeared returns the conditions for a machine whose request exists and was not observed, together with it.
-func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]machines.Condition, error) {
-	t := *s.target
+func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]metav1.Condition, error) {
+	target := *s.Target
 	var err error
-	if t.request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(t.machine)); err != nil || t.request == nil {
+	if target.Request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(target.Machine)); err != nil || target.Request == nil {
 		return nil, err
 	}
-	is := machines.WithRequest(s.facts, s.Decision, w.factsAbout(&t))
-	s.target, s.Decision = &t, is
-	return is.Conditions, nil
+	target.Ownership = w.ownership(&target)
+	s.Decision = machines.WithRequest(&w.Facts, s.Decision, &target)
+	return s.Conditions, nil
 }
 
-func without(all []machines.Condition, kind string) []machines.Condition {
-	return slices.DeleteFunc(slices.Clone(all), func(c machines.Condition) bool { return c.Type == kind })
+func without(all []metav1.Condition, kind string) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return c.Type == kind })
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
@@ -212,7 +198,7 @@ func (w *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured,
 	if w.remediation.templateErr != nil {
 		return nil, w.remediation.templateErr
 	}
-	return remediationrequest.For(m, w.remediation.template, maker(w.check))
+	return remediationrequest.For(m, w.remediation.template, maker(w.Check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
@@ -220,7 +206,7 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 }
 
 // set sets conditions on m, the machine of s as it was last read or written, and reports whether they are stored.
-func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.Machine, all []machines.Condition, o outcome) (outcome, bool) {
+func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.Machine, all []metav1.Condition, o outcome) (outcome, bool) {
 	next := s.with(w, m, all)
 	if sameConditions(next, m) {
 		return o, true
@@ -230,7 +216,7 @@ func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.
 
 // release removes from the machine of s what checks have set.
 func (r *Reconciler) release(ctx context.Context, s step, o outcome) outcome {
-	if next := releasedCopy(s.target.machine); next != nil {
+	if next := releasedCopy(s.Target.Machine); next != nil {
 		o, _ = r.save(ctx, next, o)
 	}
 	return o
@@ -257,12 +243,12 @@ func (o outcome) attempted() bool { return o.Decision != nil && (o.Starts() || o
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
-	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "False") && failedBefore(o.target.machine) != failedBefore(o.saved)
+	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "False") && machines.Failed(o.Target.Machine) == nil
 }
 
 // recovered reports whether o turned the machine's health check from failed to succeeded.
 func (o outcome) recovered() bool {
-	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "True") && failedBefore(o.target.machine)
+	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "True") && machines.Failed(o.Target.Machine) != nil
 }
 
 // newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
@@ -270,56 +256,47 @@ func (o outcome) newlyRefused() bool {
 	if o.refused == nil || o.saved == nil {
 		return false
 	}
-	before := conditionOf(o.target.machine, clusterv1.MachineExternallyRemediatedCondition)
-	after := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
+	before := machines.ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
+	after := machines.ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return before == nil || before.Reason != after.Reason || before.Message != after.Message
-}
-
-func failedBefore(machine *clusterv1.Machine) bool {
-	cond := conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	return cond != nil && cond.Status != "True"
 }
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
 func (o outcome) delay(w *observed) (time.Duration, bool) {
-	due := o.Verdict.OverdueSince(w.now)
+	due := o.Verdict.OverdueSince(w.Now)
 	return o.at.Sub(due), !due.IsZero()
 }
 
-// step is the part of a plan that is about one machine, with the objects that it takes.
+// step is the part of a plan that is about one machine.
 type step struct {
 	*machines.Decision
-	facts      *machines.Facts
 	population budget.Population
-	target     *target
 	// request is the one to create; refused is why none can be made from the template.
 	request *unstructured.Unstructured
 	refused error
 }
 
-func deleting(machine *clusterv1.Machine) bool { return !machine.DeletionTimestamp.IsZero() }
-
-// stepsOf are the steps of p. What changes nothing is left out.
-func stepsOf(w *observed, p plan) []step {
+// stepsOf are the steps of plan. What changes nothing is left out.
+func stepsOf(w *observed, plan *machines.Plan) []step {
 	var steps []step
-	for _, i := range p.Open {
-		if decision := p.Decisions[i]; !decision.Idle() {
-			steps = append(steps, stepOf(w, &p, decision, w.targets[i]))
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; !decision.Idle() {
+			steps = append(steps, stepOf(w, plan, decision))
 		}
 	}
-	for _, decision := range p.Releases {
-		steps = append(steps, step{Decision: decision, facts: &p.facts, target: find(decision.Target.Name, w.skipped)})
+	for _, decision := range plan.Releases {
+		steps = append(steps, step{Decision: decision})
 	}
 	return steps
 }
 
-func stepOf(w *observed, p *plan, decision *machines.Decision, target *target) step {
-	s := step{Decision: decision, facts: &p.facts, population: p.Population, target: target}
-	if decision.Tried && w.remediation.External {
-		s.refused = target.unusable
+func stepOf(w *observed, plan *machines.Plan, decision *machines.Decision) step {
+	s := step{Decision: decision, population: plan.Population}
+	if decision.Tried && w.Template.External {
+		s.refused = decision.Target.Unusable
 	}
 	if decision.Step == machines.CreateRequest {
-		s.request, s.refused = w.requestFor(target.machine)
+		s.request, s.refused = w.requestFor(decision.Target.Machine)
 	}
 	return s
 }

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,81 +16,45 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
-// markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly every
-// machine, so it must cost next to nothing.
-func markedHealthy(m *clusterv1.Machine) bool {
-	said, other := false, false
-	for i := range m.Status.Conditions {
-		switch c := &m.Status.Conditions[i]; c.Type {
-		case clusterv1.MachineHealthCheckSucceededCondition:
-			said = c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineHealthCheckSucceededReason &&
-				c.Message == "" && c.ObservedGeneration == m.Generation
-		case clusterv1.MachineExternallyRemediatedCondition, mendv1.SpareHostAvailable, mendv1.Remediation:
-			other = true
-		}
-	}
-	if !said || other {
-		return false
-	}
-	for _, c := range m.GetV1Beta1Conditions() {
-		if c.Type == clusterv1.MachineHealthCheckSucceededV1Beta1Condition {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// marked reports whether the machine's conditions say something that a check said and that is not good.
-func marked(m *clusterv1.Machine) bool {
-	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil || machinestatus.HasOwn(m)
-}
-
-// markedUnhealthy reports whether a check has marked m unhealthy.
-func markedUnhealthy(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && !askedByPowerCycle(m)
-}
-
 // askedByPowerCycle reports whether the host remediation controller marked m, which no check judged, unhealthy and asked its owner to remediate it,
 // which also takes that back.
 func askedByPowerCycle(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	c := machines.ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
 }
 
-// with returns a copy of m, the machine of s as it was last read or written, status alone, that has these conditions.
-func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) *clusterv1.Machine {
-	next := statusCopy(m)
-	for _, c := range all {
+// with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those without a status.
+func (s step) with(w *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
+	next, now := statusCopy(machine), metav1.NewTime(w.Now)
+	for _, cond := range list {
+		cond.LastTransitionTime = now
 		switch {
-		case c.Type == machines.HealthCheckSucceeded:
-			setHealth(next, c, s.Verdict.Due(w.now), w.now)
-		case c.Type == machines.OwnerRemediated && c.Remove:
+		case cond.Type == machines.HealthCheckSucceeded:
+			setHealth(next, cond, s.Verdict.Due(w.Now))
+		case cond.Type == machines.OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
-		case c.Type == machines.OwnerRemediated:
-			askOwner(next, w.now, c.Message)
-		case c.Remove:
-			conditions.Delete(next, c.Type)
+		case cond.Type == machines.OwnerRemediated:
+			askOwner(next, cond)
+		case cond.Status == "":
+			conditions.Delete(next, cond.Type)
 		default:
-			conditions.Set(next, at(w.now, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: short(c.Message, longestMessage),
-			}))
+			cond.Message = short(cond.Message, longestMessage)
+			conditions.Set(next, cond)
 		}
 	}
 	return next
 }
 
-func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding, now time.Time) {
-	is := metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason}
-	if is.Status == metav1.ConditionTrue {
-		conditions.Set(m, at(now, is))
-		v1beta1conditions.MarkTrue(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.Finding) {
+	if cond.Status == metav1.ConditionTrue {
+		conditions.Set(machine, cond)
+		v1beta1conditions.MarkTrue(machine, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 		return
 	}
 	var older string
-	is.Message, older = healthCheckFailed(due)
-	conditions.Set(m, at(now, is))
-	v1beta1conditions.Set(m, &clusterv1.Condition{
+	cond.Message, older = healthCheckFailed(due)
+	conditions.Set(machine, cond)
+	v1beta1conditions.Set(machine, &clusterv1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
 		Severity: clusterv1.ConditionSeverityWarning, Reason: v1beta1Reasons[due[0].Reason], Message: older,
 	})
@@ -130,17 +93,15 @@ func short(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-// askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
+// askOwner asks the machine's owner to remediate it, by cond, in each flavour of the condition where it was not asked yet.
 // Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
-func askOwner(m *clusterv1.Machine, now time.Time, message string) {
-	if c := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status == metav1.ConditionTrue {
-		conditions.Set(m, at(now, metav1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
-			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: message,
-		}))
+func askOwner(machine *clusterv1.Machine, cond metav1.Condition) {
+	if asked := machines.ConditionOf(machine, cond.Type); asked == nil || asked.Status == metav1.ConditionTrue {
+		conditions.Set(machine, cond)
 	}
-	if c := v1beta1conditions.Get(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status == corev1.ConditionTrue {
-		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+	asked := v1beta1conditions.Get(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	if asked == nil || asked.Status == corev1.ConditionTrue {
+		v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 			clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
 	}
 }
@@ -150,20 +111,15 @@ func dropOwnerRemediated(m *clusterv1.Machine) {
 	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
-func failureOfOurs(external *metav1.Condition) bool {
-	return external.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason ||
-		external.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
-}
-
 // releasedCopy returns a copy of m, status alone, without the conditions that checks had set: a failed health check, a request to its
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
 func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(m)
-	if markedUnhealthy(m) {
+	if machines.MarkedUnhealthy(m) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !askedByPowerCycle(m) && c.Status == metav1.ConditionFalse &&
+	if c := machines.ConditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !askedByPowerCycle(m) && c.Status == metav1.ConditionFalse &&
 		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		dropOwnerRemediated(next)
 	}
@@ -196,11 +152,6 @@ func statusCopy(m *clusterv1.Machine) *clusterv1.Machine {
 	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
 		c.SetV1Beta1Conditions(slices.Clone(v1beta1))
 	}
-	return c
-}
-
-func at(now time.Time, c metav1.Condition) metav1.Condition {
-	c.LastTransitionTime = metav1.NewTime(now)
 	return c
 }
 

@@ -99,12 +99,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	measureMode(req.NamespacedName, w)
-	if w == nil || w.mode < machines.Observed {
+	if w == nil || w.Mode < machines.Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, w)
 	}
 	w.before = r.memory.of(req.NamespacedName)
 	if w.before.away {
-		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
+		r.Clusters.Doubt(client.ObjectKeyFromObject(w.Cluster), w.Now)
 	}
 	if err := r.observe(ctx, w); err != nil {
 		return ctrl.Result{}, err
@@ -114,29 +114,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.keep(w.before, w)
 		return ctrl.Result{RequeueAfter: consistency.Wait(w.before.stale)}, nil
 	}
-	p := r.decide(ctx, w)
-	if r.changed(ctx, w, p) { // the next view of it is of a cluster that is Down
+	plan := r.decide(ctx, w)
+	if r.changed(ctx, w, plan) { // the next view of it is of a cluster that is Down
 		r.memory.keep(w.before, w)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	done := r.apply(ctx, w, p)
-	return r.tell(ctx, w, p, done), nil
+	done := r.apply(ctx, w, plan)
+	return r.tell(ctx, w, plan, done), nil
 }
 
 // decide decides on w, and reads what a plan needs that was not read.
-func (r *Reconciler) decide(ctx context.Context, w *observed) plan {
+func (r *Reconciler) decide(ctx context.Context, w *observed) *machines.Plan {
 	for {
-		p := w.decide()
+		plan := w.decide()
 		switch {
-		case p.Needs.Cycles:
+		case plan.Needs.Cycles:
 			r.observeCycles(ctx, w)
-		case p.Needs.Template:
+		case plan.Needs.Template:
 			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
-			w.tryTemplate(p)
-		case p.Needs.Spares, !w.explains && !r.spares.claim(w, p): // of two checks that want the same host one reads the hosts again
-			r.observeSpares(ctx, w, p)
+			w.tryTemplate(plan)
+		case plan.Needs.Spares, !w.Explains && !r.spares.claim(w, plan): // of two checks that want the same host one reads the hosts again
+			r.observeSpares(ctx, w, plan)
 		default:
-			return p
+			return plan
 		}
 	}
 }

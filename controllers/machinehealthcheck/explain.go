@@ -22,7 +22,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	if err != nil || w == nil {
 		return nil, err
 	}
-	if w.explains = true; w.cluster.UID != "" && w.selectorErr == nil { // else there is nothing to judge
+	if w.Explains = true; w.Cluster.UID != "" && w.SelectorErr == nil { // else there is nothing to judge
 		if err := r.observe(ctx, w); err != nil {
 			return nil, err
 		}
@@ -31,12 +31,12 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 }
 
 // explained explains p, with the conditions that the check would have.
-func explained(w *observed, p plan) *explain.Check {
-	is := explain.MachineHealthCheck(&p.facts, &p.Plan)
+func explained(w *observed, plan *machines.Plan) *explain.Check {
+	is := explain.MachineHealthCheck(&w.Facts, plan)
 	if is.CountedByStatus {
-		is.StatusChanged, is.Conditions = StatusChanged(w.check), w.check.Status.Conditions
+		is.StatusChanged, is.Conditions = StatusChanged(w.Check), w.Check.Status.Conditions
 	} else {
-		is.Conditions = statusAfter(w, p, result{}).Status.Conditions
+		is.Conditions = statusAfter(w, plan, result{}).Status.Conditions
 	}
 	return is
 }
@@ -70,11 +70,11 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
 		return false
 	}
-	if template := conditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+	if template := machines.ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
 		return false
 	}
-	allowed := conditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	return allowed != nil && allowed.Message == "" && conditionTrue(check, mendv1.WorkloadClusterReachable) != nil
+	allowed := machines.ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && machines.ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
 // StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not say.
@@ -91,12 +91,4 @@ func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
 // an entry when its writer changes a value.
 func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
-}
-
-// total is how many targets there are.
-func (w *observed) total() int {
-	if w.counted != nil {
-		return max(w.counted.Total, len(w.targets))
-	}
-	return len(w.targets)
 }

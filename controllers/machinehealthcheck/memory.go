@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -39,7 +40,7 @@ type remembered struct {
 	// were before.
 	away    bool
 	cluster string
-	reach   *machines.Report // the condition WorkloadClusterReachable
+	reach   metav1.Condition // WorkloadClusterReachable
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
@@ -74,7 +75,7 @@ func (m *memory) of(check types.NamespacedName) remembered {
 func (m *memory) keep(next remembered, w *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(client.ObjectKeyFromObject(w.check), next)
+	m.store(client.ObjectKeyFromObject(w.Check), next)
 	maps.Copy(m.unread, w.unread)
 	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, kind *unread) bool { return kind == nil })
 }
@@ -105,30 +106,30 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 
 // after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
 // longer than a cache takes to catch up: what it began counts from its end.
-func after(w *observed, p plan, done applied, now time.Time) remembered {
+func after(w *observed, plan *machines.Plan, done applied, now time.Time) remembered {
 	next := remembered{
-		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
-		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
+		cluster: w.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
+		pass:     pass{check: w.Check.UID, generation: w.Check.Generation, at: w.Now, targets: w.Targets, skipped: w.Skipped},
+		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: blocked(plan),
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {
 		next.failed = w.before.failed + 1
 	}
-	if w.remediation.Known {
+	if w.Template.Known {
 		next.inFlight = map[types.UID]flight{}
-		for _, i := range p.Open {
-			if machine := w.targets[i].machine; p.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, p.facts.Kind}
+		for _, i := range plan.Open {
+			if machine := w.Targets[i].Machine; plan.Decisions[i].InFlight {
+				next.inFlight[machine.UID] = flight{machine.Name, w.Kind}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, p.facts.Kind, now)
+		next.note(w, o, w.Kind, now)
 	}
 	if done.status != nil {
-		next.warned = ptr.To(warnedAfter(w, p, done.status))
-		if !sameStatus(w.check.Status, done.status.Status) {
-			next.statusAt = w.now
+		next.warned = ptr.To(warnedAfter(w, plan, done.status))
+		if !sameStatus(w.Check.Status, done.status.Status) {
+			next.statusAt = w.Now
 		}
 	}
 	return next
@@ -137,19 +138,19 @@ func after(w *observed, p plan, done applied, now time.Time) remembered {
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(w *observed, o outcome, kind string, now time.Time) {
 	if o.attempted() && o.err != nil {
-		next.decided.Failed(string(o.target.machine.UID), w.now)
+		next.decided.Failed(o.Target.UID, w.Now)
 	}
 	if o.unsure {
-		next.unsure = append(next.unsure, o.target.machine.Name)
+		next.unsure = append(next.unsure, o.Target.Machine.Name)
 	}
 	if o.saved != nil {
 		next.wrote = append(next.wrote, o.saved.Name)
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(string(o.target.machine.UID), kind, now)
+		next.decided.Began(o.Target.UID, kind, now)
 	}
 	if o.requested && next.inFlight != nil {
-		next.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}
+		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
 	}
 }
 
@@ -166,25 +167,17 @@ func (u *unread) after(failed bool, now time.Time) *unread {
 }
 
 // until is until when that blocks machines on hosts.
-func (u *unread) until() time.Time { return u.since.Add(taken) }
-
-// remediationKind names who remediates: the kind of the requests, or the machine's owner.
-func remediationKind(w *observed) string {
-	if w.remediation.External {
-		return w.remediation.kind.Kind
-	}
-	return "Owner"
-}
+func (u *unread) until() time.Time { return u.since.Add(machines.CyclesUnreadFor) }
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(w *observed, p plan) int {
-	if w.mode != machines.Active || !w.remediation.Known || w.before.inFlight == nil {
+func begunUncounted(w *observed, plan *machines.Plan) int {
+	if w.Mode != machines.Active || !w.Template.Known || w.before.inFlight == nil {
 		return 0
 	}
 	begun := 0
-	for _, i := range p.Open {
-		if _, known := w.before.inFlight[w.targets[i].machine.UID]; !known && p.Decisions[i].InFlight {
+	for _, i := range plan.Open {
+		if _, known := w.before.inFlight[w.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
 			begun++
 		}
 	}
@@ -192,13 +185,13 @@ func begunUncounted(w *observed, p plan) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(w *observed, p plan) map[ending]int {
+func ended(w *observed, plan *machines.Plan) map[ending]int {
 	results := map[ending]int{}
-	if !w.remediation.Known {
+	if !w.Template.Known {
 		return results
 	}
 	for id, before := range w.before.inFlight {
-		if result := w.resultOf(p, id, before.machine); result != "" {
+		if result := w.resultOf(plan, id, before.machine); result != "" {
 			results[ending{before.kind, result}]++
 		}
 	}
@@ -206,9 +199,9 @@ func ended(w *observed, p plan) map[ending]int {
 }
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (w *observed) resultOf(p plan, id types.UID, name string) string {
-	if i, found := place(w.targets, name); found && w.targets[i].machine.UID == id {
-		switch d := p.Decisions[i]; {
+func (w *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
+	if i, found := place(w.Targets, name); found && w.Targets[i].Machine.UID == id {
+		switch d := plan.Decisions[i]; {
 		case d.InFlight:
 			return ""
 		case d.Verdict.State == health.Healthy:
@@ -216,7 +209,7 @@ func (w *observed) resultOf(p plan, id types.UID, name string) string {
 		}
 		return cancelledResult
 	}
-	if target := find(name, w.skipped); target != nil && target.machine.UID == id {
+	if target := find(name, w.Skipped); target != nil && target.Machine.UID == id {
 		return cancelledResult
 	}
 	return replacedResult

@@ -87,59 +87,59 @@ func measureMode(key types.NamespacedName, w *observed) {
 		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
 		return
 	}
-	acting, _, _ := (&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)}).Acting()
+	acting, _, _ := w.Acting()
 	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
 		if mode != acting {
-			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(mode))
+			modes.DeleteLabelValues(key.Namespace, key.Name, w.Check.Spec.ClusterName, string(mode))
 		}
 	}
-	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(acting)).Set(1)
+	modes.WithLabelValues(key.Namespace, key.Name, w.Check.Spec.ClusterName, string(acting)).Set(1)
 }
 
 // measure exports what a reconcile saw and did.
-func measure(w *observed, p plan, outcomes []outcome) {
-	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
-	if p.facts.Cluster.Settled() {
-		measureState(w, p, labels)
+func measure(w *observed, plan *machines.Plan, outcomes []outcome) {
+	labels := []string{w.Check.Namespace, w.Check.Name, w.Check.Spec.ClusterName}
+	if w.Settled() {
+		measureState(w, plan, labels)
 	}
-	measureBlocked(w, labels, p.blocked())
+	measureBlocked(w, labels, blocked(plan))
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
 			begun++
 		}
-		if o.target == nil || !o.newlyUnhealthy() {
+		if o.Decision == nil || !o.newlyUnhealthy() {
 			continue
 		}
 		if d, known := o.delay(w); known {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	if w.remediation.Known {
-		inFlight.WithLabelValues(labels...).Set(float64(p.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
+	if w.Template.Known {
+		inFlight.WithLabelValues(labels...).Set(float64(plan.Population.InFlight + begun))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.Targets, plan.Open)))
 	}
-	if n := begun + begunUncounted(w, p); n > 0 {
-		started.WithLabelValues(append(labels, p.facts.Kind)...).Add(float64(n))
+	if n := begun + begunUncounted(w, plan); n > 0 {
+		started.WithLabelValues(append(labels, w.Kind)...).Add(float64(n))
 	}
-	for over, n := range ended(w, p) {
+	for over, n := range ended(w, plan) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}
 }
 
 // measureState exports what the check's status says too.
-func measureState(w *observed, s plan, labels []string) {
-	p := s.Population
+func measureState(w *observed, plan *machines.Plan, labels []string) {
+	p := &plan.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
 		"starting": p.Starting, "deleting": p.Deleting, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}
-	shortCircuited.WithLabelValues(labels...).Set(number(s.facts.Invalid || s.Grant.ShortCircuited()))
-	nextDeadline.WithLabelValues(labels...).Set(unix(s.VerdictsUntil))
-	if w.initialized {
-		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
+	shortCircuited.WithLabelValues(labels...).Set(number(w.Invalid != nil || plan.Grant.ShortCircuited()))
+	nextDeadline.WithLabelValues(labels...).Set(unix(plan.VerdictsUntil))
+	if w.Initialized() {
+		reachable.WithLabelValues(w.Check.Namespace, w.Check.Spec.ClusterName).Set(number(w.view.Link == workload.Up))
 	}
 }
 
@@ -156,10 +156,10 @@ func measureBlocked(w *observed, labels []string, blocked map[machines.Reason]in
 }
 
 // blocked is how many unhealthy machines are blocked by what first.
-func (p plan) blocked() map[machines.Reason]int {
+func blocked(plan *machines.Plan) map[machines.Reason]int {
 	all := map[machines.Reason]int{}
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
+	for _, i := range plan.Open {
+		if d := plan.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
 			all[d.Blockers[0].Rule]++
 		}
 	}
@@ -167,10 +167,10 @@ func (p plan) blocked() map[machines.Reason]int {
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
-func madeFirst(targets []*target, open []int) time.Time {
+func madeFirst(targets []*machines.Target, open []int) time.Time {
 	var first time.Time
 	for _, i := range open {
-		if req := targets[i].request; req != nil {
+		if req := targets[i].Request; req != nil {
 			first = health.Earliest(first, req.GetCreationTimestamp().Time)
 		}
 	}

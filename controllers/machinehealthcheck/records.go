@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -26,22 +27,22 @@ func (r *Reconciler) writeAhead(ctx context.Context, w *observed, s step, since 
 	if r.Records == nil {
 		return ""
 	}
-	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.target.machine)), since)
+	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), since)
 }
 
 // recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
 // check's. It is empty if the request names one, or if the machine is healthy again, so that there is nothing to follow.
 func (r *Reconciler) recordAdopted(ctx context.Context, w *observed, s step) types.NamespacedName {
-	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.target.request).Name != "" {
+	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.Target.Request).Name != "" {
 		return types.NamespacedName{}
 	}
-	return types.NamespacedName{Namespace: w.check.Namespace, Name: r.writeAhead(ctx, w, s, healthSaid(s.target.machine))}
+	return types.NamespacedName{Namespace: w.Check.Namespace, Name: r.writeAhead(ctx, w, s, healthSaid(s.Target.Machine))}
 }
 
 // healthSaid is what m says of its health and since when, as the API server keeps it: a restart does not change it, and the next remediation of the machine
 // finds it otherwise.
 func healthSaid(m *clusterv1.Machine) string {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
+	c := machines.ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
 	if c == nil {
 		return ""
 	}
@@ -50,27 +51,27 @@ func healthSaid(m *clusterv1.Machine) string {
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
 func recordOf(w *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
-	limits := s.facts.About.Spelled
 	record := &mendv1.RemediationRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.check.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.target, on),
-			Decided: metav1.NewTime(w.now),
-			Counts:  records.CountsOf(s.population, s.facts.Limits, cmp.Or(limits.Range, limits.MaxUnhealthy)),
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.Target, on),
+			Decided: metav1.NewTime(w.Now),
+			Counts: records.CountsOf(s.population, w.Limits,
+				cmp.Or(w.Check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(w.Check))),
 		},
 	}
-	records.OwnedBy(record, w.cluster)
-	if shard, labelled := w.check.Labels[clusterv1.WatchLabel]; labelled {
+	records.OwnedBy(record, w.Cluster)
+	if shard, labelled := w.Check.Labels[clusterv1.WatchLabel]; labelled {
 		record.Labels[clusterv1.WatchLabel] = shard
 	}
-	if w.remediation.External {
+	if w.Template.External {
 		record.Spec.Remediator = mendv1.RemediatedByRequest
 	}
-	records.Judged(&record.Spec, s.Verdict, w.now)
-	record.Spec.Requester = requester(w.check)
-	if by, known := explain.AttributionOf(s.target.machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(w.now)) {
+	records.Judged(&record.Spec, s.Verdict, w.Now)
+	record.Spec.Requester = requester(w.Check)
+	if by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(w.Now)) {
 		record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
-		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(w.now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
+		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(w.Now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
 			record.Spec.Due = new(metav1.NewTime(by.At))
 		}
 	}
@@ -88,9 +89,9 @@ func marks(findings []health.Finding) bool {
 	return slices.ContainsFunc(findings, func(f health.Finding) bool { return f.Reason == health.MarkedByHand })
 }
 
-func recordTarget(t *target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget {
-	is := records.MachineTarget(t.machine)
-	records.OnNode(&is, t.node)
+func recordTarget(t *machines.Target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget {
+	is := records.MachineTarget(t.Machine)
+	records.OnNode(&is, t.Node)
 	records.OnHost(&is, on)
 	return is
 }

@@ -62,7 +62,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if deleting(m) {
+	if machines.Deleting(m) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
 	cluster, err := r.clusterOf(ctx, m)
@@ -74,7 +74,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, m, checks)
-	if !marked(m) || len(checks) > 0 && !machinestatus.HasOwn(m) || r.actedOn(checks, cluster) {
+	if !machines.Marked(m) || len(checks) > 0 && !machinestatus.HasOwn(m) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	result, conditionsErr := r.removeConditions(ctx, m, len(checks) > 0)
@@ -204,7 +204,7 @@ func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) 
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
+	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return machines.Marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -296,7 +296,7 @@ func (r *Releaser) markedMachines(ctx context.Context, namespace, cluster string
 	}
 	var markedMachines []reconcile.Request
 	for i := range list.Items {
-		if marked(&list.Items[i]) {
+		if machines.Marked(&list.Items[i]) {
 			markedMachines = append(markedMachines, self(ctx, &list.Items[i])...)
 		}
 	}

@@ -28,46 +28,41 @@ const (
 	missingKind = 30 * time.Second
 )
 
-// remediation is how the check has its machines remediated: by their owner, or by a request made from a template.
+// remediation is how the check has its machines remediated by requests.
 type remediation struct {
-	machines.Template
-	ref  clusterv1.MachineHealthCheckRemediationTemplateReference
 	kind schema.GroupVersionKind // of the requests
-
-	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it is.
-	cyclesUnread time.Time
-
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made. Tried says that it is known
-	// for which machines it is of no use. It may be read without that: one that the cache does not have is looked for past the cache.
-	read, tried bool
+	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the cache does not
+	// have it.
+	read        bool
 	template    *unstructured.Unstructured
 	templateErr error
 }
 
-// byRequests is a remediation by requests that are made from a template.
-func byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) remediation {
-	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
-	return remediation{ref: ref, kind: kind, Template: machines.Template{External: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}}
+// byRequests says that the machines of the check are remediated by requests that are made from a template.
+func (w *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
+	w.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
+	w.Kind = w.remediation.kind.Kind
+	w.Template = machines.Template{External: true, Kind: w.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
-func (r *remediation) missing(why, fix string) { r.Missing, r.Fix = why, fix }
+func (w *observed) missing(why, fix string) { w.Template.Missing, w.Template.Fix = why, fix }
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
-	w.remediation = remediation{Template: machines.Template{Known: true}}
-	ref := w.check.Spec.Remediation.TemplateRef
+	w.Kind, w.Template = "Owner", machines.Template{Known: true}
+	ref := w.Check.Spec.Remediation.TemplateRef
 	if err := r.nameKinds(ctx, w, ref); err != nil {
-		w.trouble = append(w.trouble, err)
+		w.Trouble = append(w.Trouble, err)
 	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, w, ref)
-		if w.remediation.Unread = errors.Is(err, explain.ErrUnread); err != nil {
-			w.remediation.Known = false
+		if w.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
+			w.Template.Known = false
 		}
-		if err != nil && !w.remediation.Unread {
-			w.trouble = append(w.trouble, err)
+		if err != nil && !w.Template.Unread {
+			w.Trouble = append(w.Trouble, err)
 		}
 	}
 	r.observeOrphans(ctx, w)
@@ -77,9 +72,9 @@ func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
 func (r *Reconciler) nameKinds(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	template := remediationrequest.TemplateKind(ref)
 	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
-		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check))
+		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.Check))
 	}
-	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check), template, remediationrequest.KindOf(template))
+	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.Check), template, remediationrequest.KindOf(template))
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
@@ -87,7 +82,7 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 	if all, listed := w.requests[kind]; listed {
 		return all, nil
 	}
-	all, err := r.Requests.List(ctx, kind, w.check.Namespace)
+	all, err := r.Requests.List(ctx, kind, w.Check.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -100,10 +95,10 @@ func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.Gr
 
 func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
-	w.remediation = byRequests(ref)
+	w.byRequests(ref)
 	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
-		w.remediation.Refused = true
-		w.remediation.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+		w.Template.Refused = true
+		w.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
 		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
 	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
@@ -111,7 +106,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 			return err
 		}
 	}
-	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: w.check.Namespace, Name: ref.Name})
+	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: w.Check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
@@ -123,13 +118,13 @@ func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clust
 	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
 		return err
 	}
-	w.remediation.Known = true
+	w.Template.Known = true
 	return nil
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
 func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
-	if !w.remediation.Known {
+	if !w.Template.Known {
 		return nil
 	}
 	return w.requests[w.remediation.kind][machine]
@@ -137,12 +132,14 @@ func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
 
 // attachRequests gives the targets their requests.
 func (w *observed) attachRequests() {
-	if !w.remediation.Known {
+	if !w.Template.Known {
 		return
 	}
 	requests := w.requests[w.remediation.kind]
-	for _, target := range w.targets {
-		target.request = requests[target.machine.Name]
+	for _, target := range w.Targets {
+		if target.Request = requests[target.Name]; target.Request != nil {
+			target.Ownership = w.ownership(target)
+		}
 	}
 }
 
@@ -151,15 +148,15 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remediation.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
+		w.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.remediation.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
+		w.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
 		w.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
-		w.remediation.Syncing = true
+		w.Template.Syncing = true
 		w.lookAgainIn(syncingRequests)
 	}
 	return ready, err
@@ -169,8 +166,8 @@ func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.G
 func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 	err := r.readTemplate(ctx, w)
 	if remediationrequest.Missing(err) {
-		ref := w.remediation.ref
-		w.remediation.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, w.check.Namespace, ref.Name), "Make it")
+		ref := w.Check.Spec.Remediation.TemplateRef
+		w.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, w.Check.Namespace, ref.Name), "Make it")
 		return nil
 	}
 	return err
@@ -179,22 +176,22 @@ func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
 	if !w.remediation.read {
-		w.remediation.template, w.remediation.templateErr = r.Requests.Template(ctx, w.remediation.ref, w.check.Namespace)
+		w.remediation.template, w.remediation.templateErr = r.Requests.Template(ctx, w.Check.Spec.Remediation.TemplateRef, w.Check.Namespace)
 		w.remediation.read = true
 	}
 	return w.remediation.templateErr
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
-func (w *observed) tryTemplate(p plan) {
-	w.remediation.tried = true
-	for _, i := range p.Open {
-		target := w.targets[i]
-		if p.Decisions[i].Verdict.State == health.Healthy || target.request != nil {
+func (w *observed) tryTemplate(plan *machines.Plan) {
+	w.Read.Template = true
+	for _, i := range plan.Open {
+		target := w.Targets[i]
+		if plan.Decisions[i].Verdict.State == health.Healthy || target.Request != nil {
 			continue
 		}
-		if _, err := w.requestFor(target.machine); err != nil {
-			target.unusable = err
+		if _, err := w.requestFor(target.Machine); err != nil {
+			target.Unusable = err
 		}
 	}
 }
@@ -205,7 +202,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.requestsOf(ctx, w, kind)
 		if err != nil {
-			w.trouble = append(w.trouble, err)
+			w.Trouble = append(w.Trouble, err)
 			continue
 		}
 		if len(requests) == 0 {
@@ -213,13 +210,13 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		}
 		orphans := map[string]*remediationrequest.Metadata{}
 		for name, req := range requests {
-			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
+			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.Check.Name && req.DeletionTimestamp.IsZero() {
 				orphans[name] = req
 			}
 		}
-		if w.remediation.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
+		if w.Template.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				return find(name, w.targets) != nil
+				return find(name, w.Targets) != nil
 			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {
@@ -228,50 +225,38 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 	}
 }
 
-// Ownership is how a request relates to a check.
-type Ownership int
-
-const (
-	// Foreign is a request that another check made, or somebody unknown, or that is for another Machine.
-	Foreign Ownership = iota
-	// Adoptable is one of an unknown maker from a template of the same kind, or by a check of the same name that was there before.
-	Adoptable
-	// Own is one that this very check made.
-	Own
-)
-
 // ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is that
 // check's, as far as anybody knows.
-func (w *observed) ownership(t *target) Ownership {
-	is := OwnershipOf(w.check, t.machine, t.request)
-	template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
+func (w *observed) ownership(t *machines.Target) machines.Ownership {
+	is := ownershipOf(w.Check, t.Machine, t.Request)
+	template := t.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if is == machines.AdoptableRequest && template != w.Check.Spec.Remediation.TemplateRef.Name {
 		for _, other := range w.others {
-			if other.template == template && other.selector.Matches(labels.Set(t.machine.Labels)) {
-				return Foreign
+			if other.template == template && other.selector.Matches(labels.Set(t.Machine.Labels)) {
+				return machines.ForeignRequest
 			}
 		}
 	}
 	return is
 }
 
-// OwnershipOf finds out how req, which has the name of m, relates to check. A request counts only for the Machine whose UID it names: one that a
+// ownershipOf finds out how req, which has the name of m, relates to check. A request counts only for the Machine whose UID it names: one that a
 // deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
 // was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
-func OwnershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
+func ownershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) machines.Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {
 	case !remediationrequest.IsFor(req, m):
-		return Foreign
+		return machines.ForeignRequest
 	case marked && maker.Name == check.Name && maker.UID == check.UID:
-		return Own
+		return machines.OwnRequest
 	case marked && maker.Name == check.Name:
-		return Adoptable
+		return machines.AdoptableRequest
 	case !marked && remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)):
-		return Adoptable
+		return machines.AdoptableRequest
 	default:
-		return Foreign
+		return machines.ForeignRequest
 	}
 }

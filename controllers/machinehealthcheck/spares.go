@@ -99,11 +99,11 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 
 // claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since w was observed: then nothing
 // is claimed, and the hosts have to be read again.
-func (s *spares) claim(w *observed, p plan) bool {
-	begins := map[*target]bool{}
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Starts() && d.Spare != nil {
-			begins[w.targets[i]] = true
+func (s *spares) claim(w *observed, plan *machines.Plan) bool {
+	begins := map[*machines.Target]bool{}
+	for _, i := range plan.Open {
+		if d := plan.Decisions[i]; d.Starts() && d.Spare != nil {
+			begins[w.Targets[i]] = true
 		}
 	}
 	if len(begins) == 0 {
@@ -111,19 +111,19 @@ func (s *spares) claim(w *observed, p plan) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made[w.check.Namespace] != w.spares.made {
+	if s.made[w.Check.Namespace] != w.spares.made {
 		return false
 	}
 	if s.claims == nil {
 		s.claims, s.made = map[types.UID]*claim{}, map[string]int{}
 	}
-	s.made[w.check.Namespace]++
+	s.made[w.Check.Namespace]++
 	for t := range begins {
-		is := &claim{namespace: w.check.Namespace, at: w.now, wants: w.spares.wants[t.machine.UID]}
-		if owner := metav1.GetControllerOf(t.machine); owner != nil {
+		is := &claim{namespace: w.Check.Namespace, at: w.Now, wants: w.spares.wants[t.Machine.UID]}
+		if owner := metav1.GetControllerOf(t.Machine); owner != nil {
 			is.owner = owner.UID
 		}
-		s.claims[t.machine.UID] = is
+		s.claims[t.Machine.UID] = is
 	}
 	return true
 }
@@ -149,7 +149,7 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 			is.gone = now
 		}
 		switch {
-		case m != nil && OwnerAsked(m):
+		case m != nil && machines.OwnerOf(m) != machines.NotAsked:
 			continue // it is observed
 		case m != nil && !now.Before(is.at.Add(machines.CachesLag)), m == nil && !now.Before(is.gone.Add(claimLasts)):
 			delete(s.claims, id)
@@ -162,21 +162,20 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 
 // observedSpares is what a reconcile has read of spare hosts.
 type observedSpares struct {
-	machines.Spares
-	read  bool
 	made  int                      // as spares.made was before the hosts were read
 	wants map[types.UID]host.Wants // of the machines that were read
 }
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
-func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
-	w.spares = observedSpares{read: true, wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(w.check.Namespace)}
-	if !w.explains {
-		r.spares.wait(client.ObjectKeyFromObject(w.check), true)
+func (r *Reconciler) observeSpares(ctx context.Context, w *observed, plan *machines.Plan) {
+	w.Spares, w.Read.Spares = machines.Spares{}, true
+	w.spares = observedSpares{wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(w.Check.Namespace)}
+	if !w.Explains {
+		r.spares.wait(client.ObjectKeyFromObject(w.Check), true)
 	}
-	all, hosts, err := r.machinesAndHosts(ctx, w.check.Namespace)
+	all, hosts, err := r.machinesAndHosts(ctx, w.Check.Namespace)
 	if err != nil {
-		w.spares.Unread, w.spares.Reported = err.Error(), w.explains && errors.Is(err, explain.ErrUnread)
+		w.Spares.Unread, w.Spares.Reported = err.Error(), w.Explains && errors.Is(err, explain.ErrUnread)
 		if errors.Is(err, errListing) {
 			w.lookAgainIn(syncingRequests)
 		} else {
@@ -188,30 +187,30 @@ func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
 	for _, m := range all {
 		there[m.UID] = m
 	}
-	claims := r.spares.claimed(w.check.Namespace, there, w.now)
-	for _, t := range w.targets {
-		delete(claims, t.machine.UID) // its write failed: else the check would wait for the cache
+	claims := r.spares.claimed(w.Check.Namespace, there, w.Now)
+	for _, t := range w.Targets {
+		delete(claims, t.Machine.UID) // its write failed: else the check would wait for the cache
 	}
 	expecting := expected(all, hosts, claims)
 	var own []*clusterv1.Machine
-	for _, i := range p.Open {
-		if p.Decisions[i].Spare != nil {
-			own = append(own, w.targets[i].machine)
+	for _, i := range plan.Open {
+		if plan.Decisions[i].Spare != nil {
+			own = append(own, w.Targets[i].Machine)
 		}
 	}
-	w.spares.Fits, w.spares.Failed = map[string][]string{}, map[string]string{}
+	w.Spares.Fits, w.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
 	r.readWants(ctx, w, own, expecting)
 	for _, m := range own {
 		if wants, read := w.spares.wants[m.UID]; read {
-			w.spares.Fits[string(m.UID)] = wants.Fitting(hosts)
+			w.Spares.Fits[m.UID] = wants.Fitting(hosts)
 		}
 	}
 	for _, e := range expecting {
-		w.spares.Expected = append(w.spares.Expected, e.wants.Fitting(hosts))
+		w.Spares.Expected = append(w.Spares.Expected, e.wants.Fitting(hosts))
 	}
 	for _, h := range hosts {
 		if host.Free(h) {
-			w.spares.Free++
+			w.Spares.Free++
 		}
 	}
 }
@@ -259,14 +258,14 @@ func expected(all []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, clai
 	var is []expecting
 	siblings := map[types.UID][]*clusterv1.Machine{}
 	for _, m := range all {
-		if !onHost(m) {
+		if !machines.OnHost(m) {
 			continue
 		}
 		if owner := metav1.GetControllerOf(m); owner != nil {
 			siblings[owner.UID] = append(siblings[owner.UID], m)
 		}
 		_, claimed := claims[m.UID]
-		if !deleting(m) && !claimed && !asked(m) && !onto[m.Spec.InfrastructureRef.Name] {
+		if !machines.Deleting(m) && !claimed && !asked(m) && !onto[m.Spec.InfrastructureRef.Name] {
 			is = append(is, expecting{machine: m, wants: host.AnyHost})
 		}
 	}
@@ -282,7 +281,7 @@ func expected(all []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, clai
 }
 
 // asked reports whether the owner of m was asked to replace it and does not refuse to.
-func asked(m *clusterv1.Machine) bool { return OwnerAsked(m) && !ownerRefuses(m) }
+func asked(m *clusterv1.Machine) bool { return machines.OwnerOf(m) == machines.Asked }
 
 // replacements are the machines that an owner will make for those that it was asked to replace. Claims of machines that are gone count too.
 func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
@@ -290,11 +289,11 @@ func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner typ
 	there := make(map[types.UID]bool, len(of))
 	for _, m := range of {
 		there[m.UID] = true
-		is, wants := machines.Sibling{Created: m.CreationTimestamp.Time, Deleting: deleting(m)}, expecting{machine: m, wants: host.AnyHost}
+		is, wants := machines.Sibling{Created: m.CreationTimestamp.Time, Deleting: machines.Deleting(m)}, expecting{machine: m, wants: host.AnyHost}
 		if c, claimed := claims[m.UID]; claimed {
 			is.Asked, wants = c.at, expecting{wants: c.wants}
 		} else if asked(m) {
-			is.Asked = conditionOf(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
+			is.Asked = machines.ConditionOf(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
 		}
 		facts, wanted = append(facts, is), append(wanted, wants)
 	}
@@ -341,7 +340,7 @@ func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv
 		if errs[i] == nil {
 			w.spares.wants[m.UID] = wants[i]
 		} else {
-			w.spares.Failed[string(m.UID)] = errs[i].Error()
+			w.Spares.Failed[m.UID] = errs[i].Error()
 			w.lookAgainIn(unreadAgain)
 		}
 	}
@@ -356,7 +355,7 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 // was counted for.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && onHost(m) {
+	if m, ok := machine.(*clusterv1.Machine); ok && machines.OnHost(m) {
 		for _, waiting := range r.spares.waitingIn(m.Namespace) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
@@ -376,22 +375,4 @@ func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alph
 	if !host.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 		f.TypedEventHandler.Update(ctx, e, q)
 	}
-}
-
-// waitsForSpare reports whether a remediation of p waits for a spare host.
-func (p plan) waitsForSpare() bool {
-	for _, i := range p.Open {
-		if s := p.Decisions[i].Spare; s != nil && s.Lacks != "" && !s.Late {
-			return true
-		}
-	}
-	return false
-}
-
-// failedSince is since when the conditions of m say that it is unhealthy; zero if they do not.
-func failedSince(m *clusterv1.Machine) time.Time {
-	if !failedBefore(m) {
-		return time.Time{}
-	}
-	return since(conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition))
 }

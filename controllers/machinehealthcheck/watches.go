@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -265,7 +266,7 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			if (conditionTrue(was, gate) == nil) != (conditionTrue(is, gate) == nil) {
+			if (machines.ConditionTrue(was, gate) == nil) != (machines.ConditionTrue(is, gate) == nil) {
 				return true
 			}
 		}

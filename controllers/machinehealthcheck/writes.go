@@ -111,11 +111,11 @@ func (o *ownWrites) forget(machine client.Object) {
 // (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
 	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
-		target := find(name, w.targets, w.skipped)
-		return target != nil && r.written.stale(target.machine) && !r.undone(ctx, w, target.machine)
+		target := find(name, w.Targets, w.Skipped)
+		return target != nil && r.written.stale(target.Machine) && !r.undone(ctx, w, target.Machine)
 	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
-		target := find(name, w.targets, w.skipped)
-		return target != nil && r.behind(ctx, w, target.machine)
+		target := find(name, w.Targets, w.Skipped)
+		return target != nil && r.behind(ctx, w, target.Machine)
 	})
 }
 

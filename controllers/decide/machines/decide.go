@@ -18,7 +18,7 @@ const CachesLag = 30 * time.Second
 
 // Decide returns the plan for f: for each machine what blocks its remediation, how many remediations may start, and which do.
 func Decide(f Facts) Plan {
-	if f.Memory.Check != "" && f.Memory.Check == f.Check { // the cache may not show the status yet that this process wrote
+	if f.Memory.Check != "" && f.Memory.Check == f.Check.UID { // the cache may not show the status yet that this process wrote
 		f.Storm = f.Memory.Storm
 	}
 	p := Plan{Reach: reach(&f)}
@@ -42,7 +42,7 @@ func Decide(f Facts) Plan {
 	queue(&f, &p)
 	p.Allowed = allowed(&f, &p)
 	p.Conditions = checkConditions(&f, &p)
-	p.AllRequested = f.Template.Known && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
+	p.AllRequested = f.Template.Known && f.Settled() && p.Population.Waiting == 0 && !p.JustSeen
 	p.Restriction = restriction(&f, &p)
 	for _, i := range p.Open {
 		ask(&f, &p, p.Decisions[i], true)
@@ -75,7 +75,7 @@ func needs(f *Facts, p *Plan) Needs {
 // mayBeCycled reports whether the machine of d could have a power cycle, which is a matter of hosts, and whether that makes a difference.
 func mayBeCycled(d *Decision) bool {
 	state := d.Verdict.State
-	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
+	return OnHost(d.Target.Machine) && !Deleting(d.Target.Machine) && (state == health.Unhealthy || state == health.Pending)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
@@ -85,21 +85,21 @@ var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 func inFlight(f *Facts, d *Decision) bool {
 	t := d.Target
 	switch {
-	case t.Request != NoRequest:
-		return t.Request != ForeignRequest
-	case f.Template.Unread && t.Announced:
+	case t.Ownership != NoRequest:
+		return t.Ownership != ForeignRequest
+	case f.Template.Unread && announced(t.Machine):
 		return true
-	case d.Verdict.State == health.Healthy && !t.Deleting || t.Owner == NotAsked:
+	case d.Verdict.State == health.Healthy && !Deleting(t.Machine) || OwnerOf(t.Machine) == NotAsked:
 		return false
 	}
 	canRequest := f.Template.External && f.Template.Known
-	return !canRequest || t.Owner == Asked // that there is a template now is news to one whose owner cannot remediate it
+	return !canRequest || OwnerOf(t.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
 }
 
 // begun reports whether this process began a remediation of the machine of d that the caches do not show yet. What was begun with another kind of
 // requests than the check names now is over.
 func (f *Facts) begun(d *Decision) bool {
-	b := f.Memory.Begun[d.Target.ID]
+	b := f.Memory.Begun[d.Target.UID]
 	return d.Verdict.State != health.Healthy && b.Kind == f.Kind && f.Now.Before(b.At.Add(CachesLag)) && !inFlight(f, d)
 }
 
@@ -108,12 +108,12 @@ func (f *Facts) begun(d *Decision) bool {
 // (docs/adr/0034-what-cannot-go-on-waits-last.md)
 func occupies(d *Decision) bool {
 	t := d.Target
-	return t.Cycle != nil || d.InFlight && (t.Deleting || t.Owner != CannotRemediate)
+	return t.Cycle != nil || d.InFlight && (Deleting(t.Machine) || OwnerOf(t.Machine) != CannotRemediate)
 }
 
 // waits reports whether nothing about t itself, nor about its check, blocks a remediation. A check that is only observed counts those too.
 func waits(f *Facts, d *Decision) bool {
-	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Request != NoRequest {
+	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Ownership != NoRequest {
 		return false
 	}
 	for _, b := range d.Blockers {
@@ -136,7 +136,7 @@ func count(p *budget.Population, d *Decision) {
 
 // Class is what the limits count the machine of d as.
 func (d *Decision) Class() budget.Class {
-	if d.Target.Deleting {
+	if Deleting(d.Target.Machine) {
 		return budget.Deleting
 	}
 	return classes[d.Verdict.State]
@@ -150,7 +150,7 @@ var classes = map[health.State]budget.Class{
 // grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and how a cooldown goes on
 // is not known then.
 func grant(f *Facts, p *Plan) {
-	if f.Invalid {
+	if f.Invalid != nil {
 		p.Storm.Storm = f.Storm
 		return
 	}
@@ -164,10 +164,10 @@ func grant(f *Facts, p *Plan) {
 // rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
 func stormAfter(f *Facts, p *Plan) budget.StormStep {
 	tooMany := p.Grant.Reason == budget.TooMany && (f.Storm.Active || p.Population.Unhealthy > 0)
-	if !f.Cluster.Settled() && f.Storm.CoolingSince.IsZero() {
+	if !f.Settled() && f.Storm.CoolingSince.IsZero() {
 		return budget.StormStep{Storm: f.Storm, Blocks: f.Storm.Active && f.Cooldown != nil}
 	}
-	is := f.Storm.Next(f.Cooldown, tooMany && f.Cluster.Settled(), f.Now)
+	is := f.Storm.Next(f.Cooldown, tooMany && f.Settled(), f.Now)
 	if is.Turn == budget.StormCooling { // as it is stored, so that the end does not move
 		is.CoolingSince = is.CoolingSince.Truncate(time.Second)
 		is.Recheck = is.CoolingSince.Add(*f.Cooldown)
@@ -191,7 +191,7 @@ func queue(f *Facts, p *Plan) {
 			break
 		}
 		d.Tried = true
-		if t := d.Target; f.Template.External && !t.Unusable || !f.Template.External && t.Owned {
+		if t := d.Target; f.Template.External && t.Unusable == nil || !f.Template.External && owned(t.Machine) {
 			left--
 		}
 	}
@@ -206,7 +206,7 @@ func waiting(f *Facts, p *Plan) []*Decision {
 		}
 	}
 	slices.SortStableFunc(all, func(a, b *Decision) int {
-		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.ID].Compare(f.Memory.Refused[b.Target.ID]),
+		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.UID].Compare(f.Memory.Refused[b.Target.UID]),
 			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
 	})
 	return all
@@ -218,7 +218,7 @@ func (f *Facts) queueUnread() bool { return f.Counted != nil && f.Limits.InFligh
 // last is 1 for a machine that comes after all others in the queue, else 0.
 func last(f *Facts, d *Decision) int {
 	t := d.Target
-	if !f.Memory.Refused[t.ID].IsZero() || f.Template.External && t.RequestFailed || !f.Template.External && !t.Owned {
+	if !f.Memory.Refused[t.UID].IsZero() || f.Template.External && RequestFailed(t.Machine) || !f.Template.External && !owned(t.Machine) {
 		return 1
 	}
 	return 0
@@ -240,8 +240,8 @@ func settle(f *Facts, p *Plan) {
 	}
 	for _, i := range p.Open {
 		d := p.Decisions[i]
-		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Now.Before(until) {
-			d.Waits, d.Settled, p.JustSeen = false, until, true
+		if until := f.Memory.settledAt(d.Target.UID, f.Now); d.Waits && f.Now.Before(until) {
+			d.Waits, d.SettlesAt, p.JustSeen = false, until, true
 			p.Population.Waiting--
 		}
 	}
@@ -252,7 +252,7 @@ func settles(p *Plan) time.Time {
 	var next time.Time
 	if p.Grant.Reason == budget.Enough || p.Grant.Reason == budget.AtWork {
 		for _, i := range p.Open {
-			next = health.Earliest(next, p.Decisions[i].Settled)
+			next = health.Earliest(next, p.Decisions[i].SettlesAt)
 		}
 	}
 	return next
@@ -264,8 +264,8 @@ func verdictsUntil(p *Plan) time.Time {
 	for _, i := range p.Open {
 		d := p.Decisions[i]
 		next = health.Earliest(next, d.Verdict.Recheck)
-		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {
-			next = health.Earliest(next, t.Cycle.Until)
+		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !Deleting(t.Machine) && !d.InFlight {
+			next = health.Earliest(next, cycleUntil(t.Cycle))
 		}
 	}
 	return next
@@ -277,7 +277,7 @@ func observable(f *Facts, p *Plan) time.Time {
 	var next time.Time
 	for _, i := range p.Open {
 		if d := p.Decisions[i]; d.Begun {
-			next = health.Earliest(next, f.Memory.Begun[d.Target.ID].At.Add(CachesLag))
+			next = health.Earliest(next, f.Memory.Begun[d.Target.UID].At.Add(CachesLag))
 		}
 	}
 	return next

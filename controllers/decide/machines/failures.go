@@ -11,7 +11,7 @@ import (
 func contradicted(facts *Facts, d *Decision) bool {
 	due := d.Verdict.Due(facts.Now)
 	believed := func(finding health.Finding) bool { return finding.Reason != health.MachineFailed }
-	return d.Target.NodeReady && len(due) > 0 && !slices.ContainsFunc(due, believed)
+	return d.Target.NodeReady() && len(due) > 0 && !slices.ContainsFunc(due, believed)
 }
 
 // oneByOne lets one of those machines wait for its turn, once the capacity of the one before is back: no remediation goes on, and all
@@ -20,7 +20,7 @@ func oneByOne(facts *Facts, plan *Plan) {
 	turn := facts.Capacity.Missing == 0 && facts.Counted == nil
 	for _, i := range plan.Open {
 		d := plan.Decisions[i]
-		turn = turn && !d.InFlight && !d.Target.Deleting && d.Target.Health.Node != health.NodeAwaited
+		turn = turn && !d.InFlight && !Deleting(d.Target.Machine) && d.Target.Health.Node != health.NodeAwaited
 	}
 	for _, d := range waiting(facts, plan) {
 		switch {

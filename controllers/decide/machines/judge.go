@@ -3,16 +3,35 @@ package machines
 import (
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Judge returns the verdicts on f.Targets, in the same order.
 func Judge(f *Facts) []health.Verdict {
-	reached := f.reachedAgain()
+	initialized := ConditionTrue(f.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+	ready := ConditionTrue(f.Cluster, clusterv1.ClusterInfrastructureReadyCondition)
+	paused, reached := ClusterPaused(f.Cluster), f.reachedAgain()
+	starts := [...]time.Time{Since(initialized), Since(ready), reached}
 	verdicts := make([]health.Verdict, len(f.Targets))
 	for i, target := range f.Targets {
-		verdicts[i] = health.Judge(f.health(target, reached), f.Policy, f.Now)
+		facts := target.Health
+		facts.Paused, facts.Reached = facts.Paused || paused, reached
+		for _, start := range starts {
+			if start.After(facts.AwaitedSince) {
+				facts.AwaitedSince = start
+			}
+		}
+		_, controlPlane := target.Labels[clusterv1.MachineControlPlaneLabel]
+		switch {
+		case initialized == nil && !controlPlane:
+			facts.Gate = health.ControlPlaneNotInitialized
+		case ready == nil:
+			facts.Gate = health.InfrastructureNotReady
+		}
+		verdicts[i] = health.Judge(facts, f.Policy, f.Now)
 	}
 	return verdicts
 }
@@ -20,27 +39,9 @@ func Judge(f *Facts) []health.Verdict {
 // reachedAgain is when the workload cluster was reached again after an outage; zero if it never was unreachable.
 func (f *Facts) reachedAgain() time.Time {
 	if cond := reach(f); cond.Reason == mendv1.ReachableAgainReason {
-		return cond.Since
+		return cond.LastTransitionTime.Time
 	}
 	return time.Time{}
-}
-
-// health is what the verdict on target depends on.
-func (f *Facts) health(target *Target, reached time.Time) health.Target {
-	facts, cluster := target.Health, &f.Cluster
-	facts.Paused, facts.Reached = facts.Paused || cluster.Paused, reached
-	for _, start := range [...]time.Time{cluster.InitializedAt, cluster.ReadyAt, reached} {
-		if start.After(facts.AwaitedSince) {
-			facts.AwaitedSince = start
-		}
-	}
-	switch {
-	case !cluster.Initialized && !target.ControlPlane:
-		facts.Gate = health.ControlPlaneNotInitialized
-	case !cluster.InfrastructureReady:
-		facts.Gate = health.InfrastructureNotReady
-	}
-	return facts
 }
 
 // decisions are those about f.Targets to begin with, in the same order, and the places of those about which there is something to decide.
@@ -64,6 +65,6 @@ func (f *Facts) decisions() (decisions []*Decision, open []int) {
 // nothing was begun for it. Nearly all machines are.
 func (f *Facts) plain(decision *Decision) bool {
 	target := decision.Target
-	return decision.Verdict.State == health.Healthy && !target.Deleting && target.Request == NoRequest && target.Cycle == nil &&
-		!f.Template.Unread && target.Healthy
+	return decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
+		MarkedHealthy(target.Machine)
 }

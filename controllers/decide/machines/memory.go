@@ -3,11 +3,13 @@ package machines
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
-func (m Memory) settledAt(machine string, now time.Time) time.Time {
+func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	since, known := m.NotHealthy[machine]
 	if m.ShortCircuited || !known {
 		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
@@ -21,14 +23,14 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 // after is the memory that goes with the plan for f.
 func (m Memory) after(f *Facts, p *Plan) Memory {
 	next := Memory{
-		Check: f.Check, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
-		Begun: map[string]Begun{}, Refused: map[string]time.Time{},
+		Check: f.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
+		Begun: map[types.UID]Begun{}, Refused: map[types.UID]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
 		next.Calm = f.Now
 	}
 	for _, i := range p.Open {
-		d, id := p.Decisions[i], p.Decisions[i].Target.ID
+		d, id := p.Decisions[i], p.Decisions[i].Target.UID
 		if d.Verdict.State != health.Healthy {
 			next.NotHealthy[id] = f.Now
 			if since, known := m.NotHealthy[id]; known {
@@ -46,10 +48,10 @@ func (m Memory) after(f *Facts, p *Plan) Memory {
 }
 
 // Began notes that a remediation was begun.
-func (m Memory) Began(id, kind string, at time.Time) {
+func (m Memory) Began(id types.UID, kind string, at time.Time) {
 	m.Begun[id] = Begun{At: at, Kind: kind}
 	delete(m.Refused, id)
 }
 
 // Failed notes that it was tried to begin a remediation, in vain.
-func (m Memory) Failed(id string, at time.Time) { m.Refused[id] = at }
+func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }

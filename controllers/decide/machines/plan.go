@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -16,10 +18,11 @@ type Plan struct {
 	Population budget.Population
 	Grant      budget.Grant
 	Storm      budget.StormStep
-	// Conditions are those of the check to set or to remove; all others stand. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they
+	// Conditions are those of the check to set, or, if they have no status, to remove; all others stand. One without a time is as it is from now on, if that
+	// is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they
 	// are among them or not.
-	Conditions     []Condition
-	Reach, Allowed Condition
+	Conditions     []metav1.Condition
+	Reach, Allowed metav1.Condition
 	// AllRequested says that no remediation request is outstanding that was to be made.
 	AllRequested bool
 	// Restriction is the reason of Allowed if the limits keep a machine from being remediated, or cannot be read.
@@ -51,13 +54,14 @@ type Decision struct {
 	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there are
 	// none and none is in flight.
 	Blockers []Blocker
-	// Step is what is done about the machine, and Conditions are those to set on it.
+	// Step is what is done about the machine, and Conditions are those to set on it or, if they have no status, to remove. The message of a failed health
+	// check is made when it is written, in two flavours.
 	Step       Step
-	Conditions []Condition
+	Conditions []metav1.Condition
 	// AwaitsTurn says that its failure is contradicted, and that it is not its turn.
 	AwaitsTurn bool
-	// Settled is until when it may be the first of many that fail, or recover, in the same moment; zero if it is not put off for that.
-	Settled time.Time
+	// SettlesAt is until when it may be the first of many that fail, or recover, in the same moment; zero if it is not put off for that.
+	SettlesAt time.Time
 	// Spare is what was found for a remediation that waits for a spare host, or that a spare host lets start; nil if it needs none.
 	Spare *Spare
 }
@@ -68,7 +72,7 @@ func (d *Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
 
 // Acts reports whether d begins a remediation, ends one, or marks the machine unhealthy, which was not.
 func (d *Decision) Acts() bool {
-	return d.Starts() || d.Step == DeleteRequest || !d.Target.Failed && d.Sets(HealthCheckSucceeded, conditionFalse)
+	return d.Starts() || d.Step == DeleteRequest || Failed(d.Target.Machine) == nil && d.Sets(HealthCheckSucceeded, metav1.ConditionFalse)
 }
 
 // Blocker is a rule that keeps a remediation from starting, with its words; of one that is not told they are empty.

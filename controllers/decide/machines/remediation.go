@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -11,7 +13,7 @@ import (
 // remediationCondition sets the condition kubemend.io/Remediation of the machine of d while it is not healthy, and removes it when it is.
 // The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
 func remediationCondition(facts *Facts, d *Decision) {
-	stored := d.Target.RemediationReport
+	stored := ConditionOf(d.Target, mendv1.Remediation)
 	switch d.Verdict.State {
 	case health.Unknown:
 		return
@@ -32,7 +34,7 @@ func remediationCondition(facts *Facts, d *Decision) {
 	case stored == nil:
 	case stored.Status == cond.Status && stored.Reason == cond.Reason && stored.Message == cond.Message:
 		return
-	case stored.Status == conditionTrue && (d.Blocked(PowerCyclesUnread) || d.Blocked(RequestsUnread)):
+	case stored.Status == metav1.ConditionTrue && (d.Blocked(PowerCyclesUnread) || d.Blocked(RequestsUnread)):
 		return // what is in progress was read before, and cannot be read now
 	}
 	d.Conditions = append(d.Conditions, cond)
@@ -40,42 +42,45 @@ func remediationCondition(facts *Facts, d *Decision) {
 
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
 // any other one.
-func inProgress(facts *Facts, d *Decision) Condition {
+func inProgress(facts *Facts, d *Decision) metav1.Condition {
 	t := d.Target
 	if !d.InFlight && !d.Starts() {
 		if cycle := d.BlockedBy(PowerCycleInProgress); cycle != nil {
-			return Condition{Type: mendv1.Remediation, Status: conditionTrue, Reason: cycle.Reason, Message: cycle.Text}
+			return metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: cycle.Reason, Message: cycle.Text}
 		}
-		return Condition{}
+		return metav1.Condition{}
 	}
-	owner := t.OwnerKind + " " + t.OwnerName
-	switch byOwner := t.Owner != NotAsked && d.InFlight || !facts.Template.External; {
-	case byOwner && !t.Owned:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionFalse, Reason: mendv1.NoOwnerReason,
+	owner := ""
+	if ref := metav1.GetControllerOfNoCopy(t.Machine); ref != nil {
+		owner = ref.Kind + " " + ref.Name
+	}
+	switch byOwner := OwnerOf(t.Machine) != NotAsked && d.InFlight || !facts.Template.External; {
+	case byOwner && !owned(t.Machine):
+		return metav1.Condition{
+			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: mendv1.NoOwnerReason,
 			Message: "Its owner is to remediate it, and it has none: see to it by hand",
 		}
-	case byOwner && t.Owner == CannotRemediate:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionFalse, Reason: t.OwnerAnswer(),
+	case byOwner && OwnerOf(t.Machine) == CannotRemediate:
+		return metav1.Condition{
+			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: OwnerAnswer(t.Machine),
 			Message: "Its owner, " + owner + ", cannot remediate it: the condition " + OwnerRemediated + " says why",
 		}
 	case byOwner:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionTrue, Reason: mendv1.OwnerAskedReason,
+		return metav1.Condition{
+			Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason,
 			Message: "Its owner, " + owner + ", was asked to remediate it",
 		}
 	}
-	return Condition{ // a request has the name of its Machine
-		Type: mendv1.Remediation, Status: conditionTrue, Reason: mendv1.RequestedReason,
+	return metav1.Condition{ // a request has the name of its Machine
+		Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.RequestedReason,
 		Message: facts.Template.Kind + " " + t.Name + " is under way for the machine",
 	}
 }
 
 // blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for
 // its timeout: the limits, which other machines change, do not matter before that.
-func blocked(d *Decision) Condition {
-	cond := Condition{Type: mendv1.Remediation, Status: conditionFalse}
+func blocked(d *Decision) metav1.Condition {
+	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
 	lines := make([]string, 0, len(d.Blockers))
 	for i := range d.Blockers {
 		blocker := &d.Blockers[i]
@@ -94,7 +99,7 @@ func blocked(d *Decision) Condition {
 	}
 	switch len(lines) {
 	case 0:
-		return Condition{}
+		return metav1.Condition{}
 	case 1:
 		cond.Message = lines[0]
 	default:

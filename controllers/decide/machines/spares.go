@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -25,10 +28,10 @@ type Spares struct {
 	Reported bool
 	// Free is how many hosts of the namespace no machine has.
 	Free int
-	// Fits are the names of the hosts that the replacement of a machine could take, by Target.ID. Of a machine that is not in it, Failed may say why that
+	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may say why that
 	// is not known.
-	Fits   map[string][]string
-	Failed map[string]string
+	Fits   map[types.UID][]string
+	Failed map[types.UID]string
 	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements that their
 	// owners have still to make.
 	Expected [][]string
@@ -50,7 +53,7 @@ func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
 // NeedsSpare reports whether the remediation of t waits for a spare host where none fits.
 func (f *Facts) NeedsSpare(t *Target) bool {
-	return f.SpareWait != nil && !f.Template.External && f.Mode == Active && t.OnHost && t.Owned
+	return f.SpareWait != nil && !f.Template.External && f.Mode == Active && OnHost(t.Machine) && owned(t.Machine)
 }
 
 // spareUntil is until when the remediation of the machine of d waits for a spare host; zero if it needs none: only an owner that deletes a machine to
@@ -63,7 +66,7 @@ func (f *Facts) spareUntil(d *Decision) time.Time {
 	if !f.NeedsSpare(t) {
 		return time.Time{}
 	}
-	since := health.Earliest(t.FailedSince, d.Verdict.OverdueSince(f.Now))
+	since := health.Earliest(Since(Failed(t.Machine)), d.Verdict.OverdueSince(f.Now))
 	if since.IsZero() {
 		since = f.Now.Truncate(time.Second) // as it is about to be stored
 	}
@@ -99,7 +102,7 @@ func awaitSpares(facts *Facts, plan *Plan) {
 			plan.Population.Waiting--
 			continue
 		}
-		expected = append(expected, facts.Spares.Fits[d.Target.ID])
+		expected = append(expected, facts.Spares.Fits[d.Target.UID])
 	}
 }
 
@@ -107,12 +110,12 @@ func awaitSpares(facts *Facts, plan *Plan) {
 func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
 	if f.sparesReported() {
 		is := &Spare{}
-		if stored := d.Target.SpareReport; stored != nil && stored.Status == conditionFalse {
+		if stored := ConditionOf(d.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
 			is.Lacks = Reason(stored.Reason)
 		}
 		return is
 	}
-	hosts, known := f.Spares.Fits[d.Target.ID]
+	hosts, known := f.Spares.Fits[d.Target.UID]
 	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || f.Spares.Unread != "" || !f.Read.Spares:
@@ -157,13 +160,16 @@ func sparesUntil(plan *Plan) time.Time {
 	return next
 }
 
+// WaitsForSpare reports whether a remediation waits for a spare host.
+func (p *Plan) WaitsForSpare() bool { return !sparesUntil(p).IsZero() }
+
 // spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
 // could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
 func spareCondition(facts *Facts, d *Decision) {
 	switch {
 	case d.Spare.blocks():
-		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
-	case d.Target.SpareReport == nil:
+		d.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
+	case ConditionOf(d.Target, mendv1.SpareHostAvailable) == nil:
 	case d.Spare != nil, d.InFlight, facts.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
 		d.remove(mendv1.SpareHostAvailable)
 	}
@@ -179,9 +185,9 @@ func (f *Facts) spareText(d *Decision) string {
 	spare := d.Spare
 	switch {
 	case f.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(d.Target.SpareReport.Message, spare.deadline())
+		return strings.TrimSuffix(ConditionOf(d.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
 	case spare.Lacks == SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.UID])
 	case spare.Free == 0:
 		return "No spare host fits its replacement: no host is free"
 	case spare.Fit == 0:
@@ -212,7 +218,7 @@ func (s *Spare) InVain() string {
 
 // sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and until when
 // at most. Of several reasons the one that names a fact goes first.
-func sparesAwaited(facts *Facts, plan *Plan) Condition {
+func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
 	for _, i := range plan.Open {
 		d := plan.Decisions[i]
@@ -225,7 +231,7 @@ func sparesAwaited(facts *Facts, plan *Plan) Condition {
 		}
 	}
 	if reason == "" {
-		return Condition{Type: mendv1.SpareHostAvailable, Remove: true}
+		return metav1.Condition{Type: mendv1.SpareHostAvailable}
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
 	switch {
@@ -235,7 +241,7 @@ func sparesAwaited(facts *Facts, plan *Plan) Condition {
 	default:
 		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
 	}
-	return condition(mendv1.SpareHostAvailable, conditionFalse, string(reason), message)
+	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)
 }
 
 // firstOf are the first names, and how many more there are.

@@ -2,8 +2,8 @@ package machines
 
 import (
 	"fmt"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -28,14 +28,6 @@ const (
 	Release Step = "release"
 )
 
-// Condition is a condition to set, or to remove. Of a failed health check the message is made when it is written, in two flavours.
-type Condition struct {
-	Type, Status, Reason, Message string
-	// Since is from when it is so; zero if it is from now on, where that is news.
-	Since  time.Time
-	Remove bool
-}
-
 // The conditions of a Machine that a check sets.
 const (
 	HealthCheckSucceeded = clusterv1.MachineHealthCheckSucceededCondition
@@ -46,8 +38,6 @@ const (
 	remediationTemplateNotFound = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
 	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
-
-const conditionTrue, conditionFalse, conditionUnknown = "True", "False", "Unknown"
 
 // reasons are those of HealthCheckSucceeded for what was found.
 var reasons = map[health.Reason]string{
@@ -71,7 +61,7 @@ func step(facts *Facts, plan *Plan, d *Decision) {
 		unhealthyStep(facts, plan, d)
 	case health.Starting, health.Pending, health.Unknown:
 	}
-	if d.Target.Older || d.Target.Deleting {
+	if d.Target.OlderCheck != "" || Deleting(d.Target.Machine) {
 		return
 	}
 	if d.Verdict.State == health.Healthy || d.Verdict.State == health.Unhealthy {
@@ -82,33 +72,33 @@ func step(facts *Facts, plan *Plan, d *Decision) {
 
 func healthyStep(facts *Facts, d *Decision) {
 	t := d.Target
-	if t.Deleting {
+	if Deleting(t.Machine) {
 		return
 	}
 	switch {
-	case t.RequestDeleting:
-	case t.Request == OwnRequest:
+	case t.RequestDeleting():
+	case t.Ownership == OwnRequest:
 		d.Step = DeleteRequest
-	case t.Request == AdoptableRequest && !t.Older: // only what is ours is deleted, so what is adopted is deleted by the next reconcile
+	case t.Ownership == AdoptableRequest && t.OlderCheck == "": // only what is ours is deleted, so what is adopted is deleted by the next reconcile
 		d.Step = AdoptRequest
 	}
-	if t.Older || t.Healthy && d.Step != DeleteRequest {
+	if t.OlderCheck != "" || MarkedHealthy(t.Machine) && d.Step != DeleteRequest {
 		return
 	}
-	d.set(HealthCheckSucceeded, conditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
-	if !t.ProviderReports || t.Request != ForeignRequest && facts.Template.Known {
+	d.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
+	if !providerReports(t.Machine) || t.Ownership != ForeignRequest && facts.Template.Known {
 		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
 }
 
 func unhealthyStep(facts *Facts, plan *Plan, d *Decision) {
 	t := d.Target
-	if t.Older || t.Deleting || awaits(facts, d) {
+	if t.OlderCheck != "" || Deleting(t.Machine) || awaits(facts, d) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
 	}
 	due := d.Verdict.Due(facts.Now)
 	if len(due) > 0 {
-		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
+		d.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
 	}
 	if outdated(facts, d) {
 		d.remove(OwnerRemediated)
@@ -121,20 +111,20 @@ func unhealthyStep(facts *Facts, plan *Plan, d *Decision) {
 		d.Step = RequestOwnerRemediation
 	}
 	if d.Starts() || d.InFlight && !plan.Grant.ShortCircuited() {
-		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "Waiting for remediation")
+		d.set(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, "Waiting for remediation")
 	}
 	d.remove(ExternallyRemediated) // of a template that the check does not name any more
 }
 
 // awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
 func awaits(facts *Facts, d *Decision) bool {
-	if facts.Template.Syncing && !d.Target.Failed {
+	if facts.Template.Syncing && Failed(d.Target.Machine) == nil {
 		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
 		// would look as if the provider had removed its report.
 		return true
 	}
 	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
-	return d.Target.AskedWhileHealthy && !facts.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
+	return askedWhileHealthy(d.Target.Machine) && !facts.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
 }
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
@@ -143,8 +133,8 @@ func outdated(facts *Facts, d *Decision) bool {
 	if d.InFlight { // a provider whose request came to nothing asks the owner too
 		return false
 	}
-	created := d.Tried && !t.Unusable
-	return t.AskedWhileHealthy && (facts.Template.External || !d.Starts()) || created && t.Owner != NotAsked
+	created := d.Tried && t.Unusable == nil
+	return askedWhileHealthy(t.Machine) && (facts.Template.External || !d.Starts()) || created && OwnerOf(t.Machine) != NotAsked
 }
 
 // externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
@@ -152,50 +142,56 @@ func outdated(facts *Facts, d *Decision) bool {
 func externalStep(facts *Facts, d *Decision) {
 	t := d.Target
 	switch {
-	case t.Request == ForeignRequest:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, facts.foreignRequest(t))
-	case t.Request != NoRequest:
+	case t.Ownership == ForeignRequest:
+		d.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, facts.foreignRequest(t))
+	case t.Ownership != NoRequest:
 		existingStep(d)
 	case facts.Template.Refused:
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, facts.noTemplate())
+		d.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound, facts.noTemplate())
 	case facts.Template.Missing != "": // a request that exists needs its template no more
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound,
-			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.About.Namespace, facts.Template.Name))
-	case d.Tried && t.Unusable:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, t.UnusableWhy)
+		d.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound,
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
+	case d.Tried && t.Unusable != nil:
+		d.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, t.Unusable.Error())
 	case d.Starts(), d.Begun: // what this process created the caches may not show yet
 		if d.Starts() {
 			d.Step = CreateRequest
 		}
-		if !t.ProviderReports {
-			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+		if !providerReports(t.Machine) {
+			d.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}
-	case facts.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
+	case facts.Template.Known && !d.Blocked(JustSeen) && templateNotFound(t): // it is not its turn yet, and what blocked it is over
 		d.remove(ExternallyRemediated)
 	}
+}
+
+// templateNotFound reports whether the conditions of t say that no request could be made since there was no template.
+func templateNotFound(t *Target) bool {
+	cond := ConditionOf(t, ExternallyRemediated)
+	return cond != nil && cond.Reason == remediationTemplateNotFound
 }
 
 // existingStep is about a machine whose request exists and is this check's, or will be.
 func existingStep(d *Decision) {
 	t := d.Target
-	if t.Request == AdoptableRequest && !t.RequestDeleting {
+	if t.Ownership == AdoptableRequest && !t.RequestDeleting() {
 		d.Step = AdoptRequest
 	}
-	if t.RequestFailed || !t.ProviderReports && (d.Step == AdoptRequest || !t.Failed) { // created by a reconcile that ended before it set the condition
-		d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+	if RequestFailed(t.Machine) || !providerReports(t.Machine) && (d.Step == AdoptRequest || Failed(t.Machine) == nil) { // created by a reconcile that ended before it set the condition
+		d.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 	}
 }
 
-func (d *Decision) set(kind, status, reason, message string) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Message: message})
+func (d *Decision) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	d.Conditions = append(d.Conditions, condition(kind, status, reason, message))
 }
 
 func (d *Decision) remove(kind string) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Remove: true})
+	d.Conditions = append(d.Conditions, metav1.Condition{Type: kind})
 }
 
 // Sets reports whether d sets a condition to a status.
-func (d *Decision) Sets(kind, status string) bool {
+func (d *Decision) Sets(kind string, status metav1.ConditionStatus) bool {
 	for _, c := range d.Conditions {
 		if c.Type == kind && c.Status == status {
 			return true
@@ -211,7 +207,7 @@ func (d *Decision) Idle() bool { return d.Step == NoStep && len(d.Conditions) ==
 func releases(facts *Facts) []*Decision {
 	var all []*Decision
 	for _, t := range facts.Skipped {
-		if t.Marked && !t.Older && !t.Deleting {
+		if Marked(t.Machine) && t.OlderCheck == "" && !Deleting(t.Machine) {
 			all = append(all, &Decision{Target: t, Step: Release})
 		}
 	}
@@ -219,17 +215,17 @@ func releases(facts *Facts) []*Decision {
 }
 
 // NotCreated are the conditions of a machine whose request could not be created, and why.
-func NotCreated(why error) []Condition {
-	return []Condition{
-		{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
-		{Type: mendv1.Remediation, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+func NotCreated(why error) []metav1.Condition {
+	return []metav1.Condition{
+		{Type: ExternallyRemediated, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+		{Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
 	}
 }
 
 // WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided on these
 // facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
 func WithRequest(facts *Facts, d *Decision, t *Target) *Decision {
-	next := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
-	unhealthyStep(&Facts{Now: facts.Now, About: facts.About, Template: facts.Template}, &Plan{}, next)
+	next := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Ownership != ForeignRequest}
+	unhealthyStep(&Facts{Now: facts.Now, Check: facts.Check, Template: facts.Template}, &Plan{}, next)
 	return next
 }

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -32,26 +31,26 @@ type shadows map[types.UID]string
 
 // recordObserved makes sure that there are records of what kubemend would begin now and of what others have begun, of a check that is only observed. While
 // there is neither it reads nothing. It returns of which there are records.
-func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) shadows {
+func (r *Reconciler) recordObserved(ctx context.Context, w *observed, plan *machines.Plan) shadows {
 	switch {
-	case r.Records == nil || w.mode != machines.Observed:
+	case r.Records == nil || w.Mode != machines.Observed:
 		return nil
-	case !p.facts.Cluster.Settled() || w.remediation.Syncing: // what would begin is not known
+	case !w.Settled() || w.Template.Syncing: // what would begin is not known
 		return w.before.shadows
 	}
 	recorded := shadows{}
-	others := begunByOthers(w, p)
+	others := begunByOthers(w, plan)
 	fresh := w.unrecorded(others, recorded)
-	if len(fresh) == 0 && (p.Grant.Start == 0 || p.Population.Waiting == 0) {
+	if len(fresh) == 0 && (plan.Grant.Start == 0 || plan.Population.Waiting == 0) {
 		return recorded
 	}
-	would := r.decideAlone(ctx, w, fresh)
+	alone, would := r.decideAlone(ctx, w, fresh)
 	fresh = slices.DeleteFunc(fresh, func(s shadow) bool { // what blocks it is known later
 		return would.Decisions[s.place].Blocked(machines.PowerCyclesUnread)
 	})
 	for _, i := range would.Open {
 		if d := would.Decisions[i]; d.Starts() && !slices.ContainsFunc(others, func(s shadow) bool { return s.place == i }) {
-			fresh = append(fresh, w.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(w.targets[i].machine)}}, recorded)...)
+			fresh = append(fresh, w.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(w.Targets[i].Machine)}}, recorded)...)
 		}
 	}
 	written := make([]bool, len(fresh))
@@ -59,14 +58,14 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) sh
 	work.SetLimit(writers)
 	for n, s := range fresh {
 		work.Go(func() error {
-			written[n] = r.recordShadow(ctx, w, would, s)
+			written[n] = r.recordShadow(ctx, alone, would, s)
 			return nil
 		})
 	}
 	_ = work.Wait() // what fails is tried again by the next reconcile
 	for n, s := range fresh {
 		if written[n] {
-			recorded[w.targets[s.place].machine.UID] = s.key
+			recorded[w.Targets[s.place].Machine.UID] = s.key
 		}
 	}
 	return recorded
@@ -74,16 +73,16 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, p plan) sh
 
 // begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One
 // that this manager began while it acted on the check has a record, which its request names.
-func begunByOthers(w *observed, p plan) []shadow {
+func begunByOthers(w *observed, plan *machines.Plan) []shadow {
 	var all []shadow
-	for _, i := range p.Open {
-		switch t := p.Decisions[i].Target; {
-		case t.Older: // the older check records it
-		case t.Owner != machines.NotAsked:
-			asked := conditionOf(w.targets[i].machine, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime
+	for _, i := range plan.Open {
+		switch t := plan.Decisions[i].Target; {
+		case t.OlderCheck != "": // the older check records it
+		case machines.OwnerOf(t.Machine) != machines.NotAsked:
+			asked := machines.ConditionOf(t, machines.OwnerRemediated).LastTransitionTime
 			all = append(all, shadow{place: i, key: "owner " + strconv.FormatInt(asked.Unix(), 10), begun: asked.Time, by: mendv1.RemediatedByOwner})
-		case t.Request != machines.NoRequest && !t.RequestDeleting && w.targets[i].request.Annotations[mendv1.RecordAnnotation] == "":
-			req := w.targets[i].request
+		case t.Request != nil && !t.RequestDeleting() && t.Request.Annotations[mendv1.RecordAnnotation] == "":
+			req := t.Request
 			all = append(all, shadow{place: i, key: "request " + string(req.UID), begun: req.CreationTimestamp.Time, by: mendv1.RemediatedByRequest})
 		}
 	}
@@ -94,7 +93,7 @@ func begunByOthers(w *observed, p plan) []shadow {
 func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 	var fresh []shadow
 	for _, s := range all {
-		if id := w.targets[s.place].machine.UID; w.before.shadows[id] == s.key {
+		if id := w.Targets[s.place].Machine.UID; w.before.shadows[id] == s.key {
 			recorded[id] = s.key
 		} else {
 			fresh = append(fresh, s)
@@ -103,24 +102,24 @@ func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 	return fresh
 }
 
-// decideAlone is the plan for w as if kubemend acted on the check, and as if others had not begun what they have.
-func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shadow) plan {
+// decideAlone is the plan for w as if kubemend acted on the check, and as if others had not begun what they have; and what it was decided on.
+func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shadow) (*observed, *machines.Plan) {
 	alone := *w
-	alone.mode, alone.targets = machines.Active, slices.Clone(w.targets)
-	for i, original := range w.targets {
-		target := *original
-		alone.targets[i] = &target
+	alone.Mode, alone.Targets = machines.Active, slices.Clone(w.Targets)
+	for i, target := range w.Targets {
+		copied := *target // what is read for this plan alone is not known of w
+		alone.Targets[i] = &copied
 	}
 	for _, s := range begun {
-		alone.targets[s.place].unbegun = true
+		alone.Targets[s.place] = alone.Targets[s.place].Unbegun()
 	}
-	return r.decide(ctx, &alone)
+	return &alone, r.decide(ctx, &alone)
 }
 
-// recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do.
-func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would plan, s shadow) bool {
-	d, t := would.Decisions[s.place], w.targets[s.place]
-	record := recordOf(w, step{Decision: d, facts: &would.facts, population: would.Population, target: t}, records.HostOf(ctx, r.Metal, t.machine))
+// recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do, decided on w.
+func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would *machines.Plan, s shadow) bool {
+	d := would.Decisions[s.place]
+	record := recordOf(w, step{Decision: d, population: would.Population}, records.HostOf(ctx, r.Metal, d.Target.Machine))
 	record.Spec.Mode = mendv1.RecordObserved
 	if !s.begun.IsZero() {
 		record.Spec.Remediator, record.Spec.BlockedBy = s.by, blockedBy(d)
