@@ -67,36 +67,36 @@ type result struct {
 }
 
 // apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
-func (r *Reconciler) apply(ctx context.Context, w *observed, plan *machines.Plan) applied {
-	if w.Mode != machines.Active {
-		return applied{shadows: r.recordObserved(ctx, w, plan)}
+func (r *Reconciler) apply(ctx context.Context, state *observed, plan *machines.Plan) applied {
+	if state.Mode != machines.Active {
+		return applied{shadows: r.recordObserved(ctx, state, plan)}
 	}
-	done := applied{outcomes: r.act(ctx, w, stepsOf(w, plan))}
-	is := result{failed: len(w.Trouble) > 0}
+	done := applied{outcomes: r.act(ctx, state, stepsOf(state, plan))}
+	is := result{failed: len(state.Trouble) > 0}
 	for _, o := range done.outcomes {
 		is.failed, is.started = is.failed || o.err != nil, is.started || o.requested
 		if is.refused == nil {
 			is.refused = o.refused
 		}
 	}
-	next := statusAfter(w, plan, is)
-	if done.statusDue = putOff(w, next); !done.statusDue.IsZero() {
+	next := statusAfter(state, plan, is)
+	if done.statusDue = putOff(state, next); !done.statusDue.IsZero() {
 		return done
 	}
-	if done.err = r.record(ctx, w, next); done.err == nil {
+	if done.err = r.record(ctx, state, next); done.err == nil {
 		done.status = next
 	}
 	return done
 }
 
 // act carries out all steps, each on its own: what fails for one machine holds up no other.
-func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outcome {
-	outcomes := make([]outcome, len(steps), len(steps)+len(w.orphans))
+func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []outcome {
+	outcomes := make([]outcome, len(steps), len(steps)+len(state.orphans))
 	var work errgroup.Group
 	work.SetLimit(writers)
 	for i, s := range steps {
 		work.Go(func() error {
-			outcomes[i] = r.carryOut(ctx, w, s)
+			outcomes[i] = r.carryOut(ctx, state, s)
 			if outcomes[i].saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
 				s.Target.Machine = statusCopy(s.Target.Machine)
 			}
@@ -104,7 +104,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
-	for _, orphan := range w.orphans {
+	for _, orphan := range state.orphans {
 		err := r.Requests.Delete(ctx, orphan)
 		o := outcome{err: err}
 		if err == nil {
@@ -117,11 +117,11 @@ func (r *Reconciler) act(ctx context.Context, w *observed, steps []step) []outco
 
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
-func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome {
+func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outcome {
 	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
 	switch s.Step {
 	case machines.CreateRequest:
-		return r.begin(ctx, w, s, o)
+		return r.begin(ctx, state, s, o)
 	case machines.Release:
 		return r.release(ctx, s, o)
 	case machines.DeleteRequest:
@@ -130,12 +130,12 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 		}
 	case machines.AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
-		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(w.Check), r.recordAdopted(ctx, w, s))
+		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, s))
 	case machines.RequestOwnerRemediation:
-		r.writeAhead(ctx, w, s, healthSaid(s.Target.Machine))
+		r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
 	case machines.NoStep:
 	}
-	o, saved := r.set(ctx, w, s, s.Target.Machine, set, o)
+	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
 	asks := s.Step == machines.RequestOwnerRemediation
 	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved
 	return o
@@ -144,27 +144,27 @@ func (r *Reconciler) carryOut(ctx context.Context, w *observed, s step) outcome 
 // begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read, because its
 // user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created after all, that is set
 // next. On a machine for which none could be created before, that stands until one is.
-func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) outcome {
+func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outcome) outcome {
 	before := s.Conditions
 	if machines.RequestFailed(s.Target.Machine) {
 		before = without(without(before, machines.ExternallyRemediated), mendv1.Remediation)
 	}
-	o, saved := r.save(ctx, s.with(w, s.Target.Machine, before), o)
+	o, saved := r.save(ctx, s.with(state, s.Target.Machine, before), o)
 	if !saved {
 		return o
 	}
 	after := s.Conditions
 	err := s.refused
 	if err == nil {
-		if name := r.writeAhead(ctx, w, s, healthSaid(o.saved)); name != "" {
-			records.Name(s.request, types.NamespacedName{Namespace: w.Check.Namespace, Name: name})
+		if name := r.writeAhead(ctx, state, s, healthSaid(o.saved)); name != "" {
+			records.Name(s.request, types.NamespacedName{Namespace: state.Check.Namespace, Name: name})
 		}
 		err = r.Requests.Create(ctx, s.request)
 	}
 	switch {
 	case errors.Is(err, remediationrequest.ErrAppeared):
 		o.again = true
-		if after, o.err = r.appeared(ctx, w, &s); o.err != nil {
+		if after, o.err = r.appeared(ctx, state, &s); o.err != nil {
 			return o
 		}
 	case err != nil:
@@ -173,19 +173,19 @@ func (r *Reconciler) begin(ctx context.Context, w *observed, s step, o outcome) 
 	default:
 		o.requested = true
 	}
-	o, _ = r.set(ctx, w, s, o.saved, after, o)
+	o, _ = r.set(ctx, state, s, o.saved, after, o)
 	return o
 }
 
 // appeared returns the conditions for a machine whose request exists and was not observed, together with it.
-func (r *Reconciler) appeared(ctx context.Context, w *observed, s *step) ([]metav1.Condition, error) {
+func (r *Reconciler) appeared(ctx context.Context, state *observed, s *step) ([]metav1.Condition, error) {
 	target := *s.Target
 	var err error
-	if target.Request, err = r.Requests.Find(ctx, w.remediation.kind, client.ObjectKeyFromObject(target.Machine)); err != nil || target.Request == nil {
+	if target.Request, err = r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine)); err != nil || target.Request == nil {
 		return nil, err
 	}
-	target.Ownership = w.ownership(&target)
-	s.Decision = machines.WithRequest(&w.Facts, s.Decision, &target)
+	target.Ownership = state.ownership(&target)
+	s.Decision = machines.WithRequest(&state.Facts, s.Decision, &target)
 	return s.Conditions, nil
 }
 
@@ -194,11 +194,11 @@ func without(all []metav1.Condition, kind string) []metav1.Condition {
 }
 
 // requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
-func (w *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	if w.remediation.templateErr != nil {
-		return nil, w.remediation.templateErr
+func (state *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
+	if state.remediation.templateErr != nil {
+		return nil, state.remediation.templateErr
 	}
-	return remediationrequest.For(m, w.remediation.template, maker(w.Check))
+	return remediationrequest.For(m, state.remediation.template, maker(state.Check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
@@ -206,8 +206,8 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 }
 
 // set sets conditions on m, the machine of s as it was last read or written, and reports whether they are stored.
-func (r *Reconciler) set(ctx context.Context, w *observed, s step, m *clusterv1.Machine, all []metav1.Condition, o outcome) (outcome, bool) {
-	next := s.with(w, m, all)
+func (r *Reconciler) set(ctx context.Context, state *observed, s step, m *clusterv1.Machine, all []metav1.Condition, o outcome) (outcome, bool) {
+	next := s.with(state, m, all)
 	if sameConditions(next, m) {
 		return o, true
 	}
@@ -262,8 +262,8 @@ func (o outcome) newlyRefused() bool {
 }
 
 // delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
-func (o outcome) delay(w *observed) (time.Duration, bool) {
-	due := o.Verdict.OverdueSince(w.Now)
+func (o outcome) delay(state *observed) (time.Duration, bool) {
+	due := o.Verdict.OverdueSince(state.Now)
 	return o.at.Sub(due), !due.IsZero()
 }
 
@@ -277,11 +277,11 @@ type step struct {
 }
 
 // stepsOf are the steps of plan. What changes nothing is left out.
-func stepsOf(w *observed, plan *machines.Plan) []step {
+func stepsOf(state *observed, plan *machines.Plan) []step {
 	var steps []step
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; !decision.Idle() {
-			steps = append(steps, stepOf(w, plan, decision))
+			steps = append(steps, stepOf(state, plan, decision))
 		}
 	}
 	for _, decision := range plan.Releases {
@@ -290,13 +290,13 @@ func stepsOf(w *observed, plan *machines.Plan) []step {
 	return steps
 }
 
-func stepOf(w *observed, plan *machines.Plan, decision *machines.Decision) step {
+func stepOf(state *observed, plan *machines.Plan, decision *machines.Decision) step {
 	s := step{Decision: decision, population: plan.Population}
-	if decision.Tried && w.Template.External {
+	if decision.Tried && state.Template.External {
 		s.refused = decision.Target.Unusable
 	}
 	if decision.Step == machines.CreateRequest {
-		s.request, s.refused = w.requestFor(decision.Target.Machine)
+		s.request, s.refused = state.requestFor(decision.Target.Machine)
 	}
 	return s
 }

@@ -24,13 +24,13 @@ func askedByPowerCycle(m *clusterv1.Machine) bool {
 }
 
 // with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those without a status.
-func (s step) with(w *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
-	next, now := statusCopy(machine), metav1.NewTime(w.Now)
+func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
+	next, now := statusCopy(machine), metav1.NewTime(state.Now)
 	for _, cond := range list {
 		cond.LastTransitionTime = now
 		switch {
 		case cond.Type == machines.HealthCheckSucceeded:
-			setHealth(next, cond, s.Verdict.Due(w.Now))
+			setHealth(next, cond, s.Verdict.Due(state.Now))
 		case cond.Type == machines.OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
 		case cond.Type == machines.OwnerRemediated:

@@ -89,66 +89,66 @@ type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	InUse() []schema.GroupVersionKind
-	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
+	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
 
 // Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	w, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
+	state, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	measureMode(req.NamespacedName, w)
-	if w == nil || w.Mode < machines.Observed {
-		return r.leaveAlone(ctx, req.NamespacedName, w)
+	measureMode(req.NamespacedName, state)
+	if state == nil || state.Mode < machines.Observed {
+		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
-	w.before = r.memory.of(req.NamespacedName)
-	if w.before.away {
-		r.Clusters.Doubt(client.ObjectKeyFromObject(w.Cluster), w.Now)
+	state.before = r.memory.of(req.NamespacedName)
+	if state.before.away {
+		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}
-	if err := r.observe(ctx, w); err != nil {
+	if err := r.observe(ctx, state); err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.stale(ctx, w) {
-		w.before.stale++
-		r.memory.keep(w.before, w)
-		return ctrl.Result{RequeueAfter: consistency.Wait(w.before.stale)}, nil
+	if r.stale(ctx, state) {
+		state.before.stale++
+		r.memory.keep(state.before, state)
+		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
-	plan := r.decide(ctx, w)
-	if r.changed(ctx, w, plan) { // the next view of it is of a cluster that is Down
-		r.memory.keep(w.before, w)
+	plan := r.decide(ctx, state)
+	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
+		r.memory.keep(state.before, state)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	done := r.apply(ctx, w, plan)
-	return r.tell(ctx, w, plan, done), nil
+	done := r.apply(ctx, state, plan)
+	return r.tell(ctx, state, plan, done), nil
 }
 
-// decide decides on w, and reads what a plan needs that was not read.
-func (r *Reconciler) decide(ctx context.Context, w *observed) *machines.Plan {
+// decide decides on state, and reads what a plan needs that was not read.
+func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan {
 	for {
-		plan := w.decide()
+		plan := state.decide()
 		switch {
 		case plan.Needs.Cycles:
-			r.observeCycles(ctx, w)
+			r.observeCycles(ctx, state)
 		case plan.Needs.Template:
-			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
-			w.tryTemplate(plan)
-		case plan.Needs.Spares, !w.Explains && !r.spares.claim(w, plan): // of two checks that want the same host one reads the hosts again
-			r.observeSpares(ctx, w, plan)
+			_ = r.readTemplate(ctx, state) // that it is of no use blocks the machines
+			state.tryTemplate(plan)
+		case plan.Needs.Spares, !state.Explains && !r.spares.claim(state, plan): // of two checks that want the same host one reads the hosts again
+			r.observeSpares(ctx, state, plan)
 		default:
 			return plan
 		}
 	}
 }
 
-// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. w is nil if the check is gone. All that
+// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. state is nil if the check is gone. All that
 // ends that state is watched.
-func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
-	r.forget(key, w != nil)
-	if w == nil {
+func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
+	r.forget(key, state != nil)
+	if state == nil {
 		return ctrl.Result{}, r.Kinds.Named(ctx, key)
 	}
-	err := r.recordStatus(ctx, w, statusAfter(w, w.decide(), result{}))
+	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), result{}))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}

@@ -18,25 +18,25 @@ import (
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no such
 // check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does not know.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
-	w, err := r.find(ctx, key, now)
-	if err != nil || w == nil {
+	state, err := r.find(ctx, key, now)
+	if err != nil || state == nil {
 		return nil, err
 	}
-	if w.Explains = true; w.Cluster.UID != "" && w.SelectorErr == nil { // else there is nothing to judge
-		if err := r.observe(ctx, w); err != nil {
+	if state.Explains = true; state.Cluster.UID != "" && state.SelectorErr == nil { // else there is nothing to judge
+		if err := r.observe(ctx, state); err != nil {
 			return nil, err
 		}
 	}
-	return explained(w, r.decide(ctx, w)), nil
+	return explained(state, r.decide(ctx, state)), nil
 }
 
 // explained explains p, with the conditions that the check would have.
-func explained(w *observed, plan *machines.Plan) *explain.Check {
-	is := explain.MachineHealthCheck(&w.Facts, plan)
+func explained(state *observed, plan *machines.Plan) *explain.Check {
+	is := explain.MachineHealthCheck(&state.Facts, plan)
 	if is.CountedByStatus {
-		is.StatusChanged, is.Conditions = StatusChanged(w.Check), w.Check.Status.Conditions
+		is.StatusChanged, is.Conditions = StatusChanged(state.Check), state.Check.Status.Conditions
 	} else {
-		is.Conditions = statusAfter(w, plan, result{}).Status.Conditions
+		is.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	}
 	return is
 }

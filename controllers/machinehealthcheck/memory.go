@@ -72,11 +72,11 @@ func (m *memory) of(check types.NamespacedName) remembered {
 }
 
 // keep remembers next, and what was read of power cycles.
-func (m *memory) keep(next remembered, w *observed) {
+func (m *memory) keep(next remembered, state *observed) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(client.ObjectKeyFromObject(w.Check), next)
-	maps.Copy(m.unread, w.unread)
+	m.store(client.ObjectKeyFromObject(state.Check), next)
+	maps.Copy(m.unread, state.unread)
 	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, kind *unread) bool { return kind == nil })
 }
 
@@ -104,41 +104,41 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
+// after is what is to be remembered of state, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
 // longer than a cache takes to catch up: what it began counts from its end.
-func after(w *observed, plan *machines.Plan, done applied, now time.Time) remembered {
+func after(state *observed, plan *machines.Plan, done applied, now time.Time) remembered {
 	next := remembered{
-		cluster: w.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
-		pass:     pass{check: w.Check.UID, generation: w.Check.Generation, at: w.Now, targets: w.Targets, skipped: w.Skipped},
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: blocked(plan),
+		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
+		pass:     pass{check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped},
+		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt, shadows: done.shadows, blocked: blocked(plan),
 	}
-	if errs, retry := done.failures(w); len(errs) > 0 || retry {
-		next.failed = w.before.failed + 1
+	if errs, retry := done.failures(state); len(errs) > 0 || retry {
+		next.failed = state.before.failed + 1
 	}
-	if w.Template.Known {
+	if state.Template.Known {
 		next.inFlight = map[types.UID]flight{}
 		for _, i := range plan.Open {
-			if machine := w.Targets[i].Machine; plan.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, w.Kind}
+			if machine := state.Targets[i].Machine; plan.Decisions[i].InFlight {
+				next.inFlight[machine.UID] = flight{machine.Name, state.Kind}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, w.Kind, now)
+		next.note(state, o, state.Kind, now)
 	}
 	if done.status != nil {
-		next.warned = ptr.To(warnedAfter(w, plan, done.status))
-		if !sameStatus(w.Check.Status, done.status.Status) {
-			next.statusAt = w.Now
+		next.warned = ptr.To(warnedAfter(state, plan, done.status))
+		if !sameStatus(state.Check.Status, done.status.Status) {
+			next.statusAt = state.Now
 		}
 	}
 	return next
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (next *remembered) note(w *observed, o outcome, kind string, now time.Time) {
+func (next *remembered) note(state *observed, o outcome, kind string, now time.Time) {
 	if o.attempted() && o.err != nil {
-		next.decided.Failed(o.Target.UID, w.Now)
+		next.decided.Failed(o.Target.UID, state.Now)
 	}
 	if o.unsure {
 		next.unsure = append(next.unsure, o.Target.Machine.Name)
@@ -171,13 +171,13 @@ func (u *unread) until() time.Time { return u.since.Add(machines.CyclesUnreadFor
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(w *observed, plan *machines.Plan) int {
-	if w.Mode != machines.Active || !w.Template.Known || w.before.inFlight == nil {
+func begunUncounted(state *observed, plan *machines.Plan) int {
+	if state.Mode != machines.Active || !state.Template.Known || state.before.inFlight == nil {
 		return 0
 	}
 	begun := 0
 	for _, i := range plan.Open {
-		if _, known := w.before.inFlight[w.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
+		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
 			begun++
 		}
 	}
@@ -185,13 +185,13 @@ func begunUncounted(w *observed, plan *machines.Plan) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(w *observed, plan *machines.Plan) map[ending]int {
+func ended(state *observed, plan *machines.Plan) map[ending]int {
 	results := map[ending]int{}
-	if !w.Template.Known {
+	if !state.Template.Known {
 		return results
 	}
-	for id, before := range w.before.inFlight {
-		if result := w.resultOf(plan, id, before.machine); result != "" {
+	for id, before := range state.before.inFlight {
+		if result := state.resultOf(plan, id, before.machine); result != "" {
 			results[ending{before.kind, result}]++
 		}
 	}
@@ -199,8 +199,8 @@ func ended(w *observed, plan *machines.Plan) map[ending]int {
 }
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (w *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
-	if i, found := place(w.Targets, name); found && w.Targets[i].Machine.UID == id {
+func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
+	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
 		switch d := plan.Decisions[i]; {
 		case d.InFlight:
 			return ""
@@ -209,7 +209,7 @@ func (w *observed) resultOf(plan *machines.Plan, id types.UID, name string) stri
 		}
 		return cancelledResult
 	}
-	if target := find(name, w.Skipped); target != nil && target.Machine.UID == id {
+	if target := find(name, state.Skipped); target != nil && target.Machine.UID == id {
 		return cancelledResult
 	}
 	return replacedResult

@@ -81,28 +81,28 @@ func Metrics() []prometheus.Collector {
 	}
 }
 
-// measureMode exports who acts on a check: one series, until the check is gone. w is nil then.
-func measureMode(key types.NamespacedName, w *observed) {
-	if w == nil {
+// measureMode exports who acts on a check: one series, until the check is gone. state is nil then.
+func measureMode(key types.NamespacedName, state *observed) {
+	if state == nil {
 		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
 		return
 	}
-	acting, _, _ := w.Acting()
+	acting, _, _ := state.Acting()
 	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
 		if mode != acting {
-			modes.DeleteLabelValues(key.Namespace, key.Name, w.Check.Spec.ClusterName, string(mode))
+			modes.DeleteLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, string(mode))
 		}
 	}
-	modes.WithLabelValues(key.Namespace, key.Name, w.Check.Spec.ClusterName, string(acting)).Set(1)
+	modes.WithLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, string(acting)).Set(1)
 }
 
 // measure exports what a reconcile saw and did.
-func measure(w *observed, plan *machines.Plan, outcomes []outcome) {
-	labels := []string{w.Check.Namespace, w.Check.Name, w.Check.Spec.ClusterName}
-	if w.Settled() {
-		measureState(w, plan, labels)
+func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
+	labels := []string{state.Check.Namespace, state.Check.Name, state.Check.Spec.ClusterName}
+	if state.Settled() {
+		measureState(state, plan, labels)
 	}
-	measureBlocked(w, labels, blocked(plan))
+	measureBlocked(state, labels, blocked(plan))
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
@@ -111,24 +111,24 @@ func measure(w *observed, plan *machines.Plan, outcomes []outcome) {
 		if o.Decision == nil || !o.newlyUnhealthy() {
 			continue
 		}
-		if d, known := o.delay(w); known {
+		if d, known := o.delay(state); known {
 			dueToActed.Observe(d.Seconds())
 		}
 	}
-	if w.Template.Known {
+	if state.Template.Known {
 		inFlight.WithLabelValues(labels...).Set(float64(plan.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.Targets, plan.Open)))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(state.Targets, plan.Open)))
 	}
-	if n := begun + begunUncounted(w, plan); n > 0 {
-		started.WithLabelValues(append(labels, w.Kind)...).Add(float64(n))
+	if n := begun + begunUncounted(state, plan); n > 0 {
+		started.WithLabelValues(append(labels, state.Kind)...).Add(float64(n))
 	}
-	for over, n := range ended(w, plan) {
+	for over, n := range ended(state, plan) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}
 }
 
 // measureState exports what the check's status says too.
-func measureState(w *observed, plan *machines.Plan, labels []string) {
+func measureState(state *observed, plan *machines.Plan, labels []string) {
 	p := &plan.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
@@ -136,16 +136,16 @@ func measureState(w *observed, plan *machines.Plan, labels []string) {
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}
-	shortCircuited.WithLabelValues(labels...).Set(number(w.Invalid != nil || plan.Grant.ShortCircuited()))
+	shortCircuited.WithLabelValues(labels...).Set(number(state.Invalid != nil || plan.Grant.ShortCircuited()))
 	nextDeadline.WithLabelValues(labels...).Set(unix(plan.VerdictsUntil))
-	if w.Initialized() {
-		reachable.WithLabelValues(w.Check.Namespace, w.Check.Spec.ClusterName).Set(number(w.view.Link == workload.Up))
+	if state.Initialized() {
+		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == workload.Up))
 	}
 }
 
 // measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
-func measureBlocked(w *observed, labels []string, blocked map[machines.Reason]int) {
-	for reason := range w.before.blocked {
+func measureBlocked(state *observed, labels []string, blocked map[machines.Reason]int) {
+	for reason := range state.before.blocked {
 		if _, still := blocked[reason]; !still {
 			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
 		}

@@ -48,22 +48,22 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 // findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
 // cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
 // being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
-func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
-	if w.view.Link != workload.Up {
+func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
+	if state.view.Link != workload.Up {
 		return nil
 	}
 	gone = map[string]bool{}
 	var missing []string
-	for _, target := range slices.Concat(w.Targets, w.Skipped) {
+	for _, target := range slices.Concat(state.Targets, state.Skipped) {
 		name := target.Machine.Status.NodeRef.Name
-		target.Node, target.OtherNode = w.view.NodeOf(target.Machine)
+		target.Node, target.OtherNode = state.view.NodeOf(target.Machine)
 		if name == "" {
 			target.Node = nil // Cluster API has not found it yet
 			continue
 		}
 		switch {
 		case target.Node != nil || target.OtherNode != nil || machines.Deleting(target.Machine) || len(machines.LeftAloneBy(target.Machine)) > 0:
-		case markedNodeDeleted(target.Machine) && !w.mayStart(target):
+		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -72,15 +72,15 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	if len(missing) == 0 {
 		return gone
 	}
-	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.Cluster), missing)
+	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(state.Cluster), missing)
 	if err != nil {
 		// The machines concerned stay unknown, and all others are judged all the same.
-		w.Trouble = append(w.Trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
+		state.Trouble = append(state.Trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
 		return gone
 	}
 	for _, name := range missing {
 		if present[name] {
-			w.lookAgainIn(staleCache)
+			state.lookAgainIn(staleCache)
 		} else {
 			gone[name] = true
 		}
@@ -90,12 +90,12 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 
 // mayStart reports whether a remediation of target may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func (w *observed) mayStart(target *machines.Target) bool {
-	if machines.Deleting(target.Machine) || w.requestOf(target.Machine.Name) != nil {
+func (state *observed) mayStart(target *machines.Target) bool {
+	if machines.Deleting(target.Machine) || state.requestOf(target.Machine.Name) != nil {
 		return false
 	}
 	asked := machines.ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
-	return w.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
+	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
@@ -105,10 +105,10 @@ func markedNodeDeleted(machine *clusterv1.Machine) bool {
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.
-func knownOf(w *observed, target *machines.Target, gone map[string]bool) health.Node {
+func knownOf(state *observed, target *machines.Target, gone map[string]bool) health.Node {
 	name := target.Machine.Status.NodeRef.Name
 	switch {
-	case name == "" && (w.view.Link == workload.Up || !w.Initialized()):
+	case name == "" && (state.view.Link == workload.Up || !state.Initialized()):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
 	case target.Node != nil:

@@ -48,38 +48,38 @@ type observed struct {
 
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
-	w := &observed{Facts: machines.Facts{
+	state := &observed{Facts: machines.Facts{
 		Now: now, ActsUnclaimed: r.Unclaimed == Act, Check: &clusterv1.MachineHealthCheck{}, Cluster: &clusterv1.Cluster{},
 	}}
-	if err := r.Client.Get(ctx, key, w.Check, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+	if err := r.Client.Get(ctx, key, state.Check, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("read MachineHealthCheck %s: %w", key, err)
 	}
-	w.Check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
-	clusterKey := client.ObjectKey{Namespace: w.Check.Namespace, Name: w.Check.Spec.ClusterName}
+	state.Check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
+	clusterKey := client.ObjectKey{Namespace: state.Check.Namespace, Name: state.Check.Spec.ClusterName}
 	cluster := &clusterv1.Cluster{}
 	err := r.Client.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
-	if !shard.Covers(r.WatchFilterValue, w.Check, cluster) {
-		w.WatchFilter = r.WatchFilterValue
+	if !shard.Covers(r.WatchFilterValue, state.Check, cluster) {
+		state.WatchFilter = r.WatchFilterValue
 	}
-	if w.WatchFilter != "" || !w.Check.DeletionTimestamp.IsZero() {
-		return w, nil // it is ignored
+	if state.WatchFilter != "" || !state.Check.DeletionTimestamp.IsZero() {
+		return state, nil // it is ignored
 	}
-	w.Cluster = cluster
-	w.Mode = modeFor(w.Check, w.Cluster, r.Unclaimed)
-	w.selector, w.SelectorErr = selectorOf(w.Check)
+	state.Cluster = cluster
+	state.Mode = modeFor(state.Check, state.Cluster, r.Unclaimed)
+	state.selector, state.SelectorErr = selectorOf(state.Check)
 	switch {
-	case w.Mode < machines.Observed:
+	case state.Mode < machines.Observed:
 	case err != nil:
-		w.Mode = machines.NoCluster
-	case w.SelectorErr != nil:
-		w.Mode = machines.BadSelector
+		state.Mode = machines.NoCluster
+	case state.SelectorErr != nil:
+		state.Mode = machines.BadSelector
 	}
-	return w, nil
+	return state, nil
 }
 
 // modeFor decides how kubemend treats check.
@@ -100,34 +100,34 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 	}
 }
 
-// decide decides what w comes to. The machines are judged once.
-func (w *observed) decide() *machines.Plan {
-	w.Policy, w.Settings, w.Storm = policyOf(w.Check.Spec.Checks), machines.SettingsOf(w.Check, w.total()), machines.StormOf(w.Check)
-	w.Limited = w.Limited && w.before.lasts
-	w.Memory, w.Reach = w.before.decided, w.before.reach
-	if cond := machines.ConditionOf(w.Check, mendv1.WorkloadClusterReachable); w.Reach.Type == "" && cond != nil {
-		w.Reach = *cond
+// decide decides what state comes to. The machines are judged once.
+func (state *observed) decide() *machines.Plan {
+	state.Policy, state.Settings, state.Storm = policyOf(state.Check.Spec.Checks), machines.SettingsOf(state.Check, state.total()), machines.StormOf(state.Check)
+	state.Limited = state.Limited && state.before.lasts
+	state.Memory, state.Reach = state.before.decided, state.before.reach
+	if cond := machines.ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
+		state.Reach = *cond
 	}
-	w.Link, w.Outage = links[w.view.Link], machines.Outage{Silent: w.view.Silent, Reported: w.view.Reported}
-	if w.view.Refused != nil {
-		w.Outage.Refused = w.view.Refused.Error()
+	state.Link, state.Outage = links[state.view.Link], machines.Outage{Silent: state.view.Silent, Reported: state.view.Reported}
+	if state.view.Refused != nil {
+		state.Outage.Refused = state.view.Refused.Error()
 	}
-	if w.view.Changed != nil {
-		w.Outage.Changed = w.view.Changed.Error()
+	if state.view.Changed != nil {
+		state.Outage.Changed = state.view.Changed.Error()
 	}
-	if w.Verdicts == nil {
-		w.Verdicts = machines.Judge(&w.Facts)
+	if state.Verdicts == nil {
+		state.Verdicts = machines.Judge(&state.Facts)
 	}
-	plan := machines.Decide(w.Facts)
+	plan := machines.Decide(state.Facts)
 	return &plan
 }
 
 // total is how many targets there are.
-func (w *observed) total() int {
-	if w.Counted != nil {
-		return max(w.Counted.Total, len(w.Targets))
+func (state *observed) total() int {
+	if state.Counted != nil {
+		return max(state.Counted.Total, len(state.Targets))
 	}
-	return len(w.Targets)
+	return len(state.Targets)
 }
 
 var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
@@ -144,69 +144,69 @@ func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
 // observe reads everything else that is decided on.
 //
 // All that is asked of the workload cluster itself has one deadline: a server that does not answer costs a worker that, and no more.
-func (r *Reconciler) observe(ctx context.Context, w *observed) error {
+func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
-	if err := r.observeLink(asking, w); err != nil {
+	if err := r.observeLink(asking, state); err != nil {
 		return err
 	}
-	if err := r.observeOtherChecks(ctx, w); err != nil {
+	if err := r.observeOtherChecks(ctx, state); err != nil {
 		return err
 	}
-	if err := r.observeMachines(ctx, w); err != nil {
+	if err := r.observeMachines(ctx, state); err != nil {
 		return err
 	}
 	if r.CountByStatus {
-		w.Counted = Counted(w.Check, w.Cluster)
+		state.Counted = Counted(state.Check, state.Cluster)
 	}
-	r.observeRemediation(ctx, w)
-	r.observeNodes(asking, w)
-	w.attachRequests()
-	r.observeCapacity(ctx, w)
+	r.observeRemediation(ctx, state)
+	r.observeNodes(asking, state)
+	state.attachRequests()
+	r.observeCapacity(ctx, state)
 	return nil
 }
 
 // observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before
 // these are known, by what the check says.
-func (r *Reconciler) observeCapacity(ctx context.Context, w *observed) {
-	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(w.Check))
+func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
+	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(state.Check))
 	if err != nil {
-		w.Trouble = append(w.Trouble, err)
+		state.Trouble = append(state.Trouble, err)
 	}
-	said := machines.ConditionOf(w.Check, mendv1.CapacityBack)
-	w.Capacity = machines.Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
+	said := machines.ConditionOf(state.Check, mendv1.CapacityBack)
+	state.Capacity = machines.Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
 	if !known && said != nil && said.Status == metav1.ConditionFalse {
-		w.Capacity.Missing = 1
+		state.Capacity.Missing = 1
 	}
 	if len(missing) > 0 {
 		oldest := &missing[0]
-		w.Capacity.Target, w.Capacity.Reason, w.Capacity.Message = oldest.Target.Kind+" "+oldest.Target.Name, oldest.Reason, oldest.Message
+		state.Capacity.Target, state.Capacity.Reason, state.Capacity.Message = oldest.Target.Kind+" "+oldest.Target.Name, oldest.Reason, oldest.Message
 	}
 }
 
 // observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.
-func (r *Reconciler) observeLink(ctx context.Context, w *observed) error {
-	if !w.Initialized() {
+func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
+	if !state.Initialized() {
 		return nil
 	}
-	key := client.ObjectKeyFromObject(w.Cluster)
+	key := client.ObjectKeyFromObject(state.Cluster)
 	var err error
-	w.view, err = r.Clusters.View(ctx, key, w.Now, r.nodeWatch(key))
-	w.lookAgainIn(w.view.Recheck)
+	state.view, err = r.Clusters.View(ctx, key, state.Now, r.nodeWatch(key))
+	state.lookAgainIn(state.view.Recheck)
 	return err
 }
 
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before p acts because of nodes.
-func (r *Reconciler) changed(ctx context.Context, w *observed, plan *machines.Plan) bool {
+func (r *Reconciler) changed(ctx context.Context, state *observed, plan *machines.Plan) bool {
 	acts := func(i int) bool { return plan.Decisions[i].Acts() }
-	return r.Verify != nil && w.Mode == machines.Active && w.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&
-		r.Verify(ctx, client.ObjectKeyFromObject(w.Cluster)) != nil
+	return r.Verify != nil && state.Mode == machines.Active && state.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&
+		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil
 }
 
 // lookAgainIn makes the reconcile be repeated after d at the latest; zero asks for nothing.
-func (w *observed) lookAgainIn(d time.Duration) {
+func (state *observed) lookAgainIn(d time.Duration) {
 	if d > 0 {
-		w.recheck = health.Earliest(w.recheck, w.Now.Add(d))
+		state.recheck = health.Earliest(state.recheck, state.Now.Add(d))
 	}
 }
 
@@ -219,26 +219,26 @@ type otherCheck struct {
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
-func (r *Reconciler) observeOtherChecks(ctx context.Context, w *observed) error {
+func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) error {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(w.Check.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: w.Check.Spec.ClusterName}); err != nil {
-		return fmt.Errorf("list the checks of cluster %s/%s: %w", w.Check.Namespace, w.Check.Spec.ClusterName, err)
+	if err := r.Client.List(ctx, list, client.InNamespace(state.Check.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: state.Check.Spec.ClusterName}); err != nil {
+		return fmt.Errorf("list the checks of cluster %s/%s: %w", state.Check.Namespace, state.Check.Spec.ClusterName, err)
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == w.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, w.Cluster, Act) == machines.Paused {
+		if other.Name == state.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, state.Cluster, Act) == machines.Paused {
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			another := otherCheck{name: other.Name, selector: selector, older: older(other, w.Check)}
-			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == w.Check.Spec.Remediation.TemplateRef.Kind {
+			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
+			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name
 			}
-			w.others = append(w.others, another)
+			state.others = append(state.others, another)
 		}
 	}
-	slices.SortFunc(w.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(state.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })
 	return nil
 }
 

@@ -31,26 +31,26 @@ type shadows map[types.UID]string
 
 // recordObserved makes sure that there are records of what kubemend would begin now and of what others have begun, of a check that is only observed. While
 // there is neither it reads nothing. It returns of which there are records.
-func (r *Reconciler) recordObserved(ctx context.Context, w *observed, plan *machines.Plan) shadows {
+func (r *Reconciler) recordObserved(ctx context.Context, state *observed, plan *machines.Plan) shadows {
 	switch {
-	case r.Records == nil || w.Mode != machines.Observed:
+	case r.Records == nil || state.Mode != machines.Observed:
 		return nil
-	case !w.Settled() || w.Template.Syncing: // what would begin is not known
-		return w.before.shadows
+	case !state.Settled() || state.Template.Syncing: // what would begin is not known
+		return state.before.shadows
 	}
 	recorded := shadows{}
-	others := begunByOthers(w, plan)
-	fresh := w.unrecorded(others, recorded)
+	others := begunByOthers(state, plan)
+	fresh := state.unrecorded(others, recorded)
 	if len(fresh) == 0 && (plan.Grant.Start == 0 || plan.Population.Waiting == 0) {
 		return recorded
 	}
-	alone, would := r.decideAlone(ctx, w, fresh)
+	alone, would := r.decideAlone(ctx, state, fresh)
 	fresh = slices.DeleteFunc(fresh, func(s shadow) bool { // what blocks it is known later
 		return would.Decisions[s.place].Blocked(machines.PowerCyclesUnread)
 	})
 	for _, i := range would.Open {
 		if d := would.Decisions[i]; d.Starts() && !slices.ContainsFunc(others, func(s shadow) bool { return s.place == i }) {
-			fresh = append(fresh, w.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(w.Targets[i].Machine)}}, recorded)...)
+			fresh = append(fresh, state.unrecorded([]shadow{{place: i, key: "unhealthy " + healthSaid(state.Targets[i].Machine)}}, recorded)...)
 		}
 	}
 	written := make([]bool, len(fresh))
@@ -65,7 +65,7 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, plan *mach
 	_ = work.Wait() // what fails is tried again by the next reconcile
 	for n, s := range fresh {
 		if written[n] {
-			recorded[w.Targets[s.place].Machine.UID] = s.key
+			recorded[state.Targets[s.place].Machine.UID] = s.key
 		}
 	}
 	return recorded
@@ -73,7 +73,7 @@ func (r *Reconciler) recordObserved(ctx context.Context, w *observed, plan *mach
 
 // begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One
 // that this manager began while it acted on the check has a record, which its request names.
-func begunByOthers(w *observed, plan *machines.Plan) []shadow {
+func begunByOthers(state *observed, plan *machines.Plan) []shadow {
 	var all []shadow
 	for _, i := range plan.Open {
 		switch t := plan.Decisions[i].Target; {
@@ -90,10 +90,10 @@ func begunByOthers(w *observed, plan *machines.Plan) []shadow {
 }
 
 // unrecorded are those of all of which this process knows no record. The others are added to recorded.
-func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
+func (state *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 	var fresh []shadow
 	for _, s := range all {
-		if id := w.Targets[s.place].Machine.UID; w.before.shadows[id] == s.key {
+		if id := state.Targets[s.place].Machine.UID; state.before.shadows[id] == s.key {
 			recorded[id] = s.key
 		} else {
 			fresh = append(fresh, s)
@@ -102,12 +102,12 @@ func (w *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 	return fresh
 }
 
-// decideAlone is the plan for w as if kubemend acted on the check, and as if others had not begun what they have; and what it was decided on.
-func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shadow) (*observed, *machines.Plan) {
-	alone := *w
-	alone.Mode, alone.Targets = machines.Active, slices.Clone(w.Targets)
-	for i, target := range w.Targets {
-		copied := *target // what is read for this plan alone is not known of w
+// decideAlone is the plan for state as if kubemend acted on the check, and as if others had not begun what they have; and what it was decided on.
+func (r *Reconciler) decideAlone(ctx context.Context, state *observed, begun []shadow) (*observed, *machines.Plan) {
+	alone := *state
+	alone.Mode, alone.Targets = machines.Active, slices.Clone(state.Targets)
+	for i, target := range state.Targets {
+		copied := *target // what is read for this plan alone is not known of state
 		alone.Targets[i] = &copied
 	}
 	for _, s := range begun {
@@ -116,10 +116,10 @@ func (r *Reconciler) decideAlone(ctx context.Context, w *observed, begun []shado
 	return &alone, r.decide(ctx, &alone)
 }
 
-// recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do, decided on w.
-func (r *Reconciler) recordShadow(ctx context.Context, w *observed, would *machines.Plan, s shadow) bool {
+// recordShadow makes sure that there is a record of s, and reports whether there is. would is what kubemend would do, decided on state.
+func (r *Reconciler) recordShadow(ctx context.Context, state *observed, would *machines.Plan, s shadow) bool {
 	d := would.Decisions[s.place]
-	record := recordOf(w, step{Decision: d, population: would.Population}, records.HostOf(ctx, r.Metal, d.Target.Machine))
+	record := recordOf(state, step{Decision: d, population: would.Population}, records.HostOf(ctx, r.Metal, d.Target.Machine))
 	record.Spec.Mode = mendv1.RecordObserved
 	if !s.begun.IsZero() {
 		record.Spec.Remediator, record.Spec.BlockedBy = s.by, blockedBy(d)

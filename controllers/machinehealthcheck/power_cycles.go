@@ -34,23 +34,23 @@ var errListing = errors.New("its first list is under way")
 //
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
 // installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
-func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
-	w.unread, w.Read.Cycles = map[schema.GroupKind]*unread{}, true
+func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
+	state.unread, state.Read.Cycles = map[schema.GroupKind]*unread{}, true
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
-		cycles, err := r.cyclesOf(ctx, w, versions)
-		failing := w.before.unread[kind].after(err != nil, w.Now)
-		if w.unread[kind] = failing; err != nil {
-			w.cyclesUnknown(err, failing.until())
+		cycles, err := r.cyclesOf(ctx, state, versions)
+		failing := state.before.unread[kind].after(err != nil, state.Now)
+		if state.unread[kind] = failing; err != nil {
+			state.cyclesUnknown(err, failing.until())
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
-			if !machines.CycleUnderWay(req, w.Now) {
+			if !machines.CycleUnderWay(req, state.Now) {
 				continue
 			}
 			for _, owner := range req.OwnerReferences {
 				// The first one of a machine counts that its check did not ask for.
-				if target := find(owner.Name, w.Targets); target != nil && target.Cycle == nil && target.Machine.UID == owner.UID &&
+				if target := find(owner.Name, state.Targets); target != nil && target.Cycle == nil && target.Machine.UID == owner.UID &&
 					(target.Request == nil || target.Request.UID != req.UID) {
 					target.Cycle = req
 				}
@@ -60,26 +60,26 @@ func (r *Reconciler) observeCycles(ctx context.Context, w *observed) {
 }
 
 // cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
-func (w *observed) cyclesUnknown(err error, until time.Time) {
+func (state *observed) cyclesUnknown(err error, until time.Time) {
 	if listing := errors.Is(err, errListing); listing {
-		w.lookAgainIn(syncingRequests)
+		state.lookAgainIn(syncingRequests)
 	} else {
-		w.Trouble = append(w.Trouble, err)
+		state.Trouble = append(state.Trouble, err)
 	}
-	if w.Now.Before(until) {
-		w.recheck = health.Earliest(w.recheck, until)
-		if until.After(w.CyclesUnread) {
-			w.CyclesUnread = until
+	if state.Now.Before(until) {
+		state.recheck = health.Earliest(state.recheck, until)
+		if until.After(state.CyclesUnread) {
+			state.CyclesUnread = until
 		}
 	}
 }
 
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
 // may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
-func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	for _, kind := range append([]schema.GroupVersionKind{w.remediation.kind}, r.Kinds.InUse()...) {
-		if w.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
-			return r.requestsOf(ctx, w, kind) // it is read already: not in two versions
+func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+	for _, kind := range append([]schema.GroupVersionKind{state.remediation.kind}, r.Kinds.InUse()...) {
+		if state.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
+			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
 		}
 	}
 	if there, err := r.installed(ctx, versions[0].GroupKind()); err != nil || !there {
@@ -95,7 +95,7 @@ func (r *Reconciler) cyclesOf(ctx context.Context, w *observed, versions []schem
 		case !ready:
 			return nil, errListing
 		default:
-			return r.requestsOf(ctx, w, kind)
+			return r.requestsOf(ctx, state, kind)
 		}
 	}
 	return nil, failed

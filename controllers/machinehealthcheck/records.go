@@ -23,20 +23,20 @@ const checkKind = "MachineHealthCheck"
 
 // writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes wrong holds up the
 // remediation. since tells the remediations of a machine apart.
-func (r *Reconciler) writeAhead(ctx context.Context, w *observed, s step, since string) string {
+func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) string {
 	if r.Records == nil {
 		return ""
 	}
-	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), since)
+	return r.Records.Ahead(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), since)
 }
 
 // recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
 // check's. It is empty if the request names one, or if the machine is healthy again, so that there is nothing to follow.
-func (r *Reconciler) recordAdopted(ctx context.Context, w *observed, s step) types.NamespacedName {
+func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step) types.NamespacedName {
 	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.Target.Request).Name != "" {
 		return types.NamespacedName{}
 	}
-	return types.NamespacedName{Namespace: w.Check.Namespace, Name: r.writeAhead(ctx, w, s, healthSaid(s.Target.Machine))}
+	return types.NamespacedName{Namespace: state.Check.Namespace, Name: r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))}
 }
 
 // healthSaid is what m says of its health and since when, as the API server keeps it: a restart does not change it, and the next remediation of the machine
@@ -50,28 +50,28 @@ func healthSaid(m *clusterv1.Machine) string {
 }
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
-func recordOf(w *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
+func recordOf(state *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.Check.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: state.Check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
 			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.Target, on),
-			Decided: metav1.NewTime(w.Now),
-			Counts: records.CountsOf(s.population, w.Limits,
-				cmp.Or(w.Check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(w.Check))),
+			Decided: metav1.NewTime(state.Now),
+			Counts: records.CountsOf(s.population, state.Limits,
+				cmp.Or(state.Check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(state.Check))),
 		},
 	}
-	records.OwnedBy(record, w.Cluster)
-	if shard, labelled := w.Check.Labels[clusterv1.WatchLabel]; labelled {
+	records.OwnedBy(record, state.Cluster)
+	if shard, labelled := state.Check.Labels[clusterv1.WatchLabel]; labelled {
 		record.Labels[clusterv1.WatchLabel] = shard
 	}
-	if w.Template.External {
+	if state.Template.External {
 		record.Spec.Remediator = mendv1.RemediatedByRequest
 	}
-	records.Judged(&record.Spec, s.Verdict, w.Now)
-	record.Spec.Requester = requester(w.Check)
-	if by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(w.Now)) {
+	records.Judged(&record.Spec, s.Verdict, state.Now)
+	record.Spec.Requester = requester(state.Check)
+	if by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(state.Now)) {
 		record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
-		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(w.Now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
+		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(state.Now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
 			record.Spec.Due = new(metav1.NewTime(by.At))
 		}
 	}

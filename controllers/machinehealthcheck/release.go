@@ -211,8 +211,8 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 		Named("machinehealthcheck-release").
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.markedBy), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.markedIn), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesOfCheck), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesOfCluster), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
@@ -248,57 +248,40 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// markedBy returns the machines of which check may have said something, and those for which it made a request.
-func (r *Releaser) markedBy(ctx context.Context, check client.Object) []reconcile.Request {
-	markedMachines := r.markedMachines(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+// machinesOfCheck maps a check to the machines of its Cluster that it may have to let go.
+func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
+}
+
+// machinesOfCluster maps a Cluster to its machines that a check may have to let go.
+func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
+}
+
+// machinesToRelease returns the machines of a Cluster of which a check has said something that is not good, and those for which there is a request
+// of a check. The latter may be unmarked: their conditions may have been removed, or never set, before the Cluster was paused.
+func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectKey) []reconcile.Request {
+	requested := map[string]bool{}
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, check.GetNamespace())
+		requests, err := r.Requests.List(ctx, kind, cluster.Namespace)
 		if err != nil {
 			continue // a kind that cannot be read now is found again by the event of its request
 		}
-		for _, req := range requests {
-			if maker, ours := remediationrequest.MadeBy(req); ours && maker.Name == check.GetName() {
-				markedMachines = append(markedMachines, self(ctx, req)...)
-			}
+		for name, req := range requests {
+			_, ours := remediationrequest.MadeBy(req)
+			requested[name] = requested[name] || ours
 		}
 	}
-	return markedMachines
-}
-
-// markedIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
-// may be unmarked: its conditions may have been removed, or never set, before the Cluster was paused.
-func (r *Releaser) markedIn(ctx context.Context, cluster client.Object) []reconcile.Request {
-	markedMachines := r.markedMachines(ctx, cluster.GetNamespace(), cluster.GetName())
-	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, cluster.GetNamespace())
-		if err != nil {
-			continue // as for markedBy
-		}
-		for _, req := range requests {
-			m := &clusterv1.Machine{}
-			if _, ours := remediationrequest.MadeBy(req); !ours || r.Client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy) != nil {
-				continue
-			}
-			if m.Spec.ClusterName == cluster.GetName() {
-				markedMachines = append(markedMachines, self(ctx, req)...)
-			}
-		}
-	}
-	return markedMachines
-}
-
-// markedMachines returns the machines of a cluster of which a check has said something that is not good.
-func (r *Releaser) markedMachines(ctx context.Context, namespace, cluster string) []reconcile.Request {
 	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster}); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
 		return nil // the cache is shutting down
 	}
-	var markedMachines []reconcile.Request
+	var found []reconcile.Request
 	for i := range list.Items {
-		if machines.Marked(&list.Items[i]) {
-			markedMachines = append(markedMachines, self(ctx, &list.Items[i])...)
+		if machine := &list.Items[i]; machines.Marked(machine) || requested[machine.Name] {
+			found = append(found, self(ctx, machine)...)
 		}
 	}
-	return markedMachines
+	return found
 }

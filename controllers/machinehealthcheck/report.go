@@ -24,16 +24,16 @@ import (
 )
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
-func (r *Reconciler) tell(ctx context.Context, w *observed, plan *machines.Plan, done applied) ctrl.Result {
-	is := after(w, plan, done, r.Clock.Now())
-	r.memory.keep(is, w)
-	r.spares.wait(client.ObjectKeyFromObject(w.Check), plan.WaitsForSpare())
-	measure(w, plan, done.outcomes)
-	r.send(ctx, append(machineNotes(w, done.outcomes), remediationNotes(w, done.outcomes)...))
+func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
+	is := after(state, plan, done, r.Clock.Now())
+	r.memory.keep(is, state)
+	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
+	measure(state, plan, done.outcomes)
+	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
 	if done.status != nil {
-		r.send(ctx, turnNotes(w, plan, done.status))
+		r.send(ctx, turnNotes(state, plan, done.status))
 	}
-	return r.next(ctx, w, plan, done, is.failed)
+	return r.next(ctx, state, plan, done, is.failed)
 }
 
 // send sends events, and logs one line for each.
@@ -46,9 +46,9 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 }
 
 // machineNotes are the events on machines: one for each change of their conditions.
-func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
+func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
-	check := w.Check.Namespace + "/" + w.Check.Name
+	check := state.Check.Namespace + "/" + state.Check.Name
 	for _, o := range outcomes {
 		if o.Decision == nil {
 			continue
@@ -56,11 +56,11 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 		about := machineOf(o.Target.Machine)
 		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: about, Related: w.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+			notes = append(notes, recorder.Event{About: about, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		switch {
 		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
-			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(w.Now)), "; ")
+			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
 			if blocker := o.BlockedBy(machines.FailureContradicted); blocker != nil {
 				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
 			}
@@ -92,11 +92,11 @@ func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
 // often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has the same
 // regarding, related, reason and action.)
-func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
+func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
 		notes = append(notes, recorder.Event{
-			About: checkOf(w.Check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+			About: checkOf(state.Check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
 		})
 	}
 	for _, o := range outcomes {
@@ -106,8 +106,8 @@ func remediationNotes(w *observed, outcomes []outcome) []recorder.Event {
 				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
 			text := "Asked the owner to remediate " + o.Target.Machine.Name + o.Spare.InVain()
-			if w.Template.External {
-				text = fmt.Sprintf("Requested a %s for %s", w.Template.Kind, o.Target.Machine.Name)
+			if state.Template.External {
+				text = fmt.Sprintf("Requested a %s for %s", state.Template.Kind, o.Target.Machine.Name)
 			}
 			add(machineOf(o.Target.Machine), mendv1.EventRemediationStarted, "Remediate", text)
 		case o.recovered():
@@ -140,23 +140,23 @@ func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text st
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
+func turnNotes(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, recorder.Event{About: checkOf(w.Check), Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
-	was, is, allowed := w.restricted(), plan.Restriction, machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	was, is, allowed := state.restricted(), plan.Restriction, machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch {
-	case allowed == nil || !w.Settled():
+	case allowed == nil || !state.Settled():
 	case is != "" && was != is:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
 	case was != "" && allowed.Status == metav1.ConditionTrue:
 		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
-	if c, turned := turned(w.Check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
+	if c, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
 	}
-	if kind, reason, text := reachNote(w.Check, next); reason != "" {
+	if kind, reason, text := reachNote(state.Check, next); reason != "" {
 		add(kind, reason, "Observe", text)
 	}
 	return notes
@@ -164,11 +164,11 @@ func turnNotes(w *observed, plan *machines.Plan, next *clusterv1.MachineHealthCh
 
 // restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which
 // tells as well of limits that kept no machine from being remediated.
-func (w *observed) restricted() string {
-	if w.before.warned != nil {
-		return *w.before.warned
+func (state *observed) restricted() string {
+	if state.before.warned != nil {
+		return *state.before.warned
 	}
-	c := machines.ConditionOf(w.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := machines.ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return ""
 	}
@@ -176,15 +176,15 @@ func (w *observed) restricted() string {
 }
 
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
-func warnedAfter(w *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) string {
+func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) string {
 	allowed := machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch is := plan.Restriction; {
-	case allowed == nil || !w.Settled():
-		return w.restricted()
+	case allowed == nil || !state.Settled():
+		return state.restricted()
 	case is != "" || allowed.Status == metav1.ConditionTrue:
 		return is
 	}
-	return w.restricted()
+	return state.restricted()
 }
 
 // turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
@@ -205,26 +205,26 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, w *observed, plan *machines.Plan, done applied, failed int) ctrl.Result {
-	at := health.Earliest(health.Earliest(w.recheck, plan.VerdictsUntil), done.statusDue)
-	if w.Mode == machines.Active || r.Records != nil { // or a record tells what would begin
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *machines.Plan, done applied, failed int) ctrl.Result {
+	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
+	if state.Mode == machines.Active || r.Records != nil { // or a record tells what would begin
 		at = health.Earliest(at, plan.Recheck)
 	}
 	if r.Resync > 0 {
-		at = health.Earliest(at, w.Now.Add(r.Resync))
+		at = health.Earliest(at, state.Now.Add(r.Resync))
 	}
 	if failed > 0 {
-		at = health.Earliest(at, w.Now.Add(enqueue.Backoff(failed)))
+		at = health.Earliest(at, state.Now.Add(enqueue.Backoff(failed)))
 	}
-	if errs, _ := done.failures(w); len(errs) > 0 {
+	if errs, _ := done.failures(state); len(errs) > 0 {
 		log.FromContext(ctx).Error(errors.Join(errs...), "Reconcile failed, retrying", "tries", failed)
 	}
 	return enqueue.At(at, r.Clock.Now())
 }
 
 // failures are the errors of a reconcile, and whether it is to be repeated for what another writer did meanwhile.
-func (done applied) failures(w *observed) (errs []error, retry bool) {
-	errs = append(errs, w.Trouble...)
+func (done applied) failures(state *observed) (errs []error, retry bool) {
+	errs = append(errs, state.Trouble...)
 	add := func(err error) {
 		if apierrors.IsConflict(err) {
 			retry = true

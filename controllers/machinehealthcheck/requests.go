@@ -39,158 +39,160 @@ type remediation struct {
 }
 
 // byRequests says that the machines of the check are remediated by requests that are made from a template.
-func (w *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
-	w.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	w.Kind = w.remediation.kind.Kind
-	w.Template = machines.Template{External: true, Kind: w.Kind, TemplateKind: ref.Kind, Name: ref.Name}
+func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
+	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
+	state.Kind = state.remediation.kind.Kind
+	state.Template = machines.Template{External: true, Kind: state.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
-func (w *observed) missing(why, fix string) { w.Template.Missing, w.Template.Fix = why, fix }
+func (state *observed) missing(why, fix string) {
+	state.Template.Missing, state.Template.Fix = why, fix
+}
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
-func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
-	w.Kind, w.Template = "Owner", machines.Template{Known: true}
-	ref := w.Check.Spec.Remediation.TemplateRef
-	if err := r.nameKinds(ctx, w, ref); err != nil {
-		w.Trouble = append(w.Trouble, err)
+func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
+	state.Kind, state.Template = "Owner", machines.Template{Known: true}
+	ref := state.Check.Spec.Remediation.TemplateRef
+	if err := r.nameKinds(ctx, state, ref); err != nil {
+		state.Trouble = append(state.Trouble, err)
 	}
 	if ref.IsDefined() {
-		err := r.observeTemplate(ctx, w, ref)
-		if w.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
-			w.Template.Known = false
+		err := r.observeTemplate(ctx, state, ref)
+		if state.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
+			state.Template.Known = false
 		}
-		if err != nil && !w.Template.Unread {
-			w.Trouble = append(w.Trouble, err)
+		if err != nil && !state.Template.Unread {
+			state.Trouble = append(state.Trouble, err)
 		}
 	}
-	r.observeOrphans(ctx, w)
+	r.observeOrphans(ctx, state)
 }
 
 // nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
-func (r *Reconciler) nameKinds(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+func (r *Reconciler) nameKinds(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	template := remediationrequest.TemplateKind(ref)
 	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
-		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.Check))
+		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check))
 	}
-	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.Check), template, remediationrequest.KindOf(template))
+	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), template, remediationrequest.KindOf(template))
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
-func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	if all, listed := w.requests[kind]; listed {
+func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+	if all, listed := state.requests[kind]; listed {
 		return all, nil
 	}
-	all, err := r.Requests.List(ctx, kind, w.Check.Namespace)
+	all, err := r.Requests.List(ctx, kind, state.Check.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if w.requests == nil {
-		w.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
+	if state.requests == nil {
+		state.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
 	}
-	w.requests[kind] = all
+	state.requests[kind] = all
 	return all, nil
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
-	w.byRequests(ref)
+	state.byRequests(ref)
 	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
-		w.Template.Refused = true
-		w.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+		state.Template.Refused = true
+		state.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
 		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
-	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
-		if ready, err := r.observeKind(ctx, w, kind); !ready {
+	for _, kind := range []schema.GroupVersionKind{templateKind, state.remediation.kind} {
+		if ready, err := r.observeKind(ctx, state, kind); !ready {
 			return err
 		}
 	}
-	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: w.Check.Namespace, Name: ref.Name})
+	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
 	if !found {
-		if err := r.confirmMissing(ctx, w); err != nil {
+		if err := r.confirmMissing(ctx, state); err != nil {
 			return err
 		}
 	}
-	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
+	if _, err := r.requestsOf(ctx, state, state.remediation.kind); err != nil {
 		return err
 	}
-	w.Template.Known = true
+	state.Template.Known = true
 	return nil
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
-func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
-	if !w.Template.Known {
+func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
+	if !state.Template.Known {
 		return nil
 	}
-	return w.requests[w.remediation.kind][machine]
+	return state.requests[state.remediation.kind][machine]
 }
 
 // attachRequests gives the targets their requests.
-func (w *observed) attachRequests() {
-	if !w.Template.Known {
+func (state *observed) attachRequests() {
+	if !state.Template.Known {
 		return
 	}
-	requests := w.requests[w.remediation.kind]
-	for _, target := range w.Targets {
+	requests := state.requests[state.remediation.kind]
+	for _, target := range state.Targets {
 		if target.Request = requests[target.Name]; target.Request != nil {
-			target.Ownership = w.ownership(target)
+			target.Ownership = state.ownership(target)
 		}
 	}
 }
 
 // observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
-func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.GroupVersionKind) (bool, error) {
+func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
-		w.lookAgainIn(missingKind)
+		state.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
+		state.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
-		w.lookAgainIn(missingKind)
+		state.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
+		state.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
-		w.Template.Syncing = true
-		w.lookAgainIn(syncingRequests)
+		state.Template.Syncing = true
+		state.lookAgainIn(syncingRequests)
 	}
 	return ready, err
 }
 
 // confirmMissing asks the API server itself for a template that the cache does not have.
-func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
-	err := r.readTemplate(ctx, w)
+func (r *Reconciler) confirmMissing(ctx context.Context, state *observed) error {
+	err := r.readTemplate(ctx, state)
 	if remediationrequest.Missing(err) {
-		ref := w.Check.Spec.Remediation.TemplateRef
-		w.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, w.Check.Namespace, ref.Name), "Make it")
+		ref := state.Check.Spec.Remediation.TemplateRef
+		state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
 		return nil
 	}
 	return err
 }
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
-func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
-	if !w.remediation.read {
-		w.remediation.template, w.remediation.templateErr = r.Requests.Template(ctx, w.Check.Spec.Remediation.TemplateRef, w.Check.Namespace)
-		w.remediation.read = true
+func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
+	if !state.remediation.read {
+		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, state.Check.Spec.Remediation.TemplateRef, state.Check.Namespace)
+		state.remediation.read = true
 	}
-	return w.remediation.templateErr
+	return state.remediation.templateErr
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
-func (w *observed) tryTemplate(plan *machines.Plan) {
-	w.Read.Template = true
+func (state *observed) tryTemplate(plan *machines.Plan) {
+	state.Read.Template = true
 	for _, i := range plan.Open {
-		target := w.Targets[i]
+		target := state.Targets[i]
 		if plan.Decisions[i].Verdict.State == health.Healthy || target.Request != nil {
 			continue
 		}
-		if _, err := w.requestFor(target.Machine); err != nil {
+		if _, err := state.requestFor(target.Machine); err != nil {
 			target.Unusable = err
 		}
 	}
@@ -198,11 +200,11 @@ func (w *observed) tryTemplate(plan *machines.Plan) {
 
 // observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
 // versions of its kind is one request.
-func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
+func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.requestsOf(ctx, w, kind)
+		requests, err := r.requestsOf(ctx, state, kind)
 		if err != nil {
-			w.Trouble = append(w.Trouble, err)
+			state.Trouble = append(state.Trouble, err)
 			continue
 		}
 		if len(requests) == 0 {
@@ -210,28 +212,28 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		}
 		orphans := map[string]*remediationrequest.Metadata{}
 		for name, req := range requests {
-			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.Check.Name && req.DeletionTimestamp.IsZero() {
+			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == state.Check.Name && req.DeletionTimestamp.IsZero() {
 				orphans[name] = req
 			}
 		}
-		if w.Template.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
+		if state.Template.External && kind.GroupKind() == state.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				return find(name, w.Targets) != nil
+				return find(name, state.Targets) != nil
 			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {
-			w.orphans = append(w.orphans, orphans[name])
+			state.orphans = append(state.orphans, orphans[name])
 		}
 	}
 }
 
 // ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is that
 // check's, as far as anybody knows.
-func (w *observed) ownership(t *machines.Target) machines.Ownership {
-	is := ownershipOf(w.Check, t.Machine, t.Request)
+func (state *observed) ownership(t *machines.Target) machines.Ownership {
+	is := ownershipOf(state.Check, t.Machine, t.Request)
 	template := t.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if is == machines.AdoptableRequest && template != w.Check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range w.others {
+	if is == machines.AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
+		for _, other := range state.others {
 			if other.template == template && other.selector.Matches(labels.Set(t.Machine.Labels)) {
 				return machines.ForeignRequest
 			}

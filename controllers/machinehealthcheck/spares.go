@@ -29,7 +29,7 @@ import (
 // Hosts begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
 type Hosts interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
+	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
 }
 
 var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
@@ -97,13 +97,13 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	return all
 }
 
-// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since w was observed: then nothing
+// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since state was observed: then nothing
 // is claimed, and the hosts have to be read again.
-func (s *spares) claim(w *observed, plan *machines.Plan) bool {
+func (s *spares) claim(state *observed, plan *machines.Plan) bool {
 	begins := map[*machines.Target]bool{}
 	for _, i := range plan.Open {
 		if d := plan.Decisions[i]; d.Starts() && d.Spare != nil {
-			begins[w.Targets[i]] = true
+			begins[state.Targets[i]] = true
 		}
 	}
 	if len(begins) == 0 {
@@ -111,15 +111,15 @@ func (s *spares) claim(w *observed, plan *machines.Plan) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made[w.Check.Namespace] != w.spares.made {
+	if s.made[state.Check.Namespace] != state.spares.made {
 		return false
 	}
 	if s.claims == nil {
 		s.claims, s.made = map[types.UID]*claim{}, map[string]int{}
 	}
-	s.made[w.Check.Namespace]++
+	s.made[state.Check.Namespace]++
 	for t := range begins {
-		is := &claim{namespace: w.Check.Namespace, at: w.Now, wants: w.spares.wants[t.Machine.UID]}
+		is := &claim{namespace: state.Check.Namespace, at: state.Now, wants: state.spares.wants[t.Machine.UID]}
 		if owner := metav1.GetControllerOf(t.Machine); owner != nil {
 			is.owner = owner.UID
 		}
@@ -167,19 +167,19 @@ type observedSpares struct {
 }
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
-func (r *Reconciler) observeSpares(ctx context.Context, w *observed, plan *machines.Plan) {
-	w.Spares, w.Read.Spares = machines.Spares{}, true
-	w.spares = observedSpares{wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(w.Check.Namespace)}
-	if !w.Explains {
-		r.spares.wait(client.ObjectKeyFromObject(w.Check), true)
+func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *machines.Plan) {
+	state.Spares, state.Read.Spares = machines.Spares{}, true
+	state.spares = observedSpares{wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(state.Check.Namespace)}
+	if !state.Explains {
+		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
 	}
-	all, hosts, err := r.machinesAndHosts(ctx, w.Check.Namespace)
+	all, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
-		w.Spares.Unread, w.Spares.Reported = err.Error(), w.Explains && errors.Is(err, explain.ErrUnread)
+		state.Spares.Unread, state.Spares.Reported = err.Error(), state.Explains && errors.Is(err, explain.ErrUnread)
 		if errors.Is(err, errListing) {
-			w.lookAgainIn(syncingRequests)
+			state.lookAgainIn(syncingRequests)
 		} else {
-			w.lookAgainIn(unreadAgain)
+			state.lookAgainIn(unreadAgain)
 		}
 		return
 	}
@@ -187,30 +187,30 @@ func (r *Reconciler) observeSpares(ctx context.Context, w *observed, plan *machi
 	for _, m := range all {
 		there[m.UID] = m
 	}
-	claims := r.spares.claimed(w.Check.Namespace, there, w.Now)
-	for _, t := range w.Targets {
+	claims := r.spares.claimed(state.Check.Namespace, there, state.Now)
+	for _, t := range state.Targets {
 		delete(claims, t.Machine.UID) // its write failed: else the check would wait for the cache
 	}
 	expecting := expected(all, hosts, claims)
 	var own []*clusterv1.Machine
 	for _, i := range plan.Open {
 		if plan.Decisions[i].Spare != nil {
-			own = append(own, w.Targets[i].Machine)
+			own = append(own, state.Targets[i].Machine)
 		}
 	}
-	w.Spares.Fits, w.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
-	r.readWants(ctx, w, own, expecting)
+	state.Spares.Fits, state.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
+	r.readWants(ctx, state, own, expecting)
 	for _, m := range own {
-		if wants, read := w.spares.wants[m.UID]; read {
-			w.Spares.Fits[m.UID] = wants.Fitting(hosts)
+		if wants, read := state.spares.wants[m.UID]; read {
+			state.Spares.Fits[m.UID] = wants.Fitting(hosts)
 		}
 	}
 	for _, e := range expecting {
-		w.Spares.Expected = append(w.Spares.Expected, e.wants.Fitting(hosts))
+		state.Spares.Expected = append(state.Spares.Expected, e.wants.Fitting(hosts))
 	}
 	for _, h := range hosts {
 		if host.Free(h) {
-			w.Spares.Free++
+			state.Spares.Free++
 		}
 	}
 }
@@ -311,7 +311,7 @@ func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner typ
 }
 
 // readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken to want any host.
-func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv1.Machine, others []expecting) {
+func (r *Reconciler) readWants(ctx context.Context, state *observed, own []*clusterv1.Machine, others []expecting) {
 	reader := r.Live
 	if reader == nil {
 		reader = r.Client
@@ -338,10 +338,10 @@ func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv
 	_ = work.Wait() // errors are in errs
 	for i, m := range own {
 		if errs[i] == nil {
-			w.spares.wants[m.UID] = wants[i]
+			state.spares.wants[m.UID] = wants[i]
 		} else {
-			w.Spares.Failed[m.UID] = errs[i].Error()
-			w.lookAgainIn(unreadAgain)
+			state.Spares.Failed[m.UID] = errs[i].Error()
+			state.lookAgainIn(unreadAgain)
 		}
 	}
 }

@@ -28,19 +28,19 @@ import (
 const maxTargets = 10000
 
 // statusAfter returns the check with the status that follows from plan and from what became of it.
-func statusAfter(w *observed, plan *machines.Plan, is result) *clusterv1.MachineHealthCheck {
-	next := w.Check.DeepCopy()
+func statusAfter(state *observed, plan *machines.Plan, is result) *clusterv1.MachineHealthCheck {
+	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {
-		setCheckCondition(next, w, cond)
+		setCheckCondition(next, state, cond)
 	}
-	if w.Mode != machines.Active {
+	if state.Mode != machines.Active {
 		return next
 	}
-	if w.Settled() {
+	if state.Settled() {
 		next.Status.ExpectedMachines = ptr.To(clamp(plan.Population.Total()))
 		next.Status.CurrentHealthy = ptr.To(clamp(plan.Population.Healthy))
 		next.Status.RemediationsAllowed = ptr.To(clamp(plan.Grant.Remaining))
-		next.Status.Targets = w.targetNames()
+		next.Status.Targets = state.targetNames()
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
@@ -58,18 +58,18 @@ func statusAfter(w *observed, plan *machines.Plan, is result) *clusterv1.Machine
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
 // targetNames are the names of the targets, as many as the status can hold.
-func (w *observed) targetNames() []string {
-	names := make([]string, min(len(w.Targets), maxTargets))
+func (state *observed) targetNames() []string {
+	names := make([]string, min(len(state.Targets), maxTargets))
 	for i := range names {
-		names[i] = w.Targets[i].Machine.Name
+		names[i] = state.Targets[i].Machine.Name
 	}
 	return names
 }
 
 // setCheckCondition sets cond, or removes it if it has no status, in both flavours if there are two.
-func setCheckCondition(next *clusterv1.MachineHealthCheck, w *observed, cond metav1.Condition) {
+func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond metav1.Condition) {
 	if cond.LastTransitionTime.IsZero() {
-		cond.LastTransitionTime = metav1.NewTime(w.Now)
+		cond.LastTransitionTime = metav1.NewTime(state.Now)
 	}
 	if cond.Status == "" {
 		conditions.Delete(next, cond.Type)
@@ -86,37 +86,37 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, w *observed, cond met
 		})
 	case cond.Type == mendv1.RemediationTemplateAvailable && cond.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", w.Template.Missing)
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", state.Template.Missing)
 	case cond.Type == mendv1.RemediationTemplateAvailable:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}
 }
 
 // record brings the stored check up to date: label, owner and status. It writes only what differs.
-func (r *Reconciler) record(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if err := r.recordOwner(ctx, w); err != nil {
+func (r *Reconciler) record(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
+	if err := r.recordOwner(ctx, state); err != nil {
 		return err
 	}
-	return r.recordStatus(ctx, w, next)
+	return r.recordStatus(ctx, state, next)
 }
 
-func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if sameStatus(w.Check.Status, next.Status) {
+func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
+	if sameStatus(state.Check.Status, next.Status) {
 		return nil
 	}
-	before, after := *w.Check, *next
+	before, after := *state.Check, *next
 	if slices.Equal(before.Status.Targets, after.Status.Targets) { // thousands of names, which need not be encoded to be compared
 		before.Status.Targets, after.Status.Targets = nil, nil
 	}
 	patch, err := client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}).Data(&after)
 	if err != nil {
-		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.Check), err)
+		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	saved := &metav1.PartialObjectMetadata{}
 	saved.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	saved.Name, saved.Namespace = w.Check.Name, w.Check.Namespace
+	saved.Name, saved.Namespace = state.Check.Name, state.Check.Namespace
 	if err := r.Client.Status().Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.Check), err)
+		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	return nil
 }
@@ -131,12 +131,12 @@ func statusEvery(targets int) time.Duration {
 }
 
 // putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
-func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	due := w.before.statusAt.Add(statusEvery(len(w.Targets)))
-	if w.before.statusAt.IsZero() || !w.Now.Before(due) || sameStatus(w.Check.Status, next.Status) {
+func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
+	due := state.before.statusAt.Add(statusEvery(len(state.Targets)))
+	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) {
 		return time.Time{}
 	}
-	if !equality.Semantic.DeepEqual(withoutNumbers(&w.Check.Status), withoutNumbers(&next.Status)) {
+	if !equality.Semantic.DeepEqual(withoutNumbers(&state.Check.Status), withoutNumbers(&next.Status)) {
 		return time.Time{}
 	}
 	return due
@@ -172,31 +172,31 @@ func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 
 // recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
 // is what makes `clusterctl move` and the deletion of the cluster take the check along.
-func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
+func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	owner := metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.Cluster.Name, UID: w.Cluster.UID,
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: state.Cluster.Name, UID: state.Cluster.UID,
 	}
-	owners := slices.DeleteFunc(slices.Clone(w.Check.OwnerReferences), func(o metav1.OwnerReference) bool {
+	owners := slices.DeleteFunc(slices.Clone(state.Check.OwnerReferences), func(o metav1.OwnerReference) bool {
 		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
 	})
 	owners = append(owners, owner)
-	if w.Check.Labels[clusterv1.ClusterNameLabel] == w.Check.Spec.ClusterName && slices.Contains(w.Check.OwnerReferences, owner) {
+	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": w.Check.ResourceVersion,
-		"labels":          map[string]string{clusterv1.ClusterNameLabel: w.Check.Spec.ClusterName},
+		"resourceVersion": state.Check.ResourceVersion,
+		"labels":          map[string]string{clusterv1.ClusterNameLabel: state.Check.Spec.ClusterName},
 		"ownerReferences": owners,
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.Check), err)
+		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.Check.Name, Namespace: w.Check.Namespace}}
+	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: state.Check.Name, Namespace: state.Check.Namespace}}
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.Check), err)
+		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	// The status is written next, on top of this.
-	is := *w.Check
-	is.ResourceVersion, w.Check = saved.ResourceVersion, &is
+	is := *state.Check
+	is.ResourceVersion, state.Check = saved.ResourceVersion, &is
 	return nil
 }

@@ -41,64 +41,64 @@ func find(name string, lists ...[]*machines.Target) *machines.Target {
 }
 
 // observeMachines reads the Machines that the check selects.
-func (r *Reconciler) observeMachines(ctx context.Context, w *observed) error {
-	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(w.Cluster))
+func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
+	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !w.selector.Matches(labels.Set(machine.Labels)) })
+	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	w.Targets = make([]*machines.Target, 0, len(list))
-	for _, other := range w.others {
-		w.Overlaps = append(w.Overlaps, machines.Overlap{Name: other.name, Older: other.older})
+	state.Targets = make([]*machines.Target, 0, len(list))
+	for _, other := range state.others {
+		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older})
 	}
 	for _, machine := range list {
-		w.add(machine)
+		state.add(machine)
 	}
 	return nil
 }
 
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone.
-func (w *observed) add(machine *clusterv1.Machine) {
+func (state *observed) add(machine *clusterv1.Machine) {
 	added, leftAlone := &machines.Target{Machine: machine}, len(machines.LeftAloneBy(machine)) > 0
-	for i, other := range w.others {
+	for i, other := range state.others {
 		if !other.selector.Matches(labels.Set(machine.Labels)) {
 			continue
 		}
 		if !leftAlone {
-			w.Overlaps[i].Shared++
+			state.Overlaps[i].Shared++
 		}
 		if other.older && added.OlderCheck == "" {
 			added.OlderCheck = other.name
 		}
 	}
 	if leftAlone {
-		w.Skipped = append(w.Skipped, added)
+		state.Skipped = append(state.Skipped, added)
 	} else {
-		w.Targets = append(w.Targets, added)
+		state.Targets = append(state.Targets, added)
 	}
 }
 
 // observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its
 // objects are the very same in the cache: to state them costs ten times as much as to judge them.
-func (r *Reconciler) observeNodes(ctx context.Context, w *observed) {
-	gone, before := r.findNodes(ctx, w), &w.before.pass
-	for _, target := range slices.Concat(w.Targets, w.Skipped) {
-		known := knownOf(w, target, gone)
+func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
+	gone, before := r.findNodes(ctx, state), &state.before.pass
+	for _, target := range slices.Concat(state.Targets, state.Skipped) {
+		known := knownOf(state, target, gone)
 		last := find(target.Machine.Name, before.targets, before.skipped)
-		if last != nil && w.sameRules() && last.Machine == target.Machine && last.Node == target.Node && last.OtherNode == target.OtherNode &&
+		if last != nil && state.sameRules() && last.Machine == target.Machine && last.Node == target.Node && last.OtherNode == target.OtherNode &&
 			last.Health.Node == known && last.OlderCheck == target.OlderCheck {
 			target.Seen, target.Health = last.Seen, last.Health
 		} else {
-			w.stateHealth(target, known)
+			state.stateHealth(target, known)
 		}
 	}
 }
 
 // stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
-func (w *observed) stateHealth(target *machines.Target, known health.Node) {
-	target.Health = healthOf(w.Check.Spec.Checks, target.Machine, known, target.Node)
-	target.Health.Signals = w.datedSignals(target, target.Health.Signals)
+func (state *observed) stateHealth(target *machines.Target, known health.Node) {
+	target.Health = healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
+	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
@@ -109,18 +109,18 @@ func (w *observed) stateHealth(target *machines.Target, known health.Node) {
 }
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
-func (w *observed) sameRules() bool {
-	return w.before.pass.check == w.Check.UID && w.before.pass.generation == w.Check.Generation
+func (state *observed) sameRules() bool {
+	return state.before.pass.check == state.Check.UID && state.before.pass.generation == state.Check.Generation
 }
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
 // target before.
-func (w *observed) datedSignals(target *machines.Target, signals []health.Signal) []health.Signal {
+func (state *observed) datedSignals(target *machines.Target, signals []health.Signal) []health.Signal {
 	var seen machines.Seen
-	if last := find(target.Machine.Name, w.before.pass.targets, w.before.pass.skipped); last != nil {
+	if last := find(target.Machine.Name, state.before.pass.targets, state.before.pass.skipped); last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
-		if w.sameRules() {
-			at = w.before.pass.at
+		if state.sameRules() {
+			at = state.before.pass.at
 		}
 		seen = ptr.Deref(last.Seen, machines.Seen{})
 		if seen.Machine.At = at; last.Node != nil || at.IsZero() {
@@ -131,13 +131,13 @@ func (w *observed) datedSignals(target *machines.Target, signals []health.Signal
 	if onNode < 0 {
 		onNode = len(signals)
 	}
-	ofMachine := health.Seen{Object: string(target.Machine.UID), At: w.Now, Signals: signals[:onNode]}
+	ofMachine := health.Seen{Object: string(target.Machine.UID), At: state.Now, Signals: signals[:onNode]}
 	seen.Machine = seen.Machine.Next(ofMachine, time.Time{}, false)
 	target.Seen = &seen
 	if target.Node == nil {
 		return seen.Machine.Signals
 	}
-	ofNode := health.Seen{Object: string(target.Node.UID), At: w.Now, Signals: signals[onNode:]}
+	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: signals[onNode:]}
 	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, false)
 	return slices.Concat(seen.Machine.Signals, seen.Node.Signals)
 }

@@ -109,13 +109,13 @@ func (o *ownWrites) forget(machine client.Object) {
 // stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
 // requested of an owner would not count. It is no failure, and the check is reconciled again in a moment.
 // (docs/adr/0058-read-your-own-writes.md)
-func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
-	return slices.ContainsFunc(w.before.wrote, func(name string) bool {
-		target := find(name, w.Targets, w.Skipped)
-		return target != nil && r.written.stale(target.Machine) && !r.undone(ctx, w, target.Machine)
-	}) || r.Live != nil && slices.ContainsFunc(w.before.unsure, func(name string) bool {
-		target := find(name, w.Targets, w.Skipped)
-		return target != nil && r.behind(ctx, w, target.Machine)
+func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
+	return slices.ContainsFunc(state.before.wrote, func(name string) bool {
+		target := find(name, state.Targets, state.Skipped)
+		return target != nil && r.written.stale(target.Machine) && !r.undone(ctx, state, target.Machine)
+	}) || r.Live != nil && slices.ContainsFunc(state.before.unsure, func(name string) bool {
+		target := find(name, state.Targets, state.Skipped)
+		return target != nil && r.behind(ctx, state, target.Machine)
 	})
 }
 
@@ -125,14 +125,14 @@ const standsStill = 7
 
 // undone reports whether the API server has machine in no newer version than the cache, which waits for a write that is gone: the API
 // server was restored from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
-func (r *Reconciler) undone(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
-	if w.before.stale < standsStill || r.Live == nil {
+func (r *Reconciler) undone(ctx context.Context, state *observed, machine *clusterv1.Machine) bool {
+	if state.before.stale < standsStill || r.Live == nil {
 		return false
 	}
 	stored, err := r.live(ctx, machine)
 	if err != nil || stored.UID != machine.UID || consistency.Older(machine.ResourceVersion, stored.ResourceVersion) {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
-			"Machine", klog.KObj(machine), "stale", w.before.stale, "error", err)
+			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
 		return false
 	}
 	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(machine))
@@ -142,10 +142,10 @@ func (r *Reconciler) undone(ctx context.Context, w *observed, machine *clusterv1
 
 // behind reports whether the API server has machine in a newer version than the cache: its owner may have been asked to remediate it, and
 // the answer to that write was lost. If the API server cannot be asked, it may be so for some seconds.
-func (r *Reconciler) behind(ctx context.Context, w *observed, machine *clusterv1.Machine) bool {
+func (r *Reconciler) behind(ctx context.Context, state *observed, machine *clusterv1.Machine) bool {
 	stored, err := r.live(ctx, machine)
 	if err != nil {
-		return client.IgnoreNotFound(err) != nil && w.before.stale < standsStill
+		return client.IgnoreNotFound(err) != nil && state.before.stale < standsStill
 	}
 	return stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
 }

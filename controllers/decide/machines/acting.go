@@ -12,25 +12,25 @@ import (
 )
 
 // Acting is who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
-func (f *Facts) Acting() (by rule.Mode, text, detail string) {
-	cluster := f.Check.Spec.ClusterName
+func (facts *Facts) Acting() (by rule.Mode, text, detail string) {
+	cluster := facts.Check.Spec.ClusterName
 	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
-		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, f.WatchFilter)
+		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, facts.WatchFilter)
 	switch {
-	case !f.Check.DeletionTimestamp.IsZero():
+	case !facts.Check.DeletionTimestamp.IsZero():
 		return rule.None, "The check is being deleted", "check being deleted"
-	case f.WatchFilter != "" && Claimed(f.Check):
+	case facts.WatchFilter != "" && Claimed(facts.Check):
 		text = "The check is claimed for kubemend, so Cluster API core leaves it alone, and " + clause(label)
 		return rule.None, text, clusterv1.WatchLabel + " differs"
-	case f.WatchFilter != "":
+	case facts.WatchFilter != "":
 		return rule.Core, label, clusterv1.WatchLabel + " differs"
-	case !f.Cluster.DeletionTimestamp.IsZero():
+	case !facts.Cluster.DeletionTimestamp.IsZero():
 		return rule.None, fmt.Sprintf("Cluster %s is being deleted", cluster), "Cluster being deleted"
 	}
-	paused, detail := f.paused()
-	switch f.Mode {
+	paused, detail := facts.paused()
+	switch facts.Mode {
 	case NoCluster:
-		return rule.None, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, f.Check.Namespace), detail
+		return rule.None, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, facts.Check.Namespace), detail
 	case BadSelector:
 		return rule.None, "The spec.selector of the check cannot be read", detail
 	case Paused:
@@ -50,20 +50,20 @@ func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sen
 
 // pausedBy is the value of the annotation that pauses the check; false if none does. The one by which kubemend claims a check pauses Cluster API
 // core alone.
-func (f *Facts) pausedBy() (value string, paused bool) {
-	value, annotated := f.Check.Annotations[clusterv1.PausedAnnotation]
-	return value, annotated && !Claimed(f.Check)
+func (facts *Facts) pausedBy() (value string, paused bool) {
+	value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]
+	return value, annotated && !Claimed(facts.Check)
 }
 
 // paused is what pauses a check, as a sentence and in a few words.
-func (f *Facts) paused() (text, detail string) {
-	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", f.Check.Spec.ClusterName)
-	value, paused := f.pausedBy()
+func (facts *Facts) paused() (text, detail string) {
+	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", facts.Check.Spec.ClusterName)
+	value, paused := facts.pausedBy()
 	check := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
 	if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
 		check += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
 	}
-	switch clusterPaused := ClusterPaused(f.Cluster); {
+	switch clusterPaused := ClusterPaused(facts.Cluster); {
 	case paused && clusterPaused:
 		return cluster + ", and " + clause(check), "Cluster and check paused"
 	case paused:
@@ -75,17 +75,17 @@ func (f *Facts) paused() (text, detail string) {
 }
 
 // Enable is what a person can do for a check to be acted on; empty if nothing.
-func (f *Facts) Enable() string {
-	if f.ActsInCore() {
-		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", f.Check.Name, f.Check.Namespace)
+func (facts *Facts) Enable() string {
+	if facts.ActsInCore() {
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", facts.Check.Name, facts.Check.Namespace)
 	}
-	if f.Mode != Paused {
+	if facts.Mode != Paused {
 		return ""
 	}
 	annotation := fmt.Sprintf("remove the annotation %s from the check", clusterv1.PausedAnnotation)
-	cluster := fmt.Sprintf("set spec.paused of Cluster %s to false", f.Check.Spec.ClusterName)
-	switch _, paused := f.pausedBy(); {
-	case paused && ClusterPaused(f.Cluster):
+	cluster := fmt.Sprintf("set spec.paused of Cluster %s to false", facts.Check.Spec.ClusterName)
+	switch _, paused := facts.pausedBy(); {
+	case paused && ClusterPaused(facts.Cluster):
 		return "When it is to go on, " + annotation + ", and " + cluster
 	case paused:
 		return "When it is to go on, " + annotation
@@ -94,14 +94,14 @@ func (f *Facts) Enable() string {
 }
 
 // ActsInCore reports whether it is Cluster API core that acts on the check.
-func (f *Facts) ActsInCore() bool {
-	return f.Mode == Observed || f.Mode == Ignored && f.Cluster.DeletionTimestamp.IsZero()
+func (facts *Facts) ActsInCore() bool {
+	return facts.Mode == Observed || facts.Mode == Ignored && facts.Cluster.DeletionTimestamp.IsZero()
 }
 
 // Action is what is done about machine when it is unhealthy, as a clause.
-func (f *Facts) Action(machine *clusterv1.Machine) string {
-	if f.Template.External {
-		return fmt.Sprintf("requests a %s from %s %s/%s", f.Template.Kind, f.Template.TemplateKind, f.Check.Namespace, f.Template.Name)
+func (facts *Facts) Action(machine *clusterv1.Machine) string {
+	if facts.Template.External {
+		return fmt.Sprintf("requests a %s from %s %s/%s", facts.Template.Kind, facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name)
 	}
 	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)

@@ -10,7 +10,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
@@ -47,12 +46,12 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 }
 
 // pausedForAll is Cluster API's message of the condition Paused.
-func (f *Facts) pausedForAll() string {
+func (facts *Facts) pausedForAll() string {
 	var why []string
-	if ClusterPaused(f.Cluster) {
+	if ClusterPaused(facts.Cluster) {
 		why = append(why, "Cluster spec.paused is set to true")
 	}
-	if _, paused := f.pausedBy(); paused {
+	if _, paused := facts.pausedBy(); paused {
 		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
 	}
 	return strings.Join(why, ", ")
@@ -142,9 +141,9 @@ func queueText(facts *Facts, plan *Plan) string {
 func leftToCycles(plan *Plan) string {
 	var left []string
 	for _, i := range plan.Open {
-		d := plan.Decisions[i]
-		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !Deleting(t.Machine) {
-			left = append(left, fmt.Sprintf("%s to %s %s", t.Name, t.Cycle.Kind, t.Cycle.Name))
+		if decision := plan.Decisions[i]; decision.leftToCycle() {
+			cycle := decision.Target.Cycle
+			left = append(left, fmt.Sprintf("%s to %s %s", decision.Target.Name, cycle.Kind, cycle.Name))
 		}
 	}
 	if len(left) == 0 {
@@ -208,8 +207,8 @@ func reachText(facts *Facts, c metav1.Condition) string {
 	case c.Status == metav1.ConditionTrue:
 		return ""
 	}
-	message := "The workload cluster has been out of reach since " + stamp(c.LastTransitionTime.Time) + "; machines cannot be judged as far as their nodes are concerned, " +
-		"and nothing is started or ended because of them"
+	message := "The workload cluster has been out of reach since " + stamp(c.LastTransitionTime.Time) +
+		"; machines cannot be judged as far as their nodes are concerned, and nothing is started or ended because of them"
 	if facts.Outage.Changed != "" {
 		message = fmt.Sprintf("Cluster %s: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Changed, message)
 	}
@@ -225,14 +224,14 @@ func reachText(facts *Facts, c metav1.Condition) string {
 
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster is awaited, or
 // a reader repeats what the manager reports of it.
-func (f *Facts) ReachStands() bool {
+func (facts *Facts) ReachStands() bool {
 	switch {
-	case !f.Initialized():
+	case !facts.Initialized():
 		return false
-	case f.Outage.Reported && f.Reach.Status == metav1.ConditionFalse && f.Reach.Message != "":
+	case facts.Outage.Reported && facts.Reach.Status == metav1.ConditionFalse && facts.Reach.Message != "":
 		return true
 	}
-	return f.Link == LinkUnsure && f.Reach.Status != ""
+	return facts.Link == LinkUnsure && facts.Reach.Status != ""
 }
 
 // exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. Both say so; the older one acts.

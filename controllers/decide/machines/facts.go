@@ -71,7 +71,7 @@ type Facts struct {
 }
 
 // Idle reports whether the machines of the check are not read.
-func (f *Facts) Idle() bool { return f.Cluster.UID == "" || f.Mode == BadSelector }
+func (facts *Facts) Idle() bool { return facts.Cluster.UID == "" || facts.Mode == BadSelector }
 
 // Claimed reports whether check is claimed for kubemend. Its condition Paused is Cluster API core's then.
 func Claimed(check *clusterv1.MachineHealthCheck) bool {
@@ -84,13 +84,13 @@ func Claimed(check *clusterv1.MachineHealthCheck) bool {
 func ClusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
 // Initialized reports whether the control plane of the Cluster is. A cluster that is not initialized is not asked: its Link is LinkUnsure.
-func (f *Facts) Initialized() bool {
-	return ConditionTrue(f.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
+func (facts *Facts) Initialized() bool {
+	return ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 }
 
 // Settled reports whether the numbers can be relied on. While an answer of the workload cluster is awaited they stand as they were: all machines
 // are unknown then, and at every start of the manager, and at every probe that is lost, that would look like an outage.
-func (f *Facts) Settled() bool { return f.Link != LinkUnsure || !f.Initialized() }
+func (facts *Facts) Settled() bool { return facts.Link != LinkUnsure || !facts.Initialized() }
 
 // Capacity is what is missing of the remediations that a check has asked for, by their records.
 type Capacity struct {

@@ -20,27 +20,27 @@ func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	return since.Add(Settling)
 }
 
-// after is the memory that goes with the plan for f.
-func (m Memory) after(f *Facts, p *Plan) Memory {
+// after is the memory that goes with the plan for facts.
+func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
-		Check: f.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(), Storm: plan.Storm.Storm,
 		Begun: map[types.UID]Begun{}, Refused: map[types.UID]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
-		next.Calm = f.Now
+		next.Calm = facts.Now
 	}
-	for _, i := range p.Open {
-		d, id := p.Decisions[i], p.Decisions[i].Target.UID
-		if d.Verdict.State != health.Healthy {
-			next.NotHealthy[id] = f.Now
+	for _, i := range plan.Open {
+		decision, id := plan.Decisions[i], plan.Decisions[i].Target.UID
+		if decision.Verdict.State != health.Healthy {
+			next.NotHealthy[id] = facts.Now
 			if since, known := m.NotHealthy[id]; known {
 				next.NotHealthy[id] = since
 			}
 		}
-		if d.Begun {
+		if decision.Begun {
 			next.Begun[id] = m.Begun[id]
 		}
-		if at, refused := m.Refused[id]; refused && d.Verdict.State == health.Unhealthy {
+		if at, refused := m.Refused[id]; refused && decision.Verdict.State == health.Unhealthy {
 			next.Refused[id] = at
 		}
 	}

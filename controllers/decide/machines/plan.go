@@ -68,11 +68,17 @@ type Decision struct {
 
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always tried, so
 // this is more than it takes; a decision that was never made starts nothing.
-func (d *Decision) Starts() bool { return d.Tried && len(d.Blockers) == 0 }
+func (decision *Decision) Starts() bool { return decision.Tried && len(decision.Blockers) == 0 }
 
-// Acts reports whether d begins a remediation, ends one, or marks the machine unhealthy, which was not.
-func (d *Decision) Acts() bool {
-	return d.Starts() || d.Step == DeleteRequest || Failed(d.Target.Machine) == nil && d.Sets(HealthCheckSucceeded, metav1.ConditionFalse)
+// Acts reports whether decision begins a remediation, ends one, or marks the machine unhealthy, which was not.
+func (decision *Decision) Acts() bool {
+	marks := Failed(decision.Target.Machine) == nil && decision.Sets(HealthCheckSucceeded, metav1.ConditionFalse)
+	return marks || decision.Starts() || decision.Step == DeleteRequest
+}
+
+// leftToCycle reports whether the machine is unhealthy and left to a power cycle that the check did not request.
+func (decision *Decision) leftToCycle() bool {
+	return decision.Target.Cycle != nil && decision.Verdict.State == health.Unhealthy && !Deleting(decision.Target.Machine)
 }
 
 // Blocker is a rule that keeps a remediation from starting, with its words; of one that is not told they are empty.
@@ -81,14 +87,14 @@ type Blocker struct {
 	rule.Blocker
 }
 
-// BlockedBy is what blocks d by that rule; nil if it does not.
-func (d *Decision) BlockedBy(by Reason) *Blocker {
-	i := slices.IndexFunc(d.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
+// BlockedBy is what blocks decision by that rule; nil if it does not.
+func (decision *Decision) BlockedBy(by Reason) *Blocker {
+	i := slices.IndexFunc(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule == by })
 	if i < 0 {
 		return nil
 	}
-	return &d.Blockers[i]
+	return &decision.Blockers[i]
 }
 
-// Blocked reports whether d is blocked by that rule.
-func (d *Decision) Blocked(by Reason) bool { return d.BlockedBy(by) != nil }
+// Blocked reports whether decision is blocked by that rule.
+func (decision *Decision) Blocked(by Reason) bool { return decision.BlockedBy(by) != nil }

@@ -10,23 +10,23 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// remediationCondition sets the condition kubemend.io/Remediation of the machine of d while it is not healthy, and removes it when it is.
+// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when it is.
 // The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
-func remediationCondition(facts *Facts, d *Decision) {
-	stored := ConditionOf(d.Target, mendv1.Remediation)
-	switch d.Verdict.State {
+func remediationCondition(facts *Facts, decision *Decision) {
+	stored := ConditionOf(decision.Target, mendv1.Remediation)
+	switch decision.Verdict.State {
 	case health.Unknown:
 		return
 	case health.Healthy, health.Starting:
 		if stored != nil {
-			d.remove(mendv1.Remediation)
+			decision.remove(mendv1.Remediation)
 		}
 		return
 	case health.Pending, health.Unhealthy:
 	}
-	cond := inProgress(facts, d)
+	cond := inProgress(facts, decision)
 	if cond.Status == "" {
-		cond = blocked(d)
+		cond = blocked(decision)
 	}
 	switch {
 	case cond.Status == "", facts.Mode != Active, facts.Template.Syncing:
@@ -34,35 +34,35 @@ func remediationCondition(facts *Facts, d *Decision) {
 	case stored == nil:
 	case stored.Status == cond.Status && stored.Reason == cond.Reason && stored.Message == cond.Message:
 		return
-	case stored.Status == metav1.ConditionTrue && (d.Blocked(PowerCyclesUnread) || d.Blocked(RequestsUnread)):
+	case stored.Status == metav1.ConditionTrue && (decision.Blocked(PowerCyclesUnread) || decision.Blocked(RequestsUnread)):
 		return // what is in progress was read before, and cannot be read now
 	}
-	d.Conditions = append(d.Conditions, cond)
+	decision.Conditions = append(decision.Conditions, cond)
 }
 
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
 // any other one.
-func inProgress(facts *Facts, d *Decision) metav1.Condition {
-	t := d.Target
-	if !d.InFlight && !d.Starts() {
-		if cycle := d.BlockedBy(PowerCycleInProgress); cycle != nil {
+func inProgress(facts *Facts, decision *Decision) metav1.Condition {
+	target := decision.Target
+	if !decision.InFlight && !decision.Starts() {
+		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {
 			return metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: cycle.Reason, Message: cycle.Text}
 		}
 		return metav1.Condition{}
 	}
 	owner := ""
-	if ref := metav1.GetControllerOfNoCopy(t.Machine); ref != nil {
+	if ref := metav1.GetControllerOfNoCopy(target.Machine); ref != nil {
 		owner = ref.Kind + " " + ref.Name
 	}
-	switch byOwner := OwnerOf(t.Machine) != NotAsked && d.InFlight || !facts.Template.External; {
-	case byOwner && !owned(t.Machine):
+	switch byOwner := OwnerOf(target.Machine) != NotAsked && decision.InFlight || !facts.Template.External; {
+	case byOwner && !owned(target.Machine):
 		return metav1.Condition{
 			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: mendv1.NoOwnerReason,
 			Message: "Its owner is to remediate it, and it has none: see to it by hand",
 		}
-	case byOwner && OwnerOf(t.Machine) == CannotRemediate:
+	case byOwner && OwnerOf(target.Machine) == CannotRemediate:
 		return metav1.Condition{
-			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: OwnerAnswer(t.Machine),
+			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: OwnerAnswer(target.Machine),
 			Message: "Its owner, " + owner + ", cannot remediate it: the condition " + OwnerRemediated + " says why",
 		}
 	case byOwner:
@@ -73,21 +73,21 @@ func inProgress(facts *Facts, d *Decision) metav1.Condition {
 	}
 	return metav1.Condition{ // a request has the name of its Machine
 		Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.RequestedReason,
-		Message: facts.Template.Kind + " " + t.Name + " is under way for the machine",
+		Message: facts.Template.Kind + " " + target.Name + " is under way for the machine",
 	}
 }
 
 // blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for
 // its timeout: the limits, which other machines change, do not matter before that.
-func blocked(d *Decision) metav1.Condition {
+func blocked(decision *Decision) metav1.Condition {
 	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
-	lines := make([]string, 0, len(d.Blockers))
-	for i := range d.Blockers {
-		blocker := &d.Blockers[i]
+	lines := make([]string, 0, len(decision.Blockers))
+	for i := range decision.Blockers {
+		blocker := &decision.Blockers[i]
 		switch {
 		case blocker.Rule == NotUnhealthy, blocker.Rule == JustSeen: // over within Settling
 			continue
-		case d.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
+		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
 			continue
 		}
 		line := cmp.Or(blocker.Brief, blocker.Text)

@@ -48,12 +48,12 @@ type Case struct {
 	plan *Plan
 }
 
-// ask adds to the blockers of d the rules of the stage ofAll, or those of the stages before it.
-func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
-	c, blocked := &Case{Facts: facts, Decision: d, plan: plan}, false
+// ask adds to the blockers of decision the rules of the stage ofAll, or those of the stages before it.
+func ask(facts *Facts, plan *Plan, decision *Decision, all bool) {
+	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
 	for i := range rules {
 		r := &rules[i]
-		if (r.asked == ofAll) != all || r.asked != ofEach && d.InFlight || r.Else && blocked {
+		if (r.asked == ofAll) != all || r.asked != ofEach && decision.InFlight || r.Else && blocked {
 			continue
 		}
 		if blocked = r.When(c); !blocked {
@@ -64,7 +64,7 @@ func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
 			b.Blocker = r.Words(c)
 			b.Reason = cmp.Or(b.Reason, string(r.Reason))
 		}
-		d.Blockers = append(d.Blockers, b)
+		decision.Blockers = append(decision.Blockers, b)
 	}
 }
 
@@ -402,28 +402,28 @@ func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 }
 
 // noTemplate is why no request can be made for any machine.
-func (f *Facts) noTemplate() string { return "No request can be made: " + f.Template.Missing }
+func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
 
-// foreignRequest is why none is made for t, for which one exists.
-func (f *Facts) foreignRequest(t *Target) string {
-	request := f.Template.Kind + " " + t.Request.Name
-	owns := func(owner metav1.OwnerReference) bool { return owner.UID == t.UID }
-	if !slices.ContainsFunc(t.Request.OwnerReferences, owns) {
-		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, t.UID)
+// foreignRequest is why none is made for target, for which one exists.
+func (facts *Facts) foreignRequest(target *Target) string {
+	request := facts.Template.Kind + " " + target.Request.Name
+	owns := func(owner metav1.OwnerReference) bool { return owner.UID == target.UID }
+	if !slices.ContainsFunc(target.Request.OwnerReferences, owns) {
+		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, target.UID)
 	}
 	return request + " exists and was not made by this MachineHealthCheck"
 }
 
-func (f *Facts) template() string {
-	return strings.TrimSpace(f.Template.TemplateKind + " " + f.Template.Name)
+func (facts *Facts) template() string {
+	return strings.TrimSpace(facts.Template.TemplateKind + " " + facts.Template.Name)
 }
 
 // templateRef is the template of the check; zero if the check names none.
-func (f *Facts) templateRef() rule.Ref {
-	if f.Template.Name == "" {
+func (facts *Facts) templateRef() rule.Ref {
+	if facts.Template.Name == "" {
 		return rule.Ref{}
 	}
-	return rule.Ref{Kind: f.Template.TemplateKind, Namespace: f.Check.Namespace, Name: f.Template.Name}
+	return rule.Ref{Kind: facts.Template.TemplateKind, Namespace: facts.Check.Namespace, Name: facts.Template.Name}
 }
 
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.

@@ -51,34 +51,34 @@ type Spare struct {
 
 func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
-// NeedsSpare reports whether the remediation of t waits for a spare host where none fits.
-func (f *Facts) NeedsSpare(t *Target) bool {
-	return f.SpareWait != nil && !f.Template.External && f.Mode == Active && OnHost(t.Machine) && owned(t.Machine)
+// NeedsSpare reports whether the remediation of target waits for a spare host where none fits.
+func (facts *Facts) NeedsSpare(target *Target) bool {
+	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine)
 }
 
-// spareUntil is until when the remediation of the machine of d waits for a spare host; zero if it needs none: only an owner that deletes a machine to
+// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that deletes a machine to
 // replace it needs a host for the new one.
 //
 // It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when its condition
 // HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose condition turns once more.
-func (f *Facts) spareUntil(d *Decision) time.Time {
-	t := d.Target
-	if !f.NeedsSpare(t) {
+func (facts *Facts) spareUntil(decision *Decision) time.Time {
+	target := decision.Target
+	if !facts.NeedsSpare(target) {
 		return time.Time{}
 	}
-	since := health.Earliest(Since(Failed(t.Machine)), d.Verdict.OverdueSince(f.Now))
+	since := health.Earliest(Since(Failed(target.Machine)), decision.Verdict.OverdueSince(facts.Now))
 	if since.IsZero() {
-		since = f.Now.Truncate(time.Second) // as it is about to be stored
+		since = facts.Now.Truncate(time.Second) // as it is about to be stored
 	}
-	return since.Add(*f.SpareWait)
+	return since.Add(*facts.SpareWait)
 }
 
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
-func (f *Facts) sparesReported() bool { return f.Counted != nil || f.Spares.Reported }
+func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// needSpares reports whether p depends on hosts that were not read.
-func (f *Facts) needSpares(p *Plan) bool {
-	return !f.Read.Spares && f.Counted == nil && slices.ContainsFunc(p.Open, func(i int) bool { return p.Decisions[i].Spare != nil })
+// needSpares reports whether plan depends on hosts that were not read.
+func (facts *Facts) needSpares(plan *Plan) bool {
+	return !facts.Read.Spares && facts.Counted == nil && slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].Spare != nil })
 }
 
 // awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more: they take no
@@ -90,35 +90,35 @@ func awaitSpares(facts *Facts, plan *Plan) {
 		return
 	}
 	expected := slices.Clone(facts.Spares.Expected)
-	for _, d := range waiting(facts, plan) {
-		until := facts.spareUntil(d)
+	for _, decision := range waiting(facts, plan) {
+		until := facts.spareUntil(decision)
 		if until.IsZero() {
 			continue
 		}
-		d.Spare = facts.spareFor(d, expected)
-		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !facts.Now.Before(until)
-		if d.Spare.blocks() {
-			d.Waits = false
+		decision.Spare = facts.spareFor(decision, expected)
+		decision.Spare.Until, decision.Spare.Late = until, decision.Spare.Lacks != "" && !facts.Now.Before(until)
+		if decision.Spare.blocks() {
+			decision.Waits = false
 			plan.Population.Waiting--
 			continue
 		}
-		expected = append(expected, facts.Spares.Fits[d.Target.UID])
+		expected = append(expected, facts.Spares.Fits[decision.Target.UID])
 	}
 }
 
-// spareFor is what the machine of d finds while those who expect a host have not taken it.
-func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
-	if f.sparesReported() {
+// spareFor is what the machine of decision finds while those who expect a host have not taken it.
+func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+	if facts.sparesReported() {
 		is := &Spare{}
-		if stored := ConditionOf(d.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
+		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
 			is.Lacks = Reason(stored.Reason)
 		}
 		return is
 	}
-	hosts, known := f.Spares.Fits[d.Target.UID]
-	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
+	hosts, known := facts.Spares.Fits[decision.Target.UID]
+	is := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
-	case !known || f.Spares.Unread != "" || !f.Read.Spares:
+	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
 		is.Lacks = SpareHostsUnread
 	case is.Fit <= is.Expected, oneTooMany(hosts, expected):
 		is.Lacks = NoSpareHost
@@ -153,25 +153,25 @@ func share(a, b []string) bool {
 func sparesUntil(plan *Plan) time.Time {
 	var next time.Time
 	for _, i := range plan.Open {
-		if d := plan.Decisions[i]; d.Spare.blocks() {
-			next = health.Earliest(next, d.Spare.Until)
+		if decision := plan.Decisions[i]; decision.Spare.blocks() {
+			next = health.Earliest(next, decision.Spare.Until)
 		}
 	}
 	return next
 }
 
 // WaitsForSpare reports whether a remediation waits for a spare host.
-func (p *Plan) WaitsForSpare() bool { return !sparesUntil(p).IsZero() }
+func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
 
-// spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
+// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is over. One that
 // could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
-func spareCondition(facts *Facts, d *Decision) {
+func spareCondition(facts *Facts, decision *Decision) {
 	switch {
-	case d.Spare.blocks():
-		d.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
-	case ConditionOf(d.Target, mendv1.SpareHostAvailable) == nil:
-	case d.Spare != nil, d.InFlight, facts.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
-		d.remove(mendv1.SpareHostAvailable)
+	case decision.Spare.blocks():
+		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), facts.spareText(decision)+decision.Spare.deadline())
+	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
+	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
+		decision.remove(mendv1.SpareHostAvailable)
 	}
 }
 
@@ -180,14 +180,14 @@ func (s *Spare) deadline() string {
 	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
 }
 
-// spareText is why no spare host is counted on for the machine of d.
-func (f *Facts) spareText(d *Decision) string {
-	spare := d.Spare
+// spareText is why no spare host is counted on for the machine of decision.
+func (facts *Facts) spareText(decision *Decision) string {
+	spare := decision.Spare
 	switch {
-	case f.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(ConditionOf(d.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
+	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
+		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
 	case spare.Lacks == SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.UID])
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
 	case spare.Free == 0:
 		return "No spare host fits its replacement: no host is free"
 	case spare.Fit == 0:
@@ -221,13 +221,13 @@ func (s *Spare) InVain() string {
 func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
 	for _, i := range plan.Open {
-		d := plan.Decisions[i]
-		if !d.Spare.blocks() {
+		decision := plan.Decisions[i]
+		if !decision.Spare.blocks() {
 			continue
 		}
-		machines = append(machines, d.Target.Name+" until "+stamp(d.Spare.Until))
+		machines = append(machines, decision.Target.Name+" until "+stamp(decision.Spare.Until))
 		if reason != NoSpareHost {
-			reason = d.Spare.Lacks
+			reason = decision.Spare.Lacks
 		}
 	}
 	if reason == "" {

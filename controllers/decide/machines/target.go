@@ -54,30 +54,30 @@ const (
 	OwnRequest
 )
 
-// RequestDeleting reports whether the request of t is being deleted.
-func (t *Target) RequestDeleting() bool {
-	return t.Request != nil && !t.Request.DeletionTimestamp.IsZero()
+// RequestDeleting reports whether the request of target is being deleted.
+func (target *Target) RequestDeleting() bool {
+	return target.Request != nil && !target.Request.DeletionTimestamp.IsZero()
 }
 
-// NodeReady reports whether the Node of t is Ready, or was when Cluster API last saw it, if it cannot be seen.
-func (t *Target) NodeReady() bool {
-	if t.Node == nil {
-		return t.Health.Node == health.NodeUnseen && ConditionTrue(t, clusterv1.MachineNodeReadyCondition) != nil
+// NodeReady reports whether the Node of target is Ready, or was when Cluster API last saw it, if it cannot be seen.
+func (target *Target) NodeReady() bool {
+	if target.Node == nil {
+		return target.Health.Node == health.NodeUnseen && ConditionTrue(target, clusterv1.MachineNodeReadyCondition) != nil
 	}
-	return slices.ContainsFunc(t.Node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+	return slices.ContainsFunc(target.Node.Status.Conditions, func(cond corev1.NodeCondition) bool {
 		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
 	})
 }
 
-// Unbegun is t as if no remediation of it was begun, by whatever means.
-func (t *Target) Unbegun() *Target {
-	target, machine := *t, *t.Machine
+// Unbegun is target as if no remediation of it was begun, by whatever means.
+func (target *Target) Unbegun() *Target {
+	unbegun, machine := *target, *target.Machine
 	machine.DeletionTimestamp = nil
 	machine.Status.Conditions = slices.DeleteFunc(slices.Clone(machine.Status.Conditions), func(cond metav1.Condition) bool {
 		return cond.Type == OwnerRemediated || cond.Type == ExternallyRemediated && !requestFailed(&cond)
 	})
-	target.Machine, target.Request, target.Ownership = &machine, nil, NoRequest
-	return &target
+	unbegun.Machine, unbegun.Request, unbegun.Ownership = &machine, nil, NoRequest
+	return &unbegun
 }
 
 // ConditionOf returns the condition of that type, or nil. It is shared with obj.
