@@ -111,12 +111,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.stale(ctx, state) {
 		state.before.stale++
-		r.memory.keep(state.before, state)
+		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
 	plan := r.decide(ctx, state)
 	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
-		r.memory.keep(state.before, state)
+		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	done := r.apply(ctx, state, plan)

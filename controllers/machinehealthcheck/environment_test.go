@@ -114,7 +114,7 @@ func (m *memory) recall(w *observed) {
 
 // leave remembers w, its plan, and what became of that.
 func (m *memory) leave(w *observed, p *machines.Plan, outcomes ...outcome) {
-	m.keep(after(w, p, applied{outcomes: outcomes}, w.Now), w)
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}, w.Now))
 }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"maps"
 	"sync"
 	"time"
 
@@ -9,11 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
@@ -21,11 +18,7 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]remembered
-	unread map[schema.GroupKind]*unread // kinds of power cycles, of all checks
 }
-
-// unread is that a kind could not be read since then, and at last.
-type unread struct{ since, last time.Time }
 
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
@@ -56,8 +49,8 @@ type remembered struct {
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
-	// unread are the kinds of power cycles that could not be read.
-	unread map[schema.GroupKind]*unread
+	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
+	unread map[schema.GroupKind]time.Time
 	// shadows are the remediations of a check that is only observed of which there are records.
 	shadows shadows
 }
@@ -67,22 +60,20 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.checks[check]
-	before.lasts, before.unread = true, maps.Clone(m.unread)
+	before.lasts = true
 	return before
 }
 
-// keep remembers next, and what was read of power cycles.
-func (m *memory) keep(next remembered, state *observed) {
+// keep remembers next of a check.
+func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(client.ObjectKeyFromObject(state.Check), next)
-	maps.Copy(m.unread, state.unread)
-	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, kind *unread) bool { return kind == nil })
+	m.store(check, next)
 }
 
 func (m *memory) store(check types.NamespacedName, next remembered) {
 	if m.checks == nil {
-		m.checks, m.unread = map[types.NamespacedName]remembered{}, map[schema.GroupKind]*unread{}
+		m.checks = map[types.NamespacedName]remembered{}
 	}
 	m.checks[check] = next
 }
@@ -110,7 +101,7 @@ func after(state *observed, plan *machines.Plan, done applied, now time.Time) re
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
 		pass:     pass{check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped},
-		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt, shadows: done.shadows, blocked: blocked(plan),
+		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt, shadows: done.shadows, blocked: blocked(plan), unread: state.unread,
 	}
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -153,21 +144,6 @@ func (next *remembered) note(state *observed, o outcome, kind string, now time.T
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
 	}
 }
-
-// after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If none was
-// tried for longer than the retries of a check are apart, it is not known since when.
-func (u *unread) after(failed bool, now time.Time) *unread {
-	switch {
-	case !failed:
-		return nil
-	case u == nil || now.After(u.last.Add(2*enqueue.RetryAtMost)):
-		return &unread{since: now, last: now}
-	}
-	return &unread{since: u.since, last: now}
-}
-
-// until is until when that blocks machines on hosts.
-func (u *unread) until() time.Time { return u.since.Add(machines.CyclesUnreadFor) }
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.

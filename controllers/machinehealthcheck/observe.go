@@ -40,8 +40,8 @@ type observed struct {
 	orphans []*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
 	before remembered
-	// unread are the kinds of power cycles that were looked for; nil for one that could be read.
-	unread map[schema.GroupKind]*unread
+	// unread are the kinds of power cycles that could not be read, and since when that is tried.
+	unread map[schema.GroupKind]time.Time
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
 	recheck time.Time
 }

@@ -65,7 +65,7 @@ func (o *observing) sees(w *observed, m *memory) []string {
 	m.recall(w)
 	w.owned()
 	p := w.decide()
-	m.keep(after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}, w.Now), w)
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}, w.Now))
 	return o.lines()
 }
 

@@ -35,13 +35,17 @@ var errListing = errors.New("its first list is under way")
 // Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
 // installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
 func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
-	state.unread, state.Read.Cycles = map[schema.GroupKind]*unread{}, true
+	state.unread, state.Read.Cycles = map[schema.GroupKind]time.Time{}, true
 	for _, versions := range cycleKinds {
 		kind := versions[0].GroupKind()
 		cycles, err := r.cyclesOf(ctx, state, versions)
-		failing := state.before.unread[kind].after(err != nil, state.Now)
-		if state.unread[kind] = failing; err != nil {
-			state.cyclesUnknown(err, failing.until())
+		if err != nil {
+			since, before := state.before.unread[kind]
+			if !before {
+				since = state.Now
+			}
+			state.unread[kind] = since
+			state.cyclesUnknown(err, since.Add(machines.CyclesUnreadFor))
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
@@ -61,7 +65,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 
 // cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
 func (state *observed) cyclesUnknown(err error, until time.Time) {
-	if listing := errors.Is(err, errListing); listing {
+	if errors.Is(err, errListing) {
 		state.lookAgainIn(syncingRequests)
 	} else {
 		state.Trouble = append(state.Trouble, err)

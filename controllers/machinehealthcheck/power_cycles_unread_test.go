@@ -143,6 +143,9 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.Trouble)
 	}
 	// They were not read for an hour, as all machines were healthy. The deadline begins anew.
+	healthy := aCheck(a("metal", health.Healthy, onMetal))
+	healthy.Now = noon.Add(11 * time.Minute)
+	r.readCycles(t, healthy)
 	if at(70)["metal"] {
 		t.Error("its remediation begins because of what could not be read an hour ago")
 	}

@@ -26,7 +26,7 @@ import (
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
 	is := after(state, plan, done, r.Clock.Now())
-	r.memory.keep(is, state)
+	r.memory.keep(client.ObjectKeyFromObject(state.Check), is)
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
 	measure(state, plan, done.outcomes)
 	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
