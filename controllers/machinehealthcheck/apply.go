@@ -123,7 +123,10 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	case machines.CreateRequest:
 		return r.begin(ctx, state, s, o)
 	case machines.Release:
-		return r.release(ctx, s, o)
+		if next := releasedCopy(s.Target.Machine); next != nil {
+			o, _ = r.save(ctx, next, o)
+		}
+		return o
 	case machines.DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
 			set = without(set, machines.ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
@@ -214,14 +217,6 @@ func (r *Reconciler) set(ctx context.Context, state *observed, s step, m *cluste
 	return r.save(ctx, next, o)
 }
 
-// release removes from the machine of s what checks have set.
-func (r *Reconciler) release(ctx context.Context, s step, o outcome) outcome {
-	if next := releasedCopy(s.Target.Machine); next != nil {
-		o, _ = r.save(ctx, next, o)
-	}
-	return o
-}
-
 // save writes the conditions of m, and reports whether they are stored.
 func (r *Reconciler) save(ctx context.Context, m *clusterv1.Machine, o outcome) (outcome, bool) {
 	r.written.begin(m)
@@ -237,9 +232,6 @@ func (r *Reconciler) save(ctx context.Context, m *clusterv1.Machine, o outcome) 
 	}
 	return o, err == nil
 }
-
-// attempted reports whether o was to begin a remediation.
-func (o outcome) attempted() bool { return o.Decision != nil && (o.Starts() || o.step.refused != nil) }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
@@ -259,12 +251,6 @@ func (o outcome) newlyRefused() bool {
 	before := machines.ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
 	after := machines.ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return before == nil || before.Reason != after.Reason || before.Message != after.Message
-}
-
-// delay is the time from the moment at which the machine became due to the one at which that was written; false if the first is not known.
-func (o outcome) delay(state *observed) (time.Duration, bool) {
-	due := o.Verdict.OverdueSince(state.Now)
-	return o.at.Sub(due), !due.IsZero()
 }
 
 // step is the part of a plan that is about one machine.

@@ -128,7 +128,7 @@ func after(state *observed, plan *machines.Plan, done applied, now time.Time) re
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(state *observed, o outcome, kind string, now time.Time) {
-	if o.attempted() && o.err != nil {
+	if o.err != nil && o.Decision != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, state.Now)
 	}
 	if o.unsure {

@@ -111,8 +111,8 @@ func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
 		if o.Decision == nil || !o.newlyUnhealthy() {
 			continue
 		}
-		if d, known := o.delay(state); known {
-			dueToActed.Observe(d.Seconds())
+		if due := o.Verdict.OverdueSince(state.Now); !due.IsZero() {
+			dueToActed.Observe(o.at.Sub(due).Seconds())
 		}
 	}
 	if state.Template.Known {

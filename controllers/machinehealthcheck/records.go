@@ -51,47 +51,38 @@ func healthSaid(m *clusterv1.Machine) string {
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
 func recordOf(state *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.RemediationRecord {
+	check := state.Check
 	record := &mendv1.RemediationRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: state.Check.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.Target, on),
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
 			Decided: metav1.NewTime(state.Now),
+			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
+			}},
 			Counts: records.CountsOf(s.population, state.Limits,
-				cmp.Or(state.Check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(state.Check))),
+				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(check))),
 		},
 	}
+	records.OnNode(&record.Spec.Target, s.Target.Node)
+	records.OnHost(&record.Spec.Target, on)
 	records.OwnedBy(record, state.Cluster)
-	if shard, labelled := state.Check.Labels[clusterv1.WatchLabel]; labelled {
+	if shard, labelled := check.Labels[clusterv1.WatchLabel]; labelled {
 		record.Labels[clusterv1.WatchLabel] = shard
 	}
 	if state.Template.External {
 		record.Spec.Remediator = mendv1.RemediatedByRequest
 	}
 	records.Judged(&record.Spec, s.Verdict, state.Now)
-	record.Spec.Requester = requester(state.Check)
-	if by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(state.Now)) {
-		record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
-		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(state.Now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
-			record.Spec.Due = new(metav1.NewTime(by.At))
-		}
+	by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation)
+	marked := func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }
+	if !known || !slices.ContainsFunc(s.Verdict.Due(state.Now), marked) {
+		return record
+	}
+	record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
+	possible := !by.At.IsZero() && !by.At.After(state.Now) // anything may be written there
+	if due := record.Spec.Due; possible && (due == nil || by.At.Before(due.Time)) {
+		record.Spec.Due = new(metav1.NewTime(by.At))
 	}
 	return record
-}
-
-func requester(check *clusterv1.MachineHealthCheck) mendv1.RecordRequester {
-	return mendv1.RecordRequester{Check: &mendv1.RecordRef{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
-	}}
-}
-
-// marks reports whether a person has marked the machine of the findings.
-func marks(findings []health.Finding) bool {
-	return slices.ContainsFunc(findings, func(f health.Finding) bool { return f.Reason == health.MarkedByHand })
-}
-
-func recordTarget(t *machines.Target, on *bmov1alpha1.BareMetalHost) mendv1.RecordTarget {
-	is := records.MachineTarget(t.Machine)
-	records.OnNode(&is, t.Node)
-	records.OnHost(&is, on)
-	return is
 }

@@ -134,12 +134,8 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 
 // attachRequests gives the targets their requests.
 func (state *observed) attachRequests() {
-	if !state.Template.Known {
-		return
-	}
-	requests := state.requests[state.remediation.kind]
 	for _, target := range state.Targets {
-		if target.Request = requests[target.Name]; target.Request != nil {
+		if target.Request = state.requestOf(target.Name); target.Request != nil {
 			target.Ownership = state.ownership(target)
 		}
 	}

@@ -40,7 +40,10 @@ func statusAfter(state *observed, plan *machines.Plan, is result) *clusterv1.Mac
 		next.Status.ExpectedMachines = ptr.To(clamp(plan.Population.Total()))
 		next.Status.CurrentHealthy = ptr.To(clamp(plan.Population.Healthy))
 		next.Status.RemediationsAllowed = ptr.To(clamp(plan.Grant.Remaining))
-		next.Status.Targets = state.targetNames()
+		next.Status.Targets = make([]string, min(len(state.Targets), maxTargets))
+		for i := range next.Status.Targets {
+			next.Status.Targets[i] = state.Targets[i].Name
+		}
 		if !is.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
@@ -56,15 +59,6 @@ func statusAfter(state *observed, plan *machines.Plan, is result) *clusterv1.Mac
 }
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
-
-// targetNames are the names of the targets, as many as the status can hold.
-func (state *observed) targetNames() []string {
-	names := make([]string, min(len(state.Targets), maxTargets))
-	for i := range names {
-		names[i] = state.Targets[i].Machine.Name
-	}
-	return names
-}
 
 // setCheckCondition sets cond, or removes it if it has no status, in both flavours if there are two.
 func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond metav1.Condition) {

@@ -29,7 +29,13 @@ func Decide(facts Facts) Plan {
 		decision.InFlight = decision.Begun || inFlight(&facts, decision)
 		ask(&facts, &plan, decision, false)
 		decision.Waits = waits(&facts, decision)
-		count(&plan.Population, decision)
+		if occupies(decision) {
+			plan.Population.InFlight++
+		}
+		if decision.Waits {
+			plan.Population.Waiting++
+		}
+		plan.Population.Count(decision.Class())
 	}
 	oneByOne(&facts, &plan)
 	awaitSpares(&facts, &plan)
@@ -64,20 +70,16 @@ func needs(facts *Facts, plan *Plan) Needs {
 	var needed Needs
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
-		needed.Cycles = needed.Cycles || mayBeCycled(decision)
+		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+		needed.Cycles = needed.Cycles || due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
+		needed.Spares = needed.Spares || decision.Spare != nil
 		needed.Template = needed.Template || decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
 	}
 	needed.Cycles = needed.Cycles && !facts.Read.Cycles
 	readable := facts.Template.External && facts.Template.Known && facts.Template.Missing == ""
 	needed.Template = needed.Template && readable && !needed.Cycles && !facts.Read.Template
-	needed.Spares = !needed.Cycles && facts.needSpares(plan)
+	needed.Spares = needed.Spares && !needed.Cycles && !facts.Read.Spares && facts.Counted == nil
 	return needed
-}
-
-// mayBeCycled reports whether the machine of decision could have a power cycle, which is a matter of hosts, and whether that makes a difference.
-func mayBeCycled(decision *Decision) bool {
-	state := decision.Verdict.State
-	return OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine) && (state == health.Unhealthy || state == health.Pending)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
@@ -124,16 +126,6 @@ func waits(facts *Facts, decision *Decision) bool {
 		}
 	}
 	return facts.Template.Known && facts.Template.Missing == ""
-}
-
-func count(plan *budget.Population, decision *Decision) {
-	if occupies(decision) {
-		plan.InFlight++
-	}
-	if decision.Waits {
-		plan.Waiting++
-	}
-	plan.Count(decision.Class())
 }
 
 // Class is what the limits count the machine of decision as.

@@ -43,38 +43,27 @@ func remediationCondition(facts *Facts, decision *Decision) {
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
 // any other one.
 func inProgress(facts *Facts, decision *Decision) metav1.Condition {
-	target := decision.Target
 	if !decision.InFlight && !decision.Starts() {
 		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {
-			return metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: cycle.Reason, Message: cycle.Text}
+			return condition(mendv1.Remediation, metav1.ConditionTrue, cycle.Reason, cycle.Text)
 		}
 		return metav1.Condition{}
 	}
-	owner := ""
-	if ref := metav1.GetControllerOfNoCopy(target.Machine); ref != nil {
-		owner = ref.Kind + " " + ref.Name
-	}
-	switch byOwner := OwnerOf(target.Machine) != NotAsked && decision.InFlight || !facts.Template.External; {
-	case byOwner && !owned(target.Machine):
-		return metav1.Condition{
-			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: mendv1.NoOwnerReason,
-			Message: "Its owner is to remediate it, and it has none: see to it by hand",
-		}
-	case byOwner && OwnerOf(target.Machine) == CannotRemediate:
-		return metav1.Condition{
-			Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: OwnerAnswer(target.Machine),
-			Message: "Its owner, " + owner + ", cannot remediate it: the condition " + OwnerRemediated + " says why",
-		}
+	target := decision.Target
+	progress, owner := OwnerOf(target.Machine), metav1.GetControllerOfNoCopy(target.Machine)
+	switch byOwner := progress != NotAsked && decision.InFlight || !facts.Template.External; {
+	case byOwner && owner == nil:
+		return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.NoOwnerReason,
+			"Its owner is to remediate it, and it has none: see to it by hand")
+	case byOwner && progress == CannotRemediate:
+		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
+			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
 	case byOwner:
-		return metav1.Condition{
-			Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason,
-			Message: "Its owner, " + owner + ", was asked to remediate it",
-		}
+		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason,
+			"Its owner, "+owner.Kind+" "+owner.Name+", was asked to remediate it")
 	}
-	return metav1.Condition{ // a request has the name of its Machine
-		Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.RequestedReason,
-		Message: facts.Template.Kind + " " + target.Name + " is under way for the machine",
-	}
+	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
+		facts.Template.Kind+" "+target.Name+" is under way for the machine")
 }
 
 // blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for

@@ -76,11 +76,6 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
 func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// needSpares reports whether plan depends on hosts that were not read.
-func (facts *Facts) needSpares(plan *Plan) bool {
-	return !facts.Read.Spares && facts.Counted == nil && slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].Spare != nil })
-}
-
 // awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more: they take no
 // place from others, and no host is counted for two of them.
 //
