@@ -66,20 +66,21 @@ type result struct {
 	started bool
 }
 
-// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
+// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing
+// else.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *machines.Plan) applied {
 	if state.Mode != machines.Active {
 		return applied{shadows: r.recordObserved(ctx, state, plan)}
 	}
 	done := applied{outcomes: r.act(ctx, state, stepsOf(state, plan))}
-	is := result{failed: len(state.Trouble) > 0}
+	summary := result{failed: len(state.Trouble) > 0}
 	for _, o := range done.outcomes {
-		is.failed, is.started = is.failed || o.err != nil, is.started || o.requested
-		if is.refused == nil {
-			is.refused = o.refused
+		summary.failed, summary.started = summary.failed || o.err != nil, summary.started || o.requested
+		if summary.refused == nil {
+			summary.refused = o.refused
 		}
 	}
-	next := statusAfter(state, plan, is)
+	next := statusAfter(state, plan, summary)
 	if done.statusDue = putOff(state, next); !done.statusDue.IsZero() {
 		return done
 	}
@@ -144,9 +145,9 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	return o
 }
 
-// begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read, because its
-// user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created after all, that is set
-// next. On a machine for which none could be created before, that stands until one is.
+// begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read,
+// because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created
+// after all, that is set next. On a machine for which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outcome) outcome {
 	before := s.Conditions
 	if machines.RequestFailed(s.Target.Machine) {
@@ -183,52 +184,55 @@ func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outco
 // appeared returns the conditions for a machine whose request exists and was not observed, together with it.
 func (r *Reconciler) appeared(ctx context.Context, state *observed, s *step) ([]metav1.Condition, error) {
 	target := *s.Target
-	var err error
-	if target.Request, err = r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine)); err != nil || target.Request == nil {
+	req, err := r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine))
+	if err != nil || req == nil {
 		return nil, err
 	}
+	target.Request = req
 	target.Ownership = state.ownership(&target)
 	s.Decision = machines.WithRequest(&state.Facts, s.Decision, &target)
 	return s.Conditions, nil
 }
 
-func without(all []metav1.Condition, kind string) []metav1.Condition {
-	return slices.DeleteFunc(slices.Clone(all), func(c metav1.Condition) bool { return c.Type == kind })
+func without(conditions []metav1.Condition, kind string) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(cond metav1.Condition) bool { return cond.Type == kind })
 }
 
-// requestFor is the remediation request for m as it is to be made. The error says why its template is good for none.
-func (state *observed) requestFor(m *clusterv1.Machine) (*unstructured.Unstructured, error) {
+// requestFor is the remediation request for machine as it is to be made. The error says why its template is good for none.
+func (state *observed) requestFor(machine *clusterv1.Machine) (*unstructured.Unstructured, error) {
 	if state.remediation.templateErr != nil {
 		return nil, state.remediation.templateErr
 	}
-	return remediationrequest.For(m, state.remediation.template, maker(state.Check))
+	return remediationrequest.For(machine, state.remediation.template, maker(state.Check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// set sets conditions on m, the machine of s as it was last read or written, and reports whether they are stored.
-func (r *Reconciler) set(ctx context.Context, state *observed, s step, m *clusterv1.Machine, all []metav1.Condition, o outcome) (outcome, bool) {
-	next := s.with(state, m, all)
-	if sameConditions(next, m) {
+// set sets conditions on machine, that of s as it was last read or written, and reports whether they are stored.
+func (r *Reconciler) set(
+	ctx context.Context, state *observed, s step, machine *clusterv1.Machine, conditions []metav1.Condition, o outcome,
+) (outcome, bool) {
+	next := s.with(state, machine, conditions)
+	if sameConditions(next, machine) {
 		return o, true
 	}
 	return r.save(ctx, next, o)
 }
 
-// save writes the conditions of m, and reports whether they are stored.
-func (r *Reconciler) save(ctx context.Context, m *clusterv1.Machine, o outcome) (outcome, bool) {
-	r.written.begin(m)
-	err := machinestatus.PatchConditions(ctx, r.Client, m)
-	o.again = r.written.end(m, err == nil) || o.again
+// save writes the conditions of machine, and reports whether they are stored.
+func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
+	r.written.begin(machine)
+	err := machinestatus.PatchConditions(ctx, r.Client, machine)
+	o.again = r.written.end(machine, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
-		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", m.Name, err))
+		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
 	case err == nil:
-		o.saved, o.at = m, r.Clock.Now()
+		o.saved, o.at = machine, r.Clock.Now()
 	}
 	return o, err == nil
 }

@@ -16,14 +16,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
-// askedByPowerCycle reports whether the host remediation controller marked m, which no check judged, unhealthy and asked its owner to remediate it,
-// which also takes that back.
-func askedByPowerCycle(m *clusterv1.Machine) bool {
-	c := machines.ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
+// askedByPowerCycle reports whether the host remediation controller marked machine, which no check judged, unhealthy and asked its owner to
+// remediate it, which also takes that back.
+func askedByPowerCycle(machine *clusterv1.Machine) bool {
+	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	return cond != nil && cond.Reason == mendv1.PowerCycleFailedReason
 }
 
-// with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those without a status.
+// with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those
+// without a status.
 func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
 	next, now := statusCopy(machine), metav1.NewTime(state.Now)
 	for _, cond := range list {
@@ -60,14 +61,15 @@ func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.F
 	})
 }
 
-// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
+// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD
+// of Machine.)
 const (
 	longestMessage        = 32768
 	longestV1Beta1Message = 10240
 )
 
-// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence. (Cluster API;
-// the wording, the order and the empty v1beta1 message of a deleted node are its own.)
+// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence.
+// (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
 func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 	if len(due) == 0 {
 		return "", ""
@@ -106,26 +108,27 @@ func askOwner(machine *clusterv1.Machine, cond metav1.Condition) {
 	}
 }
 
-func dropOwnerRemediated(m *clusterv1.Machine) {
-	conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
-	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+func dropOwnerRemediated(machine *clusterv1.Machine) {
+	conditions.Delete(machine, clusterv1.MachineOwnerRemediatedCondition)
+	v1beta1conditions.Delete(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
-// releasedCopy returns a copy of m, status alone, without the conditions that checks had set: a failed health check, a request to its
+// releasedCopy returns a copy of machine, status alone, without the conditions that checks had set: a failed health check, a request to its
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
-func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
-	next := statusCopy(m)
-	if machines.MarkedUnhealthy(m) {
+func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
+	next := statusCopy(machine)
+	if machines.MarkedUnhealthy(machine) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	if c := machines.ConditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !askedByPowerCycle(m) && c.Status == metav1.ConditionFalse &&
-		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+	asked := machines.ConditionOf(next, machines.OwnerRemediated)
+	if asked != nil && !askedByPowerCycle(machine) && asked.Status == metav1.ConditionFalse &&
+		asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
 	machinestatus.DropOwn(next)
-	if sameConditions(next, m) {
+	if sameConditions(next, machine) {
 		return nil
 	}
 	return next
@@ -144,15 +147,16 @@ func sameConditions(a, b *clusterv1.Machine) bool {
 	})
 }
 
-// statusCopy returns a machine of its own with m's identity and conditions. m is shared with the cache.
-func statusCopy(m *clusterv1.Machine) *clusterv1.Machine {
-	c := &clusterv1.Machine{}
-	c.Name, c.Namespace, c.UID, c.ResourceVersion, c.Generation = m.Name, m.Namespace, m.UID, m.ResourceVersion, m.Generation
-	c.Status.Conditions = slices.Clone(m.Status.Conditions)
-	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
-		c.SetV1Beta1Conditions(slices.Clone(v1beta1))
+// statusCopy returns a machine of its own with its identity and conditions. machine is shared with the cache.
+func statusCopy(machine *clusterv1.Machine) *clusterv1.Machine {
+	copied := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
+	}}
+	copied.Status.Conditions = slices.Clone(machine.Status.Conditions)
+	if v1beta1 := machine.GetV1Beta1Conditions(); v1beta1 != nil {
+		copied.SetV1Beta1Conditions(slices.Clone(v1beta1))
 	}
-	return c
+	return copied
 }
 
 // v1beta1Reasons are those of the older flavour for what was found.

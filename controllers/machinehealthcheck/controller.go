@@ -1,7 +1,8 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below controllers/decide.
+// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below
+// controllers/decide.
 package machinehealthcheck
 
 import (
@@ -29,7 +30,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation requests.
+// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation
+// requests.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
@@ -49,8 +51,8 @@ type Reconciler struct {
 	Hosts    Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they name; nil where there
-	// are none.
+	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they
+	// name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
 
@@ -59,10 +61,11 @@ type Reconciler struct {
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all. (package shard)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all.
+	// (package shard)
 	WatchFilterValue string
-	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
-	// not installed, again and again while a machine on a host is unhealthy.
+	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for
+	// kinds that are not installed, again and again while a machine on a host is unhealthy.
 	Installed func(ctx context.Context, crd string) (bool, error)
 	// CountByStatus says that Client does not have all machines of a check: its status counts them. It is for explanations alone.
 	CountByStatus bool
@@ -141,8 +144,8 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan
 	}
 }
 
-// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. state is nil if the check is gone. All that
-// ends that state is watched.
+// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. state is nil if the check
+// is gone. All that ends that state is watched.
 func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
 	r.forget(key, state != nil)
 	if state == nil {

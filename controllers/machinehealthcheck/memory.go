@@ -100,8 +100,11 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 func after(state *observed, plan *machines.Plan, done applied, now time.Time) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
-		pass:     pass{check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped},
-		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt, shadows: done.shadows, blocked: blocked(plan), unread: state.unread,
+		pass: pass{
+			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
+		},
+		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
+		shadows: done.shadows, blocked: blocked(plan), unread: state.unread,
 	}
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -177,10 +180,10 @@ func ended(state *observed, plan *machines.Plan) map[ending]int {
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
 func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
 	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
-		switch d := plan.Decisions[i]; {
-		case d.InFlight:
+		switch decision := plan.Decisions[i]; {
+		case decision.InFlight:
 			return ""
-		case d.Verdict.State == health.Healthy:
+		case decision.Verdict.State == health.Healthy:
 			return recoveredResult
 		}
 		return cancelledResult

@@ -157,13 +157,13 @@ func measureBlocked(state *observed, labels []string, blocked map[machines.Reaso
 
 // blocked is how many unhealthy machines are blocked by what first.
 func blocked(plan *machines.Plan) map[machines.Reason]int {
-	all := map[machines.Reason]int{}
+	machinesBy := map[machines.Reason]int{}
 	for _, i := range plan.Open {
-		if d := plan.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
-			all[d.Blockers[0].Rule]++
+		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
+			machinesBy[decision.Blockers[0].Rule]++
 		}
 	}
-	return all
+	return machinesBy
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.

@@ -84,8 +84,9 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 
 // modeFor decides how kubemend treats check.
 //
-// The annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone, whatever its value. The value kubemend claims the check; any other
-// one pauses it for kubemend too. A paused Cluster pauses everything. In a Cluster that is being deleted nothing is worth remediating.
+// The annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone, whatever its value. The value kubemend claims the
+// check; any other one pauses it for kubemend too. A paused Cluster pauses everything. In a Cluster that is being deleted nothing is worth
+// remediating.
 func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) machines.Mode {
 	_, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	switch {
@@ -102,7 +103,8 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 
 // decide decides what state comes to. The machines are judged once.
 func (state *observed) decide() *machines.Plan {
-	state.Policy, state.Settings, state.Storm = policyOf(state.Check.Spec.Checks), machines.SettingsOf(state.Check, state.total()), machines.StormOf(state.Check)
+	state.Policy, state.Storm = policyOf(state.Check.Spec.Checks), machines.StormOf(state.Check)
+	state.Settings = machines.SettingsOf(state.Check, state.total())
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory, state.Reach = state.before.decided, state.before.reach
 	if cond := machines.ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
@@ -180,7 +182,8 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	}
 	if len(missing) > 0 {
 		oldest := &missing[0]
-		state.Capacity.Target, state.Capacity.Reason, state.Capacity.Message = oldest.Target.Kind+" "+oldest.Target.Name, oldest.Reason, oldest.Message
+		state.Capacity.Target = oldest.Target.Kind + " " + oldest.Target.Name
+		state.Capacity.Reason, state.Capacity.Message = oldest.Reason, oldest.Message
 	}
 }
 
@@ -196,7 +199,7 @@ func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
 	return err
 }
 
-// changed reports whether another workload cluster answers than the one that is kept, which is asked before p acts because of nodes.
+// changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *machines.Plan) bool {
 	acts := func(i int) bool { return plan.Decisions[i].Acts() }
 	return r.Verify != nil && state.Mode == machines.Active && state.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&

@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// shadow is a remediation of a machine of a check that is only observed, of which there is to be a record: one that kubemend would begin now, or that others
-// have begun.
+// shadow is a remediation of a machine of a check that is only observed, of which there is to be a record: one that kubemend would begin
+// now, or that others have begun.
 type shadow struct {
 	place int // of the target
 	// key tells it from other remediations of the machine, as the API server keeps it.
@@ -29,8 +29,8 @@ type shadow struct {
 // shadows are the keys of those of which there are records, by the UIDs of the machines.
 type shadows map[types.UID]string
 
-// recordObserved makes sure that there are records of what kubemend would begin now and of what others have begun, of a check that is only observed. While
-// there is neither it reads nothing. It returns of which there are records.
+// recordObserved makes sure that there are records of what kubemend would begin now and of what others have begun, of a check that is only
+// observed. While there is neither it reads nothing. It returns of which there are records.
 func (r *Reconciler) recordObserved(ctx context.Context, state *observed, plan *machines.Plan) shadows {
 	switch {
 	case r.Records == nil || state.Mode != machines.Observed:
@@ -74,25 +74,27 @@ func (r *Reconciler) recordObserved(ctx context.Context, state *observed, plan *
 // begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One
 // that this manager began while it acted on the check has a record, which its request names.
 func begunByOthers(state *observed, plan *machines.Plan) []shadow {
-	var all []shadow
+	var begun []shadow
 	for _, i := range plan.Open {
-		switch t := plan.Decisions[i].Target; {
-		case t.OlderCheck != "": // the older check records it
-		case machines.OwnerOf(t.Machine) != machines.NotAsked:
-			asked := machines.ConditionOf(t, machines.OwnerRemediated).LastTransitionTime
-			all = append(all, shadow{place: i, key: "owner " + strconv.FormatInt(asked.Unix(), 10), begun: asked.Time, by: mendv1.RemediatedByOwner})
-		case t.Request != nil && !t.RequestDeleting() && t.Request.Annotations[mendv1.RecordAnnotation] == "":
-			req := t.Request
-			all = append(all, shadow{place: i, key: "request " + string(req.UID), begun: req.CreationTimestamp.Time, by: mendv1.RemediatedByRequest})
+		switch target := plan.Decisions[i].Target; {
+		case target.OlderCheck != "": // the older check records it
+		case machines.OwnerOf(target.Machine) != machines.NotAsked:
+			asked := machines.ConditionOf(target, machines.OwnerRemediated).LastTransitionTime
+			key := "owner " + strconv.FormatInt(asked.Unix(), 10)
+			begun = append(begun, shadow{place: i, key: key, begun: asked.Time, by: mendv1.RemediatedByOwner})
+		case target.Request != nil && !target.RequestDeleting() && target.Request.Annotations[mendv1.RecordAnnotation] == "":
+			req := target.Request
+			key := "request " + string(req.UID)
+			begun = append(begun, shadow{place: i, key: key, begun: req.CreationTimestamp.Time, by: mendv1.RemediatedByRequest})
 		}
 	}
-	return all
+	return begun
 }
 
-// unrecorded are those of all of which this process knows no record. The others are added to recorded.
-func (state *observed) unrecorded(all []shadow, recorded shadows) []shadow {
+// unrecorded are those of begun of which this process knows no record. The others are added to recorded.
+func (state *observed) unrecorded(begun []shadow, recorded shadows) []shadow {
 	var fresh []shadow
-	for _, s := range all {
+	for _, s := range begun {
 		if id := state.Targets[s.place].Machine.UID; state.before.shadows[id] == s.key {
 			recorded[id] = s.key
 		} else {
@@ -102,7 +104,8 @@ func (state *observed) unrecorded(all []shadow, recorded shadows) []shadow {
 	return fresh
 }
 
-// decideAlone is the plan for state as if kubemend acted on the check, and as if others had not begun what they have; and what it was decided on.
+// decideAlone is the plan for state as if kubemend acted on the check, and as if others had not begun what they have; and what it was
+// decided on.
 func (r *Reconciler) decideAlone(ctx context.Context, state *observed, begun []shadow) (*observed, *machines.Plan) {
 	alone := *state
 	alone.Mode, alone.Targets = machines.Active, slices.Clone(state.Targets)
@@ -127,19 +130,22 @@ func (r *Reconciler) recordShadow(ctx context.Context, state *observed, would *m
 	return r.Records.Beside(ctx, checkKind, record, s.key, s.begun)
 }
 
-// blockedBy is why kubemend would not begin what others have begun; empty if it would. That it would wait for a tenth of a second is no reason.
-func blockedBy(d *machines.Decision) string {
-	for _, b := range d.Blockers {
-		switch b.Rule {
+// blockedBy is why kubemend would not begin what others have begun; empty if it would. That it would wait for a tenth of a second is no
+// reason.
+func blockedBy(decision *machines.Decision) string {
+	for _, blocker := range decision.Blockers {
+		switch blocker.Rule {
 		case machines.JustSeen:
 			continue
 		case machines.NotUnhealthy, machines.WithinTimeout:
-			return unhealthyNot[d.Verdict.State]
+			return unhealthyNot[decision.Verdict.State]
 		}
-		return string(b.Rule)
+		return string(blocker.Rule)
 	}
 	return ""
 }
 
 // unhealthyNot are the states of machines that are not to be remediated, as records have them.
-var unhealthyNot = map[health.State]string{health.Healthy: "Healthy", health.Pending: "Pending", health.Starting: "Starting", health.Unknown: "Unknown"}
+var unhealthyNot = map[health.State]string{
+	health.Healthy: "Healthy", health.Pending: "Pending", health.Starting: "Starting", health.Unknown: "Unknown",
+}

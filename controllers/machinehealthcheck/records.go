@@ -21,8 +21,8 @@ import (
 // checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes wrong holds up the
-// remediation. since tells the remediations of a machine apart.
+// writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes
+// wrong holds up the remediation. since tells the remediations of a machine apart.
 func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) string {
 	if r.Records == nil {
 		return ""
@@ -39,14 +39,14 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step)
 	return types.NamespacedName{Namespace: state.Check.Namespace, Name: r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))}
 }
 
-// healthSaid is what m says of its health and since when, as the API server keeps it: a restart does not change it, and the next remediation of the machine
-// finds it otherwise.
-func healthSaid(m *clusterv1.Machine) string {
-	c := machines.ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	if c == nil {
+// healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
+// remediation of the machine finds it otherwise.
+func healthSaid(machine *clusterv1.Machine) string {
+	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	if cond == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s since %d", c.Status, c.LastTransitionTime.Unix())
+	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
 }
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.

@@ -25,15 +25,15 @@ import (
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
-	is := after(state, plan, done, r.Clock.Now())
-	r.memory.keep(client.ObjectKeyFromObject(state.Check), is)
+	next := after(state, plan, done, r.Clock.Now())
+	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
 	measure(state, plan, done.outcomes)
 	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
 	if done.status != nil {
 		r.send(ctx, turnNotes(state, plan, done.status))
 	}
-	return r.next(ctx, state, plan, done, is.failed)
+	return r.next(ctx, state, plan, done, next.failed)
 }
 
 // send sends events, and logs one line for each.
@@ -79,19 +79,19 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	return notes
 }
 
-// machineOf returns m with the kind that an event refers to; objects from a cache do not carry theirs.
-func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
+// machineOf returns machine with the kind that an event refers to; objects from a cache do not carry theirs.
+func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
-	about.Name, about.Namespace, about.UID = m.Name, m.Namespace, m.UID
+	about.Name, about.Namespace, about.UID = machine.Name, machine.Namespace, machine.UID
 	return about
 }
 
-// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each request
-// that was deleted because nothing needs it any more.
+// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each
+// request that was deleted because nothing needs it any more.
 //
-// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
-// often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has the same
-// regarding, related, reason and action.)
+// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
+// count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
+// the same regarding, related, reason and action.)
 func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
@@ -127,14 +127,14 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 
 // reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
 func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text string) {
-	c, turned := turned(check, next, mendv1.WorkloadClusterReachable)
-	switch changed := c != nil && c.Reason == mendv1.ChangedReason; {
-	case changed && conditions.GetReason(check, c.Type) != c.Reason:
-		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, c.Message
+	cond, turned := turned(check, next, mendv1.WorkloadClusterReachable)
+	switch changed := cond != nil && cond.Reason == mendv1.ChangedReason; {
+	case changed && conditions.GetReason(check, cond.Type) != cond.Reason:
+		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, cond.Message
 	case changed || !turned:
 		return "", "", ""
-	case c.Status == metav1.ConditionFalse:
-		return corev1.EventTypeWarning, mendv1.EventUnreachable, c.Message
+	case cond.Status == metav1.ConditionFalse:
+		return corev1.EventTypeWarning, mendv1.EventUnreachable, cond.Message
 	}
 	return corev1.EventTypeNormal, mendv1.EventReachable, "The workload cluster can be reached again"
 }
@@ -145,16 +145,17 @@ func turnNotes(state *observed, plan *machines.Plan, next *clusterv1.MachineHeal
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
-	was, is, allowed := state.restricted(), plan.Restriction, machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	before, now := state.restricted(), plan.Restriction
+	allowed := machines.ConditionOf(next, machines.RemediationAllowed)
 	switch {
 	case allowed == nil || !state.Settled():
-	case is != "" && was != is:
+	case now != "" && before != now:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
-	case was != "" && allowed.Status == metav1.ConditionTrue:
+	case before != "" && allowed.Status == metav1.ConditionTrue:
 		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
-	if c, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
-		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
+	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
+		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
 	}
 	if kind, reason, text := reachNote(state.Check, next); reason != "" {
 		add(kind, reason, "Observe", text)
@@ -168,21 +169,21 @@ func (state *observed) restricted() string {
 	if state.before.warned != nil {
 		return *state.before.warned
 	}
-	c := machines.ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse {
+	cond := machines.ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if cond == nil || cond.Status != metav1.ConditionFalse {
 		return ""
 	}
-	return c.Reason
+	return cond.Reason
 }
 
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
 func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) string {
 	allowed := machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	switch is := plan.Restriction; {
+	switch restriction := plan.Restriction; {
 	case allowed == nil || !state.Settled():
 		return state.restricted()
-	case is != "" || allowed.Status == metav1.ConditionTrue:
-		return is
+	case restriction != "" || allowed.Status == metav1.ConditionTrue:
+		return restriction
 	}
 	return state.restricted()
 }
@@ -190,18 +191,19 @@ func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHe
 // turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
 // before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
-	is := machines.ConditionOf(next, kind)
-	if is == nil {
+	cond := machines.ConditionOf(next, kind)
+	if cond == nil {
 		return nil, false
 	}
-	was := metav1.ConditionTrue
-	if c := machines.ConditionOf(before, kind); c != nil && c.Status != metav1.ConditionUnknown {
-		was = c.Status
+	status := metav1.ConditionTrue
+	if stored := machines.ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
+		status = stored.Status
 	}
-	return is, is.Status != was && is.Status != metav1.ConditionUnknown
+	return cond, cond.Status != status && cond.Status != metav1.ConditionUnknown
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as often as that.
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as
+// often as that.
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.

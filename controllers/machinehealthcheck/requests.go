@@ -31,8 +31,8 @@ const (
 // remediation is how the check has its machines remediated by requests.
 type remediation struct {
 	kind schema.GroupVersionKind // of the requests
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the cache does not
-	// have it.
+	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the
+	// cache does not have it.
 	read        bool
 	template    *unstructured.Unstructured
 	templateErr error
@@ -81,18 +81,18 @@ func (r *Reconciler) nameKinds(ctx context.Context, state *observed, ref cluster
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
 func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	if all, listed := state.requests[kind]; listed {
-		return all, nil
+	if requests, listed := state.requests[kind]; listed {
+		return requests, nil
 	}
-	all, err := r.Requests.List(ctx, kind, state.Check.Namespace)
+	requests, err := r.Requests.List(ctx, kind, state.Check.Namespace)
 	if err != nil {
 		return nil, err
 	}
 	if state.requests == nil {
 		state.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
 	}
-	state.requests[kind] = all
-	return all, nil
+	state.requests[kind] = requests
+	return requests, nil
 }
 
 func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
@@ -174,7 +174,8 @@ func (r *Reconciler) confirmMissing(ctx context.Context, state *observed) error 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
 	if !state.remediation.read {
-		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, state.Check.Spec.Remediation.TemplateRef, state.Check.Namespace)
+		ref := state.Check.Spec.Remediation.TemplateRef
+		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
 		state.remediation.read = true
 	}
 	return state.remediation.templateErr
@@ -223,30 +224,30 @@ func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
 	}
 }
 
-// ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is that
-// check's, as far as anybody knows.
-func (state *observed) ownership(t *machines.Target) machines.Ownership {
-	is := ownershipOf(state.Check, t.Machine, t.Request)
-	template := t.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if is == machines.AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
+// ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is
+// that check's, as far as anybody knows.
+func (state *observed) ownership(target *machines.Target) machines.Ownership {
+	owned := ownershipOf(state.Check, target.Machine, target.Request)
+	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if owned == machines.AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
 		for _, other := range state.others {
-			if other.template == template && other.selector.Matches(labels.Set(t.Machine.Labels)) {
+			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
 				return machines.ForeignRequest
 			}
 		}
 	}
-	return is
+	return owned
 }
 
-// ownershipOf finds out how req, which has the name of m, relates to check. A request counts only for the Machine whose UID it names: one that a
-// deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
+// ownershipOf finds out how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names:
+// one that a deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
 // was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
-func ownershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) machines.Ownership {
+func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) machines.Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {
-	case !remediationrequest.IsFor(req, m):
+	case !remediationrequest.IsFor(req, machine):
 		return machines.ForeignRequest
 	case marked && maker.Name == check.Name && maker.UID == check.UID:
 		return machines.OwnRequest

@@ -34,22 +34,23 @@ type Hosts interface {
 
 var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 
-// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that role a check
-// that waits for a spare host knows none, and waits until its deadline.
+// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that
+// role a check that waits for a spare host knows none, and waits until its deadline.
 const (
 	// unreadAgain is how soon hosts are tried to be read again that could not be. Nothing tells when they can.
 	unreadAgain = time.Minute
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
-	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then. (KubeadmControlPlane)
+	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then.
+	// (KubeadmControlPlane)
 	claimLasts = 10 * time.Minute
 )
 
 // errNoHosts is what a reader says that was not given any way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in what
-// is stored, but for the moment between a write and the event of it.
+// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in
+// what is stored, but for the moment between a write and the event of it.
 type spares struct {
 	mu sync.Mutex
 	// waiting are the checks a remediation of which waits for a spare host, by namespace.
@@ -72,17 +73,17 @@ type claim struct {
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.waiting[check.Namespace]
+	waiting := s.waiting[check.Namespace]
 	switch {
-	case waits && of == nil:
+	case waits && waiting == nil:
 		if s.waiting == nil {
 			s.waiting = map[string]map[string]bool{}
 		}
 		s.waiting[check.Namespace] = map[string]bool{check.Name: true}
 	case waits:
-		of[check.Name] = true
+		waiting[check.Name] = true
 	default:
-		delete(of, check.Name)
+		delete(waiting, check.Name)
 	}
 }
 
@@ -90,15 +91,15 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]reconcile.Request, 0, len(s.waiting[namespace]))
+	checks := make([]reconcile.Request, 0, len(s.waiting[namespace]))
 	for name := range s.waiting[namespace] {
-		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}
-	return all
+	return checks
 }
 
-// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since state was observed: then nothing
-// is claimed, and the hosts have to be read again.
+// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since state was
+// observed: then nothing is claimed, and the hosts have to be read again.
 func (s *spares) claim(state *observed, plan *machines.Plan) bool {
 	begins := map[*machines.Target]bool{}
 	for _, i := range plan.Open {
@@ -173,7 +174,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *m
 	if !state.Explains {
 		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
 	}
-	all, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
+	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
 		state.Spares.Unread, state.Spares.Reported = err.Error(), state.Explains && errors.Is(err, explain.ErrUnread)
 		if errors.Is(err, errListing) {
@@ -183,15 +184,15 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *m
 		}
 		return
 	}
-	there := make(map[types.UID]*clusterv1.Machine, len(all))
-	for _, m := range all {
-		there[m.UID] = m
+	there := make(map[types.UID]*clusterv1.Machine, len(inNamespace))
+	for _, machine := range inNamespace {
+		there[machine.UID] = machine
 	}
 	claims := r.spares.claimed(state.Check.Namespace, there, state.Now)
-	for _, t := range state.Targets {
-		delete(claims, t.Machine.UID) // its write failed: else the check would wait for the cache
+	for _, target := range state.Targets {
+		delete(claims, target.Machine.UID) // its write failed: else the check would wait for the cache
 	}
-	expecting := expected(all, hosts, claims)
+	expecting := expected(inNamespace, hosts, claims)
 	var own []*clusterv1.Machine
 	for _, i := range plan.Open {
 		if plan.Decisions[i].Spare != nil {
@@ -200,16 +201,16 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *m
 	}
 	state.Spares.Fits, state.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
 	r.readWants(ctx, state, own, expecting)
-	for _, m := range own {
-		if wants, read := state.spares.wants[m.UID]; read {
-			state.Spares.Fits[m.UID] = wants.Fitting(hosts)
+	for _, machine := range own {
+		if wants, read := state.spares.wants[machine.UID]; read {
+			state.Spares.Fits[machine.UID] = wants.Fitting(hosts)
 		}
 	}
-	for _, e := range expecting {
-		state.Spares.Expected = append(state.Spares.Expected, e.wants.Fitting(hosts))
+	for _, waiting := range expecting {
+		state.Spares.Expected = append(state.Spares.Expected, waiting.wants.Fitting(hosts))
 	}
-	for _, h := range hosts {
-		if host.Free(h) {
+	for _, found := range hosts {
+		if host.Free(found) {
 			state.Spares.Free++
 		}
 	}
@@ -232,15 +233,15 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
 	}
-	all := make([]*clusterv1.Machine, len(list.Items))
+	inNamespace := make([]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		inNamespace[i] = &list.Items[i]
 	}
 	free := make([]*bmov1alpha1.BareMetalHost, len(hosts.Items))
 	for i := range hosts.Items {
 		free[i] = &hosts.Items[i]
 	}
-	return all, free, nil
+	return inNamespace, free, nil
 }
 
 // expecting is a machine that will be put on a host: one that has none yet, or the replacement of one.
@@ -249,53 +250,55 @@ type expecting struct {
 	wants   host.Wants
 }
 
-// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have not made.
-func expected(all []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
+// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have
+// not made.
+func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
 	onto := make(map[string]bool, len(hosts))
-	for _, h := range hosts {
-		onto[host.Consumer(h)] = true
+	for _, bmh := range hosts {
+		onto[host.Consumer(bmh)] = true
 	}
-	var is []expecting
+	var expected []expecting
 	siblings := map[types.UID][]*clusterv1.Machine{}
-	for _, m := range all {
-		if !machines.OnHost(m) {
+	for _, machine := range inNamespace {
+		if !machines.OnHost(machine) {
 			continue
 		}
-		if owner := metav1.GetControllerOf(m); owner != nil {
-			siblings[owner.UID] = append(siblings[owner.UID], m)
+		if owner := metav1.GetControllerOf(machine); owner != nil {
+			siblings[owner.UID] = append(siblings[owner.UID], machine)
 		}
-		_, claimed := claims[m.UID]
-		if !machines.Deleting(m) && !claimed && !asked(m) && !onto[m.Spec.InfrastructureRef.Name] {
-			is = append(is, expecting{machine: m, wants: host.AnyHost})
+		_, claimed := claims[machine.UID]
+		if !machines.Deleting(machine) && !claimed && !asked(machine) && !onto[machine.Spec.InfrastructureRef.Name] {
+			expected = append(expected, expecting{machine: machine, wants: host.AnyHost})
 		}
 	}
-	for owner, those := range siblings {
-		is = append(is, replacements(those, claims, owner)...)
+	for owner, owned := range siblings {
+		expected = append(expected, replacements(owned, claims, owner)...)
 	}
 	for _, c := range claims { // of owners that have no machine left, until they make one
 		if _, known := siblings[c.owner]; !known {
-			is = append(is, expecting{wants: c.wants})
+			expected = append(expected, expecting{wants: c.wants})
 		}
 	}
-	return is
+	return expected
 }
 
-// asked reports whether the owner of m was asked to replace it and does not refuse to.
-func asked(m *clusterv1.Machine) bool { return machines.OwnerOf(m) == machines.Asked }
+// asked reports whether the owner of machine was asked to replace it and does not refuse to.
+func asked(machine *clusterv1.Machine) bool { return machines.OwnerOf(machine) == machines.Asked }
 
 // replacements are the machines that an owner will make for those that it was asked to replace. Claims of machines that are gone count too.
-func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
-	facts, wanted := make([]machines.Sibling, 0, len(of)), make([]expecting, 0, len(of))
-	there := make(map[types.UID]bool, len(of))
-	for _, m := range of {
-		there[m.UID] = true
-		is, wants := machines.Sibling{Created: m.CreationTimestamp.Time, Deleting: machines.Deleting(m)}, expecting{machine: m, wants: host.AnyHost}
-		if c, claimed := claims[m.UID]; claimed {
-			is.Asked, wants = c.at, expecting{wants: c.wants}
-		} else if asked(m) {
-			is.Asked = machines.ConditionOf(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
+func replacements(owned []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
+	facts, wanted := make([]machines.Sibling, 0, len(owned)), make([]expecting, 0, len(owned))
+	there := make(map[types.UID]bool, len(owned))
+	for _, machine := range owned {
+		there[machine.UID] = true
+		sibling := machines.Sibling{Created: machine.CreationTimestamp.Time, Deleting: machines.Deleting(machine)}
+		wants := expecting{machine: machine, wants: host.AnyHost}
+		if c, claimed := claims[machine.UID]; claimed {
+			sibling.Asked, wants = c.at, expecting{wants: c.wants}
+		} else if asked(machine) {
+			sibling.Asked = machines.ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
 		}
-		facts, wanted = append(facts, is), append(wanted, wants)
+		facts, wanted = append(facts, sibling), append(wanted, wants)
 	}
 	for id, c := range claims {
 		if c.owner == owner && !there[id] {
@@ -303,14 +306,15 @@ func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner typ
 		}
 	}
 	toCome := machines.ToCome(facts)
-	is := make([]expecting, 0, len(toCome))
+	sibling := make([]expecting, 0, len(toCome))
 	for _, i := range toCome {
-		is = append(is, wanted[i])
+		sibling = append(sibling, wanted[i])
 	}
-	return is
+	return sibling
 }
 
-// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken to want any host.
+// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken
+// to want any host.
 func (r *Reconciler) readWants(ctx context.Context, state *observed, own []*clusterv1.Machine, others []expecting) {
 	reader := r.Live
 	if reader == nil {
@@ -319,28 +323,28 @@ func (r *Reconciler) readWants(ctx context.Context, state *observed, own []*clus
 	wants, errs := make([]host.Wants, len(own)), make([]error, len(own))
 	var work errgroup.Group
 	work.SetLimit(readers)
-	for i, m := range own {
+	for i, machine := range own {
 		work.Go(func() error {
-			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, m)
+			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, machine)
 			return nil
 		})
 	}
 	for i := range others {
-		if m := others[i].machine; m != nil {
+		if machine := others[i].machine; machine != nil {
 			work.Go(func() error {
-				if is, err := host.WantsOf(ctx, reader, r.Client, m); err == nil {
-					others[i].wants = is
+				if wanted, err := host.WantsOf(ctx, reader, r.Client, machine); err == nil {
+					others[i].wants = wanted
 				}
 				return nil
 			})
 		}
 	}
 	_ = work.Wait() // errors are in errs
-	for i, m := range own {
+	for i, machine := range own {
 		if errs[i] == nil {
-			state.spares.wants[m.UID] = wants[i]
+			state.spares.wants[machine.UID] = wants[i]
 		} else {
-			state.Spares.Failed[m.UID] = errs[i].Error()
+			state.Spares.Failed[machine.UID] = errs[i].Error()
 			state.lookAgainIn(unreadAgain)
 		}
 	}
@@ -351,8 +355,8 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 	return r.spares.waitingIn(h.GetNamespace())
 }
 
-// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any more that it
-// was counted for.
+// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any
+// more that it was counted for.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, machine)
 	if m, ok := machine.(*clusterv1.Machine); ok && machines.OnHost(m) {

@@ -28,7 +28,7 @@ import (
 const maxTargets = 10000
 
 // statusAfter returns the check with the status that follows from plan and from what became of it.
-func statusAfter(state *observed, plan *machines.Plan, is result) *clusterv1.MachineHealthCheck {
+func statusAfter(state *observed, plan *machines.Plan, done result) *clusterv1.MachineHealthCheck {
 	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {
 		setCheckCondition(next, state, cond)
@@ -44,15 +44,15 @@ func statusAfter(state *observed, plan *machines.Plan, is result) *clusterv1.Mac
 		for i := range next.Status.Targets {
 			next.Status.Targets[i] = state.Targets[i].Name
 		}
-		if !is.failed {
+		if !done.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
 	}
 	switch {
-	case is.refused != nil:
+	case done.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", is.refused.Error())
-	case is.started || plan.AllRequested:
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", done.refused.Error())
+	case done.started || plan.AllRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next
@@ -115,8 +115,8 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what it costs to write
-// and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
+// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what
+// it costs to write and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
 func statusEvery(targets int) time.Duration {
 	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
 		return d
@@ -136,8 +136,8 @@ func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	return due
 }
 
-// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
-// older flavour that has another message has another time too.
+// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of
+// the older flavour that has another message has another time too.
 func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
 	rest := *status
 	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
@@ -190,7 +190,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	// The status is written next, on top of this.
-	is := *state.Check
-	is.ResourceVersion, state.Check = saved.ResourceVersion, &is
+	check := *state.Check
+	check.ResourceVersion, state.Check = saved.ResourceVersion, &check
 	return nil
 }

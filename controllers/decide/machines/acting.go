@@ -48,8 +48,8 @@ func (facts *Facts) Acting() (by rule.Mode, text, detail string) {
 // clause is a sentence as it goes on in another one.
 func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// pausedBy is the value of the annotation that pauses the check; false if none does. The one by which kubemend claims a check pauses Cluster API
-// core alone.
+// pausedBy is the value of the annotation that pauses the check; false if none does. The one by which kubemend claims a check pauses
+// Cluster API core alone.
 func (facts *Facts) pausedBy() (value string, paused bool) {
 	value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]
 	return value, annotated && !Claimed(facts.Check)
@@ -101,7 +101,8 @@ func (facts *Facts) ActsInCore() bool {
 // Action is what is done about machine when it is unhealthy, as a clause.
 func (facts *Facts) Action(machine *clusterv1.Machine) string {
 	if facts.Template.External {
-		return fmt.Sprintf("requests a %s from %s %s/%s", facts.Template.Kind, facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name)
+		template := &facts.Template
+		return fmt.Sprintf("requests a %s from %s %s/%s", template.Kind, template.TemplateKind, facts.Check.Namespace, template.Name)
 	}
 	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)

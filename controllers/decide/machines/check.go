@@ -15,7 +15,8 @@ import (
 // RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
 const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
-// checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All others stand.
+// checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All
+// others stand.
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
 	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
@@ -25,20 +26,20 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	case facts.Mode != Active:
 		return nil
 	}
-	all := []metav1.Condition{plan.Reach, exclusiveTargets(facts)}
+	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts)}
 	if facts.Settled() {
-		all = append(all, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
+		conditions = append(conditions, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
 	}
 	if facts.Template.Known || facts.Template.Missing != "" {
-		all = append(all, templateAvailable(facts))
+		conditions = append(conditions, templateAvailable(facts))
 	}
 	if back, set := capacityBack(facts); set {
-		all = append(all, back)
+		conditions = append(conditions, back)
 	}
 	if !Claimed(facts.Check) {
-		all = append(all, condition(clusterv1.PausedCondition, metav1.ConditionFalse, clusterv1.NotPausedReason, ""))
+		conditions = append(conditions, condition(clusterv1.PausedCondition, metav1.ConditionFalse, clusterv1.NotPausedReason, ""))
 	}
-	return all
+	return conditions
 }
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
@@ -61,17 +62,17 @@ func (facts *Facts) pausedForAll() string {
 //
 // A reader that has not counted all machines repeats the message of the manager, which has.
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
-	c := allowedAsCounted(facts, plan)
+	cond := allowedAsCounted(facts, plan)
 	if facts.Counted != nil {
-		if stored := ConditionOf(facts.Check, RemediationAllowed); stored != nil && stored.Status == c.Status && stored.Reason == c.Reason {
-			c.Message = stored.Message
+		if stored := ConditionOf(facts.Check, RemediationAllowed); stored != nil && stored.Status == cond.Status && stored.Reason == cond.Reason {
+			cond.Message = stored.Message
 		}
-		return c
+		return cond
 	}
-	if left := leftToCycles(plan); c.Status == metav1.ConditionTrue && left != "" {
-		c.Message = strings.TrimPrefix(c.Message+". "+left, ". ")
+	if left := leftToCycles(plan); cond.Status == metav1.ConditionTrue && left != "" {
+		cond.Message = strings.TrimPrefix(cond.Message+". "+left, ". ")
 	}
-	return c
+	return cond
 }
 
 func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
@@ -83,7 +84,8 @@ func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
 		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s",
 			facts.Check.Spec.ClusterName, facts.Check.Namespace))
 	case facts.Mode == BadSelector:
-		return not(mendv1.InvalidSelectorReason, ", spec.selector: "+facts.SelectorErr.Error()+"; the operators are In, NotIn, Exists and DoesNotExist")
+		return not(mendv1.InvalidSelectorReason,
+			", spec.selector: "+facts.SelectorErr.Error()+"; the operators are In, NotIn, Exists and DoesNotExist")
 	case facts.Invalid != nil:
 		return not(mendv1.InvalidLimitReason, ", "+facts.Invalid.Error())
 	case plan.Grant.ShortCircuited():
@@ -123,7 +125,8 @@ func arithmetic(facts *Facts, plan *Plan) string {
 // coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
 func coolingUntil(facts *Facts, plan *Plan) string {
 	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince), facts.Check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
+		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince),
+		facts.Check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
 }
 
 // queueText is how many wait because of how many are remediated at once.
@@ -171,43 +174,43 @@ func restriction(facts *Facts, plan *Plan) string {
 // reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
 func reach(facts *Facts) metav1.Condition {
 	before := &facts.Reach
-	c := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(facts.Now.Truncate(time.Second))}
+	cond := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(facts.Now.Truncate(time.Second))}
 	switch {
 	case facts.ReachStands():
-		c.Status, c.Reason = before.Status, before.Reason
+		cond.Status, cond.Reason = before.Status, before.Reason
 	case facts.Link == LinkUnsure:
-		c.Status, c.Reason = metav1.ConditionUnknown, mendv1.NotInitializedReason
+		cond.Status, cond.Reason = metav1.ConditionUnknown, mendv1.NotInitializedReason
 	case facts.Link == LinkUp && (before.Status == metav1.ConditionFalse || before.Reason == mendv1.ReachableAgainReason):
-		c.Status, c.Reason = metav1.ConditionTrue, mendv1.ReachableAgainReason
+		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableAgainReason
 	case facts.Link == LinkUp:
-		c.Status, c.Reason = metav1.ConditionTrue, mendv1.ReachableReason
+		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableReason
 	case facts.Outage.Changed != "":
-		c.Status, c.Reason = metav1.ConditionFalse, mendv1.ChangedReason
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.ChangedReason
 	case facts.Outage.Refused != "":
-		c.Status, c.Reason = metav1.ConditionFalse, mendv1.KubeconfigRefusedReason
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.KubeconfigRefusedReason
 	default:
-		c.Status, c.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
 	}
-	if before.Status == c.Status {
-		c.LastTransitionTime = before.LastTransitionTime
+	if before.Status == cond.Status {
+		cond.LastTransitionTime = before.LastTransitionTime
 	}
-	c.Message = reachText(facts, c)
-	return c
+	cond.Message = reachText(facts, cond)
+	return cond
 }
 
 // reachText is why nodes cannot be judged, and since when; empty if they can.
-func reachText(facts *Facts, c metav1.Condition) string {
+func reachText(facts *Facts, cond metav1.Condition) string {
 	switch {
 	case facts.ReachStands():
 		return facts.Reach.Message
 	case !facts.Initialized():
 		return "The control plane of the Cluster is not initialized"
-	case c.Status == metav1.ConditionUnknown:
+	case cond.Status == metav1.ConditionUnknown:
 		return "The first connection to the workload cluster is being made"
-	case c.Status == metav1.ConditionTrue:
+	case cond.Status == metav1.ConditionTrue:
 		return ""
 	}
-	message := "The workload cluster has been out of reach since " + stamp(c.LastTransitionTime.Time) +
+	message := "The workload cluster has been out of reach since " + stamp(cond.LastTransitionTime.Time) +
 		"; machines cannot be judged as far as their nodes are concerned, and nothing is started or ended because of them"
 	if facts.Outage.Changed != "" {
 		message = fmt.Sprintf("Cluster %s: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Changed, message)
@@ -222,8 +225,8 @@ func reachText(facts *Facts, c metav1.Condition) string {
 	return message
 }
 
-// ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster is awaited, or
-// a reader repeats what the manager reports of it.
+// ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
+// is awaited, or a reader repeats what the manager reports of it.
 func (facts *Facts) ReachStands() bool {
 	switch {
 	case !facts.Initialized():
@@ -268,7 +271,7 @@ func templateAvailable(facts *Facts) metav1.Condition {
 
 // capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not
 // known it stands as it is, and a check of which nothing was ever missing has none.
-func capacityBack(facts *Facts) (c metav1.Condition, set bool) {
+func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	capacity := &facts.Capacity
 	if !capacity.Known {
 		return metav1.Condition{}, false
@@ -296,7 +299,7 @@ func cooldown(facts *Facts, plan *Plan) metav1.Condition {
 		return condition(mendv1.StormCooldown, metav1.ConditionFalse, mendv1.StormReason,
 			"Too many machines are not healthy. When few enough are, the cooldown begins: "+facts.Check.Annotations[mendv1.StormCooldownAnnotation])
 	}
-	c := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
-	c.LastTransitionTime = metav1.NewTime(plan.Storm.CoolingSince)
-	return c
+	cond := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
+	cond.LastTransitionTime = metav1.NewTime(plan.Storm.CoolingSince)
+	return cond
 }

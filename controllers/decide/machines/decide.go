@@ -12,8 +12,9 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// CachesLag is how long a request that this process created is counted although the cache does not show it: a decision in between would not count
-// it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache ever did.
+// CachesLag is how long a request that this process created is counted although the cache does not show it: a decision in between would not
+// count it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache
+// ever did.
 const CachesLag = 30 * time.Second
 
 // Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
@@ -64,8 +65,8 @@ func Decide(facts Facts) Plan {
 	return plan
 }
 
-// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are left to
-// their power cycles.
+// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are
+// left to their power cycles.
 func needs(facts *Facts, plan *Plan) Needs {
 	var needed Needs
 	for _, i := range plan.Open {
@@ -84,8 +85,9 @@ func needs(facts *Facts, plan *Plan) Needs {
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
-// inFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this check exists, or the
-// owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash can lose it.
+// inFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this check
+// exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash
+// can lose it.
 func inFlight(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {
@@ -100,22 +102,24 @@ func inFlight(facts *Facts, decision *Decision) bool {
 	return !canRequest || OwnerOf(target.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
 }
 
-// begun reports whether this process began a remediation of the machine of decision that the caches do not show yet. What was begun with another kind of
-// requests than the check names now is over.
+// begun reports whether this process began a remediation of the machine of decision that the caches do not show yet. What was begun with
+// another kind of requests than the check names now is over.
 func (facts *Facts) begun(decision *Decision) bool {
-	b := facts.Memory.Begun[decision.Target.UID]
-	return decision.Verdict.State != health.Healthy && b.Kind == facts.Kind && facts.Now.Before(b.At.Add(CachesLag)) && !inFlight(facts, decision)
+	begun := facts.Memory.Begun[decision.Target.UID]
+	fresh := begun.Kind == facts.Kind && facts.Now.Before(begun.At.Add(CachesLag))
+	return fresh && decision.Verdict.State != health.Healthy && !inFlight(facts, decision)
 }
 
-// occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation is in progress, and
-// somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go on.
-// (docs/adr/0034-what-cannot-go-on-waits-last.md)
+// occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
+// is in progress, and somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go
+// on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
 func occupies(decision *Decision) bool {
 	target := decision.Target
 	return target.Cycle != nil || decision.InFlight && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)
 }
 
-// waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those too.
+// waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
+// too.
 func waits(facts *Facts, decision *Decision) bool {
 	if decision.Verdict.State != health.Unhealthy || decision.InFlight || decision.Target.Ownership != NoRequest {
 		return false
@@ -154,8 +158,8 @@ func grant(facts *Facts, plan *Plan) {
 	}
 }
 
-// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every
-// rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in
+// every rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
 func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	tooMany := plan.Grant.Reason == budget.TooMany && (facts.Storm.Active || plan.Population.Unhealthy > 0)
 	if !facts.Settled() && facts.Storm.CoolingSince.IsZero() {
@@ -169,12 +173,12 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if there
-// is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
+// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if
+// there is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
 //
-// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one machine
-// that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
-// longest, and by name where that is the same.
+// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one
+// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
+// due for longest, and by name where that is the same.
 func queue(facts *Facts, plan *Plan) {
 	left := plan.Grant.Start
 	if facts.Mode != Active || facts.queueUnread() {
@@ -238,8 +242,8 @@ func byHand(decision *Decision) int {
 	return 0
 }
 
-// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits forbid its
-// remediation too, and in a storm everything is just seen.
+// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
+// forbid its remediation too, and in a storm everything is just seen.
 func settle(facts *Facts, plan *Plan) {
 	if !facts.Limited {
 		return
@@ -277,8 +281,8 @@ func verdictsUntil(plan *Plan) time.Time {
 	return next
 }
 
-// observable is when a remediation that was begun, and that was not observed yet, is not waited for any more; zero if there is none. No event says
-// that a request was never observed because it was deleted at once.
+// observable is when a remediation that was begun, and that was not observed yet, is not waited for any more; zero if there is none. No
+// event says that a request was never observed because it was deleted at once.
 func observable(facts *Facts, plan *Plan) time.Time {
 	var next time.Time
 	for _, i := range plan.Open {

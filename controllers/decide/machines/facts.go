@@ -42,14 +42,14 @@ type Facts struct {
 	// Overlaps are the other checks of the cluster that are not paused.
 	Overlaps []Overlap
 
-	// Read says which of the facts were read that are read only if a plan needs them. Explains says that a reader wants to know all blockers, of machines too
-	// that are not tried now.
+	// Read says which of the facts were read that are read only if a plan needs them. Explains says that a reader wants to know all
+	// blockers, of machines too that are not tried now.
 	Read     Needs
 	Explains bool
 
 	Template Template
-	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero if
-	// it is known.
+	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero
+	// if it is known.
 	CyclesUnread time.Time
 	// Spares are the hosts that replacements could take.
 	Spares Spares
@@ -88,8 +88,8 @@ func (facts *Facts) Initialized() bool {
 	return ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 }
 
-// Settled reports whether the numbers can be relied on. While an answer of the workload cluster is awaited they stand as they were: all machines
-// are unknown then, and at every start of the manager, and at every probe that is lost, that would look like an outage.
+// Settled reports whether the numbers can be relied on. While an answer of the workload cluster is awaited they stand as they were: all
+// machines are unknown then, and at every start of the manager, and at every probe that is lost, that would look like an outage.
 func (facts *Facts) Settled() bool { return facts.Link != LinkUnsure || !facts.Initialized() }
 
 // Capacity is what is missing of the remediations that a check has asked for, by their records.
@@ -137,7 +137,8 @@ type Outage struct {
 	Refused string
 	// Changed says that another workload cluster answers; empty if none does.
 	Changed string
-	// Silent says that the API server answers probes and nothing else, Reported that a reader has this from the manager and has not tried the cluster.
+	// Silent says that the API server answers probes and nothing else, Reported that a reader has this from the manager and has not tried
+	// the cluster.
 	Silent, Reported bool
 }
 
@@ -167,13 +168,13 @@ type Counted struct{ Total, Healthy int }
 type Template struct {
 	// External says that the check has a template; without one the owners of the machines remediate them.
 	External bool
-	// Known says that it is known which requests exist, as it always is without a template: to be asked, an owner needs none. While it is not known, none is
-	// made. Syncing says that it will be in a moment.
+	// Known says that it is known which requests exist, as it always is without a template: to be asked, an owner needs none. While it is
+	// not known, none is made. Syncing says that it will be in a moment.
 	Known, Syncing bool
 	// Kind is that of the requests, TemplateKind and Name are the template's.
 	Kind, TemplateKind, Name string
-	// Missing says why there is no template, as a clause, and Fix what a person can do about that; empty if there is one. Refused says that it is since
-	// the check names what can be no template.
+	// Missing says why there is no template, as a clause, and Fix what a person can do about that; empty if there is one. Refused says that
+	// it is since the check names what can be no template.
 	Missing, Fix string
 	Refused      bool
 	// Unread says that the reader may not read the template or the requests, which kubemend may.
@@ -191,8 +192,8 @@ type Memory struct {
 	Calm           time.Time
 	// Storm is the one of the decision before. The status of the check has it too, for a process that has no memory.
 	Storm budget.Storm
-	// Begun are the remediations that this process began and that may not be observed yet, Refused is when it last tried to begin one and could not,
-	// both by the UIDs of the machines.
+	// Begun are the remediations that this process began and that may not be observed yet, Refused is when it last tried to begin one and
+	// could not, both by the UIDs of the machines.
 	Begun   map[types.UID]Begun
 	Refused map[types.UID]time.Time
 }

@@ -44,7 +44,8 @@ func (facts *Facts) reachedAgain() time.Time {
 	return time.Time{}
 }
 
-// decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to decide.
+// decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to
+// decide.
 func (facts *Facts) decisions() (decisions []*Decision, open []int) {
 	list := make([]Decision, len(facts.Targets)) // in one piece: there may be thousands
 	decisions = make([]*Decision, len(facts.Targets))

@@ -14,15 +14,16 @@ import (
 
 // Settings are what the spec and the annotations of a check limit.
 type Settings struct {
-	// Limits are absolute numbers. Invalid is what is wrong with the limits, the cooldown or the wait for a spare host; nil if they can be read.
+	// Limits are absolute numbers. Invalid is what is wrong with the limits, the cooldown or the wait for a spare host; nil if they can be
+	// read.
 	Limits  budget.Limits
 	Invalid *InvalidField
 	// Limited says that more unhealthy machines could forbid to remediate any.
 	Limited bool
 	// Cooldown is how long nothing begins after a storm; nil if the check does not ask for that.
 	Cooldown *time.Duration
-	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the check does not
-	// wait for one.
+	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the
+	// check does not wait for one.
 	SpareWait *time.Duration
 }
 
@@ -99,7 +100,8 @@ func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidFi
 	return &d, nil
 }
 
-// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the field.
+// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the
+// field.
 func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
 	wait := SpareWait
 	if value, set := check.Annotations[mendv1.WaitForSpareTimeoutAnnotation]; set {

@@ -8,7 +8,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
+// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were,
+// just now.
 func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	since, known := m.NotHealthy[machine]
 	if m.ShortCircuited || !known {
@@ -23,7 +24,8 @@ func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 // after is the memory that goes with the plan for facts.
 func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
-		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(), Storm: plan.Storm.Storm,
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
+		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
 		Begun: map[types.UID]Begun{}, Refused: map[types.UID]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {

@@ -18,9 +18,8 @@ type Plan struct {
 	Population budget.Population
 	Grant      budget.Grant
 	Storm      budget.StormStep
-	// Conditions are those of the check to set, or, if they have no status, to remove; all others stand. One without a time is as it is from now on, if that
-	// is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they
-	// are among them or not.
+	// Conditions are those of the check to set, or, if they have no status, to remove; all others stand. One without a time is as it is
+	// from now on, if that is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they are among them or not.
 	Conditions     []metav1.Condition
 	Reach, Allowed metav1.Condition
 	// AllRequested says that no remediation request is outstanding that was to be made.
@@ -29,12 +28,13 @@ type Plan struct {
 	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
-	// Open are the places of those about which there is something to decide. All others are about machines that are healthy, and do nothing.
+	// Open are the places of those about which there is something to decide. All others are about machines that are healthy, and do
+	// nothing.
 	Open []int
 	// Releases are those about Facts.Skipped, as far as there is something to do.
 	Releases []*Decision
-	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is the first
-	// one at which time alone changes what is known of a machine.
+	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is
+	// the first one at which time alone changes what is known of a machine.
 	Recheck, VerdictsUntil time.Time
 	// JustSeen says that a remediation waits for the changes that come with the one that was seen first.
 	JustSeen bool
@@ -51,11 +51,11 @@ type Decision struct {
 	Waits bool
 	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.
 	Tried bool
-	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there are
-	// none and none is in flight.
+	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there
+	// are none and none is in flight.
 	Blockers []Blocker
-	// Step is what is done about the machine, and Conditions are those to set on it or, if they have no status, to remove. The message of a failed health
-	// check is made when it is written, in two flavours.
+	// Step is what is done about the machine, and Conditions are those to set on it or, if they have no status, to remove. The message of a
+	// failed health check is made when it is written, in two flavours.
 	Step       Step
 	Conditions []metav1.Condition
 	// AwaitsTurn says that its failure is contradicted, and that it is not its turn.
@@ -66,8 +66,8 @@ type Decision struct {
 	Spare *Spare
 }
 
-// Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always tried, so
-// this is more than it takes; a decision that was never made starts nothing.
+// Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always
+// tried, so this is more than it takes; a decision that was never made starts nothing.
 func (decision *Decision) Starts() bool { return decision.Tried && len(decision.Blockers) == 0 }
 
 // Acts reports whether decision begins a remediation, ends one, or marks the machine unhealthy, which was not.

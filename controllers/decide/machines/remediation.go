@@ -10,8 +10,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when it is.
-// The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
+// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when
+// it is. The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
 func remediationCondition(facts *Facts, decision *Decision) {
 	stored := ConditionOf(decision.Target, mendv1.Remediation)
 	switch decision.Verdict.State {

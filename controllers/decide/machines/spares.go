@@ -20,20 +20,21 @@ const (
 	LongestSpareWait = 24 * time.Hour
 )
 
-// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader of the
-// facts; how many machines may count on the same host is decided here.
+// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
+// of the facts; how many machines may count on the same host is decided here.
 type Spares struct {
-	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the manager reports.
+	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the
+	// manager reports.
 	Unread   string
 	Reported bool
 	// Free is how many hosts of the namespace no machine has.
 	Free int
-	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may say why that
-	// is not known.
+	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
+	// say why that is not known.
 	Fits   map[types.UID][]string
 	Failed map[types.UID]string
-	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements that their
-	// owners have still to make.
+	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements
+	// that their owners have still to make.
 	Expected [][]string
 }
 
@@ -45,7 +46,8 @@ type Spare struct {
 	Lacks Reason
 	// Late says that the wait is over, so that it starts without a host.
 	Late bool
-	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could take one of those.
+	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could
+	// take one of those.
 	Free, Fit, Expected int
 }
 
@@ -56,11 +58,12 @@ func (facts *Facts) NeedsSpare(target *Target) bool {
 	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine)
 }
 
-// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that deletes a machine to
-// replace it needs a host for the new one.
+// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that
+// deletes a machine to replace it needs a host for the new one.
 //
-// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when its condition
-// HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose condition turns once more.
+// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when
+// its condition HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose
+// condition turns once more.
 func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	target := decision.Target
 	if !facts.NeedsSpare(target) {
@@ -76,8 +79,8 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
 func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more: they take no
-// place from others, and no host is counted for two of them.
+// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
+// they take no place from others, and no host is counted for two of them.
 //
 // CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
 func awaitSpares(facts *Facts, plan *Plan) {
@@ -104,21 +107,21 @@ func awaitSpares(facts *Facts, plan *Plan) {
 // spareFor is what the machine of decision finds while those who expect a host have not taken it.
 func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 	if facts.sparesReported() {
-		is := &Spare{}
+		spare := &Spare{}
 		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
-			is.Lacks = Reason(stored.Reason)
+			spare.Lacks = Reason(stored.Reason)
 		}
-		return is
+		return spare
 	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
-	is := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
+	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
-		is.Lacks = SpareHostsUnread
-	case is.Fit <= is.Expected, oneTooMany(hosts, expected):
-		is.Lacks = NoSpareHost
+		spare.Lacks = SpareHostsUnread
+	case spare.Fit <= spare.Expected, oneTooMany(hosts, expected):
+		spare.Lacks = NoSpareHost
 	}
-	return is
+	return spare
 }
 
 // wanting is how many of those who expect a host could take one of these.
@@ -132,8 +135,8 @@ func wanting(hosts []string, expected [][]string) int {
 	return n
 }
 
-// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then. One that may
-// find none anyway does not count.
+// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then.
+// One that may find none anyway does not count.
 func oneTooMany(hosts []string, expected [][]string) bool {
 	return slices.ContainsFunc(expected, func(others []string) bool {
 		return share(others, hosts) && wanting(others, expected) == len(others)
@@ -158,12 +161,13 @@ func sparesUntil(plan *Plan) time.Time {
 // WaitsForSpare reports whether a remediation waits for a spare host.
 func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
 
-// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is over. One that
-// could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
+// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
+// over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():
-		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), facts.spareText(decision)+decision.Spare.deadline())
+		message := facts.spareText(decision) + decision.Spare.deadline()
+		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
 	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
 	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
 		decision.remove(mendv1.SpareHostAvailable)
@@ -211,8 +215,8 @@ func (s *Spare) InVain() string {
 	return fmt.Sprintf("%s, and the wait for one ended at %s", text, stamp(s.Until))
 }
 
-// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and until when
-// at most. Of several reasons the one that names a fact goes first.
+// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and
+// until when at most. Of several reasons the one that names a fact goes first.
 func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
 	for _, i := range plan.Open {
@@ -258,8 +262,8 @@ type Sibling struct {
 	Deleting bool
 }
 
-// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
-// Each new one replaces one.
+// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner
+// was asked. Each new one replaces one.
 func ToCome(siblings []Sibling) []int {
 	var asked []int
 	for i, s := range siblings {

@@ -119,12 +119,13 @@ func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 // awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
 func awaits(facts *Facts, decision *Decision) bool {
 	if facts.Template.Syncing && Failed(decision.Target.Machine) == nil {
-		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
-		// would look as if the provider had removed its report.
+		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the
+		// machine would look as if the provider had removed its report.
 		return true
 	}
 	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
-	return askedWhileHealthy(decision.Target.Machine) && !facts.Template.External && (decision.Blocked(JustSeen) || decision.Blocked(PowerCyclesUnread))
+	unknown := decision.Blocked(JustSeen) || decision.Blocked(PowerCyclesUnread)
+	return unknown && askedWhileHealthy(decision.Target.Machine) && !facts.Template.External
 }
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
@@ -137,8 +138,8 @@ func outdated(facts *Facts, decision *Decision) bool {
 	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) || created && OwnerOf(target.Machine) != NotAsked
 }
 
-// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
-// or to delete.
+// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to
+// update or to delete.
 func externalStep(facts *Facts, decision *Decision) {
 	target := decision.Target
 	switch {
@@ -194,8 +195,8 @@ func (decision *Decision) remove(kind string) {
 
 // Sets reports whether decision sets a condition to a status.
 func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool {
-	for _, c := range decision.Conditions {
-		if c.Type == kind && c.Status == status {
+	for _, cond := range decision.Conditions {
+		if cond.Type == kind && cond.Status == status {
 			return true
 		}
 	}
@@ -209,13 +210,13 @@ func (decision *Decision) Idle() bool {
 
 // releases are the decisions about the machines that their users want left alone, and that have conditions of a check that are not good.
 func releases(facts *Facts) []*Decision {
-	var all []*Decision
+	var decisions []*Decision
 	for _, target := range facts.Skipped {
 		if Marked(target.Machine) && target.OlderCheck == "" && !Deleting(target.Machine) {
-			all = append(all, &Decision{Target: target, Step: Release})
+			decisions = append(decisions, &Decision{Target: target, Step: Release})
 		}
 	}
-	return all
+	return decisions
 }
 
 // NotCreated are the conditions of a machine whose request could not be created, and why.
@@ -226,8 +227,8 @@ func NotCreated(why error) []metav1.Condition {
 	}
 }
 
-// WithRequest is the decision about the machine of decision, as target states it with a request that was not observed when decision was decided on these
-// facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
+// WithRequest is the decision about the machine of decision, as target states it with a request that was not observed when decision was
+// decided on these facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
 func WithRequest(facts *Facts, decision *Decision, target *Target) *Decision {
 	next := &Decision{Target: target, Verdict: decision.Verdict, InFlight: target.Ownership != ForeignRequest}
 	unhealthyStep(&Facts{Now: facts.Now, Check: facts.Check, Template: facts.Template}, &Plan{}, next)

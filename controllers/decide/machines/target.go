@@ -16,18 +16,19 @@ import (
 // Target is a Machine that the check selects, with what belongs to it. The objects are shared with caches: they are not changed.
 type Target struct {
 	*clusterv1.Machine
-	// Node is the Machine's; nil if the cache has none, or if the workload cluster cannot be read. OtherNode is one that has the name of the Machine's and
-	// another provider ID, or one of several that have the Machine's; nil if there is none.
+	// Node is the Machine's; nil if the cache has none, or if the workload cluster cannot be read. OtherNode is one that has the name of
+	// the Machine's and another provider ID, or one of several that have the Machine's; nil if there is none.
 	Node, OtherNode *corev1.Node
-	// Health is what the verdict depends on, as far as it is a matter of the Machine and its Node. What is a matter of the whole cluster is added when
-	// it is judged.
+	// Health is what the verdict depends on, as far as it is a matter of the Machine and its Node. What is a matter of the whole cluster is
+	// added when it is judged.
 	Health health.Target
 	// Seen are the conditions that the check has rules about; nil before they were looked at.
 	Seen *Seen
 	// OlderCheck is the name of an older check that selects the Machine too and acts on it; empty if none does.
 	OlderCheck string
 
-	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none. Ownership is how it relates to the check.
+	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none. Ownership is how it relates
+	// to the check.
 	Request   *metav1.PartialObjectMetadata
 	Ownership Ownership
 	// Cycle is a power cycle of the Machine in progress that the check did not request; nil if there is none.
@@ -36,8 +37,8 @@ type Target struct {
 	Unusable error
 }
 
-// Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a Node that
-// cannot be read now are kept.
+// Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
+// Node that cannot be read now are kept.
 type Seen struct{ Machine, Node health.Seen }
 
 // Ownership is how the remediation request of a machine relates to the check.
@@ -121,7 +122,8 @@ func updating(machine *clusterv1.Machine) bool {
 	return ConditionTrue(machine, clusterv1.MachineUpdatingCondition) != nil
 }
 
-// LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not counted.)
+// LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not
+// counted.)
 func LeftAloneBy(machine *clusterv1.Machine) []string {
 	var by []string
 	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
@@ -140,8 +142,8 @@ func Failed(machine *clusterv1.Machine) *metav1.Condition {
 	return nil
 }
 
-// MarkedHealthy reports whether the conditions of machine say that it is healthy, and nothing else that a check says. It is the steady state of nearly
-// every machine, so it must cost next to nothing.
+// MarkedHealthy reports whether the conditions of machine say that it is healthy, and nothing else that a check says. It is the steady
+// state of nearly every machine, so it must cost next to nothing.
 func MarkedHealthy(machine *clusterv1.Machine) bool {
 	succeeded, other := false, false
 	for i := range machine.Status.Conditions {
@@ -185,8 +187,8 @@ const (
 	NotAsked Owner = iota
 	// Asked is one that was asked.
 	Asked
-	// CannotRemediate is one that was asked and will not replace the machine as things stand: it says so, or there is none. (Cluster API: MachineSet and
-	// KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+	// CannotRemediate is one that was asked and will not replace the machine as things stand: it says so, or there is none. (Cluster API:
+	// MachineSet and KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
 	CannotRemediate
 )
 
@@ -205,9 +207,9 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 // owned reports whether there is somebody who can replace machine.
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }
 
-// askedWhileHealthy reports whether machine was healthy since its owner was asked, and the owner has not noticed that yet: it removes the condition
-// then. (MachineSet, KubeadmControlPlane.) No check may mark the machine unhealthy before, unless the owner is to remediate it now: the two
-// conditions together are what owners act on, whatever the limits of the check.
+// askedWhileHealthy reports whether machine was healthy since its owner was asked, and the owner has not noticed that yet: it removes the
+// condition then. (MachineSet, KubeadmControlPlane.) No check may mark the machine unhealthy before, unless the owner is to remediate it
+// now: the two conditions together are what owners act on, whatever the limits of the check.
 func askedWhileHealthy(machine *clusterv1.Machine) bool {
 	asked, health := ConditionOf(machine, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
 	return asked != nil && asked.Status == metav1.ConditionFalse && (health == nil || health.Status != metav1.ConditionFalse)

@@ -3,6 +3,7 @@
 package rule
 
 import (
+	"strings"
 	"time"
 )
 
@@ -72,6 +73,12 @@ type Step struct {
 	Target string `json:"target,omitempty"`
 	// Manual reports that a user has to do it.
 	Manual bool `json:"manual,omitempty"`
+}
+
+// Same reports whether s is another, of any target of the same check.
+func (s Step) Same(other Step) bool {
+	_, after, named := strings.Cut(other.Text, ": ")
+	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
 }
 
 // Mode is who acts on a check.
