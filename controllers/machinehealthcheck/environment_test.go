@@ -178,10 +178,6 @@ func beingDeleted(t *machines.Target) {
 	t.Machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)}
 }
 
-func beingUpdated(t *machines.Target) {
-	withCondition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
-}
-
 func dueFor(d time.Duration) func(*machines.Target) {
 	return func(t *machines.Target) { of(t).verdict.Findings[0].Due = ago(d) }
 }

@@ -3,18 +3,10 @@ package machinehealthcheck
 import (
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-func healthySince(t *machines.Target) { // its owner was asked before, and has not taken note yet
-	markedBefore(t)
-	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
-}
 
 func TestWhoseARequestIs(t *testing.T) {
 	const me, myUID = "check", "check-uid"

@@ -38,11 +38,6 @@ func refusedByOwner(t *machines.Target) {
 	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
 }
 
-func putOffByOwner(t *machines.Target) {
-	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
-}
-
 // A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
 func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -226,36 +226,6 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestTheFactsAboutAMachineThatHasNotChangedAreThoseOfBefore(t *testing.T) {
-	f, r := newFleet(), &Reconciler{}
-	for _, name := range []string{"a", "b"} {
-		f.change(name, func(*clusterv1.Machine) {})
-		f.ready(name, corev1.ConditionTrue, noon)
-	}
-	facts := func() []*machines.Seen {
-		f.seen(t.Context(), t, r, noon)
-		targets := r.memory.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].pass.targets
-		return []*machines.Seen{targets[0].Seen, targets[1].Seen}
-	}
-	before := facts()
-	for _, change := range []struct {
-		name string
-		to   func()
-	}{
-		{"its node falls silent", func() { f.ready("b", corev1.ConditionUnknown, noon) }},
-		{"another node has the name", func() { f.taken("b", "id://x") }},
-		{"yet another node has it", func() { f.taken("b", "id://y") }},
-		{"its labels change", func() { f.change("b", func(m *clusterv1.Machine) { m.Labels["rack"] = "7" }) }},
-	} {
-		change.to()
-		after := facts()
-		if after[0] != before[0] || after[1] == before[1] {
-			t.Errorf("%s: the facts about a are kept: %t, those about b: %t", change.name, after[0] == before[0], after[1] == before[1])
-		}
-		before = after
-	}
-}
-
 // The first reconcile of a check writes all machines: both versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))

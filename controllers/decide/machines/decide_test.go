@@ -43,7 +43,6 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 		if Failed(is.Machine) == nil {
 			may(wasAsked, "asked while healthy")
 			may(markedHealthy, "marked healthy")
-			may(markedHealthy, "marked healthy, too")
 		}
 	}
 	requested(rapid.SampledFrom([]Ownership{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request"))(&is)

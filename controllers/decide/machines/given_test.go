@@ -145,6 +145,7 @@ func requestDeleting(t *given) { t.Request.DeletionTimestamp = &metav1.Time{Time
 var (
 	updatingNow     = condOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "")
 	marked          = condOf(HealthCheckSucceeded, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)
+	putOff          = condOf(OwnerRemediated, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)
 	wasAsked        = condOf(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation)
 	announcedBefore = condOf(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation)
 	reports         = condOf(ExternallyRemediated, metav1.ConditionTrue, "")

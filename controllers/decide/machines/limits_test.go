@@ -22,6 +22,8 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a machine whose owner remediation is in flight": {of(bad(asked)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"also if there is a template now":                {of(bad(asked)).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose owner refuses has no place":           {of(bad(refuses)), budget.Population{Unhealthy: 1}},
+		"nor has one that has none":                      {of(bad(asked, unowned)), budget.Population{Unhealthy: 1}},
+		"one whose owner tries again later has":          {of(bad(asked, putOff)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"a machine for each state": {of(is(health.Healthy), is(health.Starting), is(health.Pending), is(health.Unknown), bad(), bad(deleting)),
 			budget.Population{Healthy: 1, Starting: 1, Pending: 1, Unknown: 1, Unhealthy: 1, Deleting: 1, Waiting: 1}},
 		"one that is being deleted, however healthy it is":           {of(is(health.Healthy, markedHealthy, deleting)), budget.Population{Deleting: 1}},
