@@ -92,6 +92,9 @@ func decide(w *observed) *machines.Plan {
 	}
 	defer func() { w.Verdicts = nil }()
 	for _, target := range w.Targets {
+		if target.Health == nil {
+			w.stateHealth(target, health.NodeUnseen)
+		}
 		w.Verdicts = append(w.Verdicts, of(target).verdict)
 	}
 	w.owned()
@@ -157,6 +160,7 @@ func starts(plan *machines.Plan) int {
 // a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
 func a(name string, state health.State, changes ...func(*machines.Target)) machines.Target {
 	t := machines.Target{
+		Health: &health.Target{},
 		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", Controller: ptr.To(true)}},

@@ -44,7 +44,8 @@ func failedAndReady(t *machines.Target) {
 	t.Machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
 	t.Node, t.Machine.Status.NodeRef.Name = &corev1.Node{}, "node"
 	t.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	t.Health = healthOf(clusterv1.MachineHealthCheckChecks{}, t.Machine, health.NodePresent, t.Node)
+	facts := healthOf(clusterv1.MachineHealthCheckChecks{}, t.Machine, health.NodePresent, t.Node)
+	t.Health = &facts
 }
 
 // A manager that starts has not read the records yet.

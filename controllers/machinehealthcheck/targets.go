@@ -97,7 +97,8 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 
 // stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
 func (state *observed) stateHealth(target *machines.Target, known health.Node) {
-	target.Health = healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
+	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
+	target.Health = &facts
 	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {

@@ -84,7 +84,7 @@ func (f *fleet) taken(name, id string) {
 
 // found is what a reconcile finds of a machine.
 type found struct {
-	Health     health.Target
+	Health     *health.Target
 	OlderCheck string
 	Verdict    health.Verdict
 }

@@ -76,7 +76,7 @@ func (f Facts) with(changes ...func(*Facts)) Facts {
 
 // is a machine in a state, which has an owner; one that is unhealthy has been so for a minute, and the timeout of others expires in one.
 func is(state health.State, changes ...func(*given)) given {
-	t := given{Target: Target{Machine: aMachine()}, Verdict: health.Verdict{State: state}}
+	t := given{Target: Target{Machine: aMachine(), Health: &health.Target{}}, Verdict: health.Verdict{State: state}}
 	switch state {
 	case health.Unhealthy:
 		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Due: ago(time.Minute)}}

@@ -17,7 +17,7 @@ func Judge(facts *Facts) []health.Verdict {
 	starts := [...]time.Time{Since(initialized), Since(ready), reached}
 	verdicts := make([]health.Verdict, len(facts.Targets))
 	for i, target := range facts.Targets {
-		judged := target.Health
+		judged := *target.Health
 		judged.Paused, judged.Reached = judged.Paused || paused, reached
 		for _, start := range starts {
 			if start.After(judged.AwaitedSince) {

@@ -14,19 +14,19 @@ import (
 
 // noNode is a machine that waits for its first node since then.
 func noNode(since time.Time) Target {
-	return Target{Machine: aMachine(), Health: health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
 }
 
 // silent is a machine whose node has not been Ready since then.
 func silent(since time.Time) Target {
-	return Target{Machine: aMachine(), Health: health.Target{
+	return Target{Machine: aMachine(), Health: &health.Target{
 		Node: health.NodePresent, Signals: []health.Signal{{Source: health.OnNode, Type: "Ready", Status: "Unknown", Since: since}},
 	}}
 }
 
 // failed is a machine that has failed for good.
 func failed() Target {
-	return Target{Machine: aMachine(), Health: health.Target{Node: health.NodePresent, Failure: "it burns"}}
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodePresent, Failure: "it burns"}}
 }
 
 // judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one.

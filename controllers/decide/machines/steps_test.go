@@ -64,7 +64,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a machine that is being deleted keeps the reason":             {of(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":          {of(bad(older)), ""},
 		"being marked does not request what was asked before":          {of(bad(wasAsked)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
-		"also if its conditions say that it is healthy":                                 {of(bad(wasAsked, markedHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"also if its conditions say that it is healthy":                {of(bad(wasAsked, markedHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
 		"what it may be asked in a moment is not erased before":        {of(bad(wasAsked)).with(limitsMatter), ""},
 		"nor while power cycles are not known":                         {of(bad(wasAsked, onHost)).with(cyclesUnread), ""},
 		"a request is created":                                         {of(bad()).with(external), "create request, " + unhealthy + ", " + waiting},

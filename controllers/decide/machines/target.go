@@ -21,7 +21,7 @@ type Target struct {
 	Node, OtherNode *corev1.Node
 	// Health is what the verdict depends on, as far as it is a matter of the Machine and its Node. What is a matter of the whole cluster is
 	// added when it is judged.
-	Health health.Target
+	Health *health.Target
 	// Seen are the conditions that the check has rules about; nil before they were looked at.
 	Seen *Seen
 	// OlderCheck is the name of an older check that selects the Machine too and acts on it; empty if none does.
