@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -57,7 +58,8 @@ func hostRemediationServices(
 		}
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	hosts, claims, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, &hostremediation.Claims{}, mgr.GetEventRecorder("kubemend")
+	hosts, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, mgr.GetEventRecorder("kubemend")
+	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
 	underWay := hostremediation.NewUnderWay(clock.RealClock{})
 	if err := metrics.Registry.Register(underWay); err != nil {
 		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
@@ -66,7 +68,7 @@ func hostRemediationServices(
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Claims: claims, UnderWay: underWay, Records: kept,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, UnderWay: underWay, Records: kept,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
@@ -86,6 +87,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *rec
 		Records:   kept,
 		Metal:     metal,
 		Discovery: api,
+		Gate:      &begin.Gate{Clock: clock.RealClock{}},
 		Installed: services.Installed,
 		Recorder:  mgr.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: mgr.GetLogger(),
 		Contact: contact, Grace: o.nodeHealthChecks.Grace,

@@ -11,7 +11,7 @@ import (
 )
 
 // Queue is what a remediation may have to wait for before it begins to act on its host: the other members of its control plane, another
-// remediation of the same machine, and the manager itself. It is read once; nothing in it is claimed.
+// remediation of the same machine, and the manager itself. It is read once.
 type Queue struct {
 	// Self is the remediation itself.
 	Self Queued
@@ -21,8 +21,6 @@ type Queue struct {
 	SameMachine []Queued
 	// Plane is the control plane that the machine is a member of; nil if it is a worker.
 	Plane *Plane
-	// Claimed is the remediation that this process has let begin a moment ago, and that could not be seen yet; empty if there is none.
-	Claimed string
 	// Unasked is why the queue could not be read; empty if it could.
 	Unasked string
 	// ManagerHere says that the manager runs on the host.
@@ -64,8 +62,8 @@ type Member struct {
 
 // When to read the queue again, since no event tells that a remediation may go on.
 const (
-	// unreadRecheck is after the queue could not be read, claimRecheck while the caches do not show what another remediation has begun.
-	unreadRecheck, claimRecheck = 10 * time.Second, 5 * time.Second
+	// unreadRecheck is after the queue could not be read.
+	unreadRecheck = 10 * time.Second
 	// leaseRecheck is after leases of API servers decided, replicaRecheck while no other replica of the manager can take over.
 	leaseRecheck, replicaRecheck = 30 * time.Second, 30 * time.Second
 )
@@ -106,12 +104,9 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 			return ahead
 		}
 	}
-	switch {
-	case q.ManagerHere:
+	if q.ManagerHere {
 		const text = "no other replica is ready elsewhere, or it is about to take over"
 		return []Ahead{{Text: text, Kind: "BareMetalHost", Until: now.Add(replicaRecheck), Manager: true}}
-	case q.Claimed != "":
-		return []Ahead{{Text: q.Claimed + " is ahead in the queue", Until: now.Add(claimRecheck)}}
 	}
 	return nil
 }

@@ -5,10 +5,14 @@ package consistency
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,15 +76,42 @@ func (w *Writes) Stale(obj client.Object) bool {
 	return false
 }
 
-// Pending are the objects whose last write no cache has shown yet. After Stale was asked of all objects that a cache shows, and none was, it does not show
-// them at all: they are new, or gone.
-func (w *Writes) Pending() []client.ObjectKey {
-	var all []client.ObjectKey
+// Unseen returns ErrStale if an object of that kind in a namespace, or in any if that is empty, was written, or may have been, and no cache
+// has shown it yet. It is for when Stale was asked of all objects that a cache shows, and none was: of the others the API server knows
+// whether they are new, or gone.
+func (w *Writes) Unseen(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, namespace string) error {
+	var unseen error
 	w.written.Range(func(key, _ any) bool {
-		all = append(all, key.(client.ObjectKey))
-		return true
+		if key := key.(client.ObjectKey); namespace == "" || namespace == key.Namespace {
+			unseen = w.look(ctx, live, kind, key)
+		}
+		return unseen == nil
 	})
-	return all
+	return unseen
+}
+
+// look returns ErrStale if there is an object called key, and forgets it if there is none.
+func (w *Writes) look(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, key client.ObjectKey) error {
+	obj := &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(kind)
+	err := live.Get(ctx, key, obj)
+	switch {
+	case err == nil:
+		return ErrStale
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		w.Forget(key)
+		return nil
+	}
+	return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+}
+
+// Kinds are the writes to objects of several kinds. The zero value knows none. It is safe for concurrent use.
+type Kinds struct{ kinds sync.Map } // schema.GroupKind to *Writes
+
+// Of are the writes to objects of one kind.
+func (k *Kinds) Of(kind schema.GroupKind) *Writes {
+	writes, _ := k.kinds.LoadOrStore(kind, &Writes{})
+	return writes.(*Writes)
 }
 
 // Waits are how long to wait for caches that were found to be stale. The zero value waits for none.

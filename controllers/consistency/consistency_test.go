@@ -1,12 +1,18 @@
 package consistency
 
 import (
+	"cmp"
+	"context"
+	"errors"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
@@ -39,24 +45,46 @@ func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
 	}
 }
 
-func TestWhatNoCacheShowsIsPending(t *testing.T) {
-	at := func(name, version string) *metav1.PartialObjectMetadata {
-		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", ResourceVersion: version}}
+func TestOfWhatNoCacheShowsTheAPIServerKnowsWhetherItIsNewOrGone(t *testing.T) {
+	kind, broken := corev1.SchemeGroupVersion.WithKind("ConfigMap"), errors.New("broken")
+	at := func(namespace, name string, uid types.UID, version string) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, ResourceVersion: version}}
 	}
-	var w Writes
-	w.Note(at("a", "12"))
-	w.Note(at("b", "13"))
-	w.Stale(at("a", "11"))
-	if got := len(w.Pending()); got != 2 {
-		t.Errorf("%d are pending, want both", got)
-	}
-	w.Stale(at("a", "12"))
-	if got := w.Pending(); len(got) != 1 || got[0].Name != "b" {
-		t.Errorf("%v are pending, want b", got)
-	}
-	w.Forget(client.ObjectKey{Name: "b"})
-	if got := w.Pending(); len(got) != 0 {
-		t.Errorf("%v are pending", got)
+	for name, tc := range map[string]struct {
+		written *metav1.PartialObjectMetadata
+		cached  *metav1.PartialObjectMetadata // nil: the cache does not show it
+		fails   error
+		want    error
+	}{
+		"it is new":                             {written: at("ns", "there", "u", "12"), want: ErrStale},
+		"it is gone":                            {written: at("ns", "gone", "u", "12")},
+		"it may have been written, and it was":  {written: at("ns", "there", "", ""), want: ErrStale},
+		"it may have been written, and was not": {written: at("ns", "gone", "", "")},
+		"it cannot be asked":                    {written: at("ns", "gone", "u", "12"), fails: broken, want: broken},
+		"the cache shows it":                    {written: at("ns", "there", "u", "12"), cached: at("ns", "there", "u", "12")},
+		"the cache shows what may be the write": {written: at("ns", "there", "", ""), cached: at("ns", "there", "u", "12")},
+		"what is elsewhere matters to no other": {written: at("other", "there", "u", "12")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := fake.NewClientBuilder().WithObjects(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "there"}}).
+				WithInterceptorFuncs(interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+						return cmp.Or(tc.fails, c.Get(ctx, key, obj, opts...))
+					},
+				}).Build()
+			var kinds Kinds
+			writes := kinds.Of(kind.GroupKind())
+			writes.Note(tc.written)
+			if tc.cached != nil && writes.Stale(tc.cached) {
+				t.Error("the cache shows it")
+			}
+			if err := writes.Unseen(t.Context(), live, kind, "ns"); !errors.Is(err, tc.want) {
+				t.Errorf("%v, want %v", err, tc.want)
+			}
+			if again := kinds.Of(kind.GroupKind()).Unseen(t.Context(), live, kind, "ns"); !errors.Is(again, tc.want) {
+				t.Errorf("%v once more, want %v", again, tc.want)
+			}
+		})
 	}
 }
 

@@ -21,11 +21,6 @@ import (
 
 // apply carries step out, stores all steps that were taken in one write, and reports them. It returns whether step was done.
 func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	if !w.begins(step) {
-		if err := r.unclaim(ctx, w); err != nil {
-			return false, err
-		}
-	}
 	if w.idle != "" {
 		return false, r.writeStatus(ctx, w, step, nil)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/records"
@@ -87,7 +88,8 @@ type Reconciler struct {
 	Nodes    NodeReader
 	Fencer   Nodes                           // nil: the Reconciler only explains
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
-	Claims   *Claims                         // of all kinds
+	Gate     *begin.Gate                     // of all kinds
+	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it
 	UnderWay *UnderWay                       // nil: remediations are not counted
 	Records  *records.Records                // nil: none are written
 	Recorder events.EventRecorder
@@ -136,10 +138,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.idle.Load() {
 		return r.yield(ctx, req.NamespacedName)
 	}
-	w, step, err := r.plan(ctx, req.NamespacedName)
+	w, step, err := r.plan(ctx, req.NamespacedName, nil)
 	done := false
-	if err == nil && w != nil {
+	switch {
+	case err != nil || w == nil:
+	case w.begins(step):
+		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), []string{w.queueName()}, func(ctx context.Context) error {
+			if w, step, err = r.plan(ctx, req.NamespacedName, w); err == nil && w != nil {
+				done, err = r.apply(ctx, w, step)
+			}
+			return err
+		})
+	default:
 		done, err = r.apply(ctx, w, step)
+	}
+	if errors.Is(err, begin.ErrBusy) {
+		return ctrl.Result{RequeueAfter: retry}, nil
 	}
 	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
 		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
@@ -159,28 +173,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.next(w, step, done), nil
 }
 
-// plan observes the remediation called key and decides on its next step. If that begins what only one remediation of a queue may begin at a time, plan claims
-// the queue: from here on no other reconcile decides the same. Where another one has claimed it first, the remediation is observed and decided on once more
-// with that fact, and waits.
-func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey) (*observed, powercycle.Step, error) {
-	now, claimed := r.Clock.Now(), ""
-	for {
-		w, err := r.observe(ctx, key, now, claimed)
-		if err != nil || w == nil {
-			return w, powercycle.Step{}, err
-		}
-		if w.idle != "" { // its creator may add what is missing later
-			step := w.next()
-			return w, step, nil
-		}
-		step, err := r.decide(ctx, w)
-		if err != nil {
-			return nil, step, err
-		}
-		if claimed = r.claim(w, step); claimed == "" {
-			return w, step, nil
-		}
+// plan observes the remediation called key and decides on its next step. What may go first is read past the cache if this is to confirm
+// that the remediation begins, as was decided on first; nil for the first time.
+func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *observed) (*observed, powercycle.Step, error) {
+	w, err := r.observe(ctx, key, first)
+	if err != nil || w == nil {
+		return w, powercycle.Step{}, err
 	}
+	if w.idle != "" { // its creator may add what is missing later
+		return w, w.next(), nil
+	}
+	step, err := r.decide(ctx, w)
+	if err != nil {
+		return nil, step, err
+	}
+	return w, step, nil
 }
 
 // mostRemembered is more than the steps that one reconcile ever takes without acting.

@@ -23,8 +23,8 @@ import (
 // is no fact about the cluster: the controller may reach it.
 var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
 
-// Explain returns what a reconcile of the remediation called key observes at now, and the step that it takes first. It writes nothing, watches nothing and
-// claims nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
+// Explain returns what a reconcile of the remediation called key observes at now, and the step that it takes first. It writes nothing and watches
+// nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
 // from, Hosts, Clusters, Nodes, and the settings.
 //
 // Where the node or the queue cannot be read (ErrUnasked), and the step depends on them, Explain repeats the remediation's last condition, as long as the

@@ -154,7 +154,7 @@ func (d draws) observed(t *testing.T) *fixture {
 // firstStep makes a reconcile, and returns the step that it has taken first; nil if it has taken none.
 func (k *fixture) firstStep() (*taken, error) {
 	ctx := k.t.Context()
-	w, err := k.r.observe(ctx, k.key, k.clock.Now(), "")
+	w, err := k.r.observe(ctx, k.key, nil)
 	if err != nil || w == nil {
 		return nil, err
 	}

@@ -55,8 +55,8 @@ type observed struct {
 	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
 	queueErr  error
 	connected time.Time
-	// claimed is the remediation that has claimed the queue although the caches do not show that; empty if none has.
-	claimed string
+	// confirms says that what may go first is read past the cache, as the remediation is about to begin.
+	confirms bool
 
 	record remediation.Record
 	facts  powercycle.Facts
@@ -92,10 +92,13 @@ type taken struct {
 	step powercycle.Step
 }
 
-// observe observes the remediation called key for a reconcile; claimed is the remediation that has claimed its queue; empty if that is not known. It returns
-// nil if there is nothing to do.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, claimed string) (*observed, error) {
-	w := &observed{now: now, rem: r.Kind.New(), claimed: claimed}
+// observe observes the remediation called key for a reconcile, which has observed first before; nil if it has not. It returns nil if there
+// is nothing to do.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *observed) (*observed, error) {
+	w := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
+	if first != nil {
+		w.confirms, w.answersUntil = true, first.answersUntil
+	}
 	if found, err := r.read(ctx, key, w); err != nil {
 		return nil, err
 	} else if !found {
@@ -105,19 +108,14 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if r.written.Stale(w.rem) {
 		return nil, consistency.ErrStale
 	}
-	ours, err := r.survey(ctx, w)
-	switch {
-	case err != nil:
+	if ours, err := r.survey(ctx, w); err != nil || !ours {
 		return nil, err
-	case !ours:
-		return nil, r.unclaim(ctx, w)
 	}
 	return w, nil
 }
 
 // forget forgets a remediation that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
-	r.Claims.End(r.Kind.Kind, key)
 	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
 	r.unstored.Delete(key)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,18 +99,12 @@ func (k *fixture) everything() map[string]any {
 			k.t.Fatal(err)
 		}
 	}
-	k.r.Claims.mu.Lock()
-	defer k.r.Claims.mu.Unlock()
-	claimed := map[string]types.UID{}
-	for queue, by := range k.r.Claims.by {
-		claimed[queue] = by.uid
-	}
 	counted := map[string]string{}
 	for key, is := range k.r.UnderWay.all.Range {
 		counted[key.(progressKey).kind+" "+key.(progressKey).String()] = string(is.(progress).state)
 	}
 	return map[string]any{
-		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "claimed": claimed, "counted": counted,
+		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "counted": counted,
 		"did": slices.Clone(k.did),
 	}
 }

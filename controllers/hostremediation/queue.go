@@ -28,8 +28,7 @@ import (
 // queueRecheck is how soon to read the queue again, should an event have been lost.
 const queueRecheck = 5 * time.Minute
 
-// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it; nothing is
-// claimed here.
+// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it.
 func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 	w.facts.First = true
 	if !w.facts.Queues() || w.machine == nil {
@@ -59,9 +58,17 @@ func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
 
 // readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
 func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
-	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem)), Claimed: w.claimed}
+	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem))}
+	reader := client.Reader(r.Client)
+	if w.confirms {
+		reader = r.Live
+	}
 	var err error
-	if w.existing, err = r.Installed.In(ctx, r.Client, w.rem.GetNamespace()); err == nil {
+	w.existing, err = r.Installed.In(ctx, reader, w.rem.GetNamespace())
+	if w.confirms && slices.ContainsFunc(w.existing.All, w.isOlderThan) {
+		err = consistency.ErrStale
+	}
+	if err == nil {
 		w.queue.SameMachine = queuedOf(w.existing, w.machine, w.rem)
 		if w.facts.ControlPlane {
 			w.queue.Plane, err = r.readPlane(ctx, w)
@@ -72,6 +79,11 @@ func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
 		return
 	}
 	r.readLeases(ctx, w)
+}
+
+// isOlderThan reports whether rem is a later version of the remediation of w: the answer to a write of it was lost.
+func (w *observed) isOlderThan(rem remediation.OfKind) bool {
+	return rem.GetUID() == w.rem.GetUID() && consistency.Older(w.rem.GetResourceVersion(), rem.GetResourceVersion())
 }
 
 // queued is the remediation of w itself in its queue, with what it remembers so far.
@@ -234,41 +246,15 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	}
 }
 
-// claim claims the queue of the remediation, if the steps that were decided on begin what only one may begin at a time. It returns the remediation that has
-// claimed it already, though the caches do not show that: then these steps must not be taken.
-func (r *Reconciler) claim(w *observed, step powercycle.Step) (ahead string) {
-	if !w.begins(step) {
-		return ""
-	}
-	queue := "machine " + string(w.machine.UID)
+// queueName is the name of the scope in which only one remediation begins at a time: its control plane, or its machine.
+func (w *observed) queueName() string {
 	if w.facts.ControlPlane {
-		queue = "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
 	}
-	return r.Claims.Begin(queue, remediation.OfKind{Object: w.rem, Kind: r.Kind}, w.existing.All)
+	return "machine " + string(w.machine.UID)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
 func (w *observed) begins(step powercycle.Step) bool {
 	return w.queue != nil && (step.Begins() || slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Begins() }))
-}
-
-// unclaim ends the claim of a remediation that begins nothing and has nothing under way. If the answer to its last write was lost, the remediation is read past
-// the cache: the claim stays until the cache shows what came of that write.
-func (r *Reconciler) unclaim(ctx context.Context, w *observed) error {
-	key := client.ObjectKeyFromObject(w.rem)
-	if w.facts.KeptOff || w.record.UnderWay() {
-		return nil
-	}
-	if r.Claims.Lost(w.rem) {
-		live := r.Kind.New()
-		if err := r.Live.Get(ctx, key, live.Unwrapped()); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
-		} else if err == nil && consistency.Older(w.rem.GetResourceVersion(), live.GetResourceVersion()) {
-			r.Claims.Written(w.rem, live.GetResourceVersion(), nil)
-			r.written.Note(live)
-			return consistency.ErrStale
-		}
-	}
-	r.Claims.End(r.Kind.Kind, key)
-	return nil
 }

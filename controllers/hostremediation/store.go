@@ -118,11 +118,9 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	key, next := client.ObjectKeyFromObject(w.rem), metadataOf(w.rem, r.Kind)
 	if maps.Equal(w.stored.Annotations, next.Annotations) && slices.Equal(w.stored.Finalizers, next.Finalizers) {
 		w.saved = true
-		r.Claims.Written(w.rem, w.rem.GetResourceVersion(), nil)
 		return nil
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))
-	r.Claims.Written(w.rem, next.ResourceVersion, err)
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(key)
 	}
@@ -150,7 +148,6 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 // yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on moves, which would keep
 // clusterctl waiting until the remediation is deleted, and the annotation on the node. The other controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
-	r.Claims.End(r.Kind.Kind, key)
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
 		return ctrl.Result{}, err

@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(r.Left.Source(r.ofNode)).
-		WatchesRawSource(r.Claims.Over.Source(r.waiting)).
+		WatchesRawSource(r.Over.Source(r.waiting)).
 		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
@@ -150,10 +150,10 @@ func (r *Reconciler) ends() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
 			if remediation.Remembered(e.ObjectNew).State.Final() && !remediation.Remembered(e.ObjectOld).State.Final() {
-				r.Claims.Over.Send(e.ObjectNew.GetNamespace())
+				r.Over.Send(e.ObjectNew.GetNamespace())
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Claims.Over.Send(e.Object.GetNamespace()) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Over.Send(e.Object.GetNamespace()) },
 	}
 }
 

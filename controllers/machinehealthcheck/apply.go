@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
@@ -163,7 +164,9 @@ func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outco
 		if name := r.writeAhead(ctx, state, s, healthSaid(o.saved)); name != "" {
 			records.Name(s.request, types.NamespacedName{Namespace: state.Check.Namespace, Name: name})
 		}
-		err = r.Requests.Create(ctx, s.request)
+		if err = r.Requests.Create(ctx, s.request); err == nil || begin.Lost(err) {
+			r.requested.Of(state.remediation.kind.GroupKind()).Note(s.request)
+		}
 	}
 	switch {
 	case errors.Is(err, remediationrequest.ErrAppeared):

@@ -75,6 +75,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    ownWrites
+	requested  consistency.Kinds // requests that were created, or may have been
 	spares     spares
 	merging    enqueue.Merging
 	controller controller.Controller

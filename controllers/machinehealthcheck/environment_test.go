@@ -30,7 +30,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func aCheck(targets ...machines.Target) *observed {
 	w := &observed{
 		Facts: machines.Facts{
-			Now: noon, Mode: machines.Active, ActsUnclaimed: true, Kind: "Owner", Template: machines.Template{Known: true},
+			Now: noon, Mode: machines.Active, ActsUnclaimed: true, Template: machines.Template{Known: true},
 			Check: &clusterv1.MachineHealthCheck{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
 				Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
@@ -117,7 +117,7 @@ func (m *memory) recall(w *observed) {
 
 // leave remembers w, its plan, and what became of that.
 func (m *memory) leave(w *observed, p *machines.Plan, outcomes ...outcome) {
-	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}, w.Now))
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
 }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.

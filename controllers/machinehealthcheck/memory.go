@@ -42,9 +42,8 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote. Unsure are those whose owners it may have asked to remediate them: the write failed, or was
-	// not answered.
-	wrote, unsure []string
+	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
+	wrote map[string]bool
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
@@ -95,16 +94,15 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of state, of the plan for it and of what became of that. The reconcile ended at now. It may have taken
-// longer than a cache takes to catch up: what it began counts from its end.
-func after(state *observed, plan *machines.Plan, done applied, now time.Time) remembered {
+// after is what is to be remembered of state, of the plan for it and of what became of that.
+func after(state *observed, plan *machines.Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
 		pass: pass{
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		shadows: done.shadows, blocked: blocked(plan), unread: state.unread,
+		shadows: done.shadows, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -113,12 +111,12 @@ func after(state *observed, plan *machines.Plan, done applied, now time.Time) re
 		next.inFlight = map[types.UID]flight{}
 		for _, i := range plan.Open {
 			if machine := state.Targets[i].Machine; plan.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, state.Kind}
+				next.inFlight[machine.UID] = flight{machine.Name, state.remediator()}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(state, o, state.Kind, now)
+		next.note(state, o, state.remediator())
 	}
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
@@ -130,22 +128,27 @@ func after(state *observed, plan *machines.Plan, done applied, now time.Time) re
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (next *remembered) note(state *observed, o outcome, kind string, now time.Time) {
+func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.err != nil && o.Decision != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, state.Now)
 	}
-	if o.unsure {
-		next.unsure = append(next.unsure, o.Target.Machine.Name)
-	}
-	if o.saved != nil {
-		next.wrote = append(next.wrote, o.saved.Name)
+	if o.saved != nil || o.unsure {
+		next.wrote[o.Target.Name] = o.unsure
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(o.Target.UID, kind, now)
+		next.decided.Began(o.Target.UID)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
 	}
+}
+
+// remediator names who remediates: the kind of the requests, or the machine's owner.
+func (state *observed) remediator() string {
+	if state.Template.External {
+		return state.Template.Kind
+	}
+	return "Owner"
 }
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write

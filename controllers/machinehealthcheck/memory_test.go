@@ -3,11 +3,8 @@ package machinehealthcheck
 import (
 	"slices"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -129,24 +126,5 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		if n := begunUncounted(w, decide(w)); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
-	}
-}
-
-// Many slow writes make a reconcile longer than a cache lags. What it created at its end the caches may not show yet.
-func TestWhatALongReconcileBeganCountsFromItsEnd(t *testing.T) {
-	two := func() *observed {
-		w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
-		w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-		return w
-	}
-	r, w := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon.Add(time.Minute)), Recorder: events.NewFakeRecorder(9)}, two()
-	r.tell(t.Context(), w, decide(w), applied{outcomes: []outcome{
-		{step: step{Decision: &machines.Decision{Step: machines.CreateRequest, Target: w.Targets[0]}}, requested: true},
-	}})
-	w = two()
-	w.Now = noon.Add(time.Minute + time.Second)
-	r.memory.recall(w)
-	if p := decide(w); p.Population.InFlight != 1 || starts(p) > 0 {
-		t.Errorf("%d are in flight and %d start, want one and none", p.Population.InFlight, starts(p))
 	}
 }

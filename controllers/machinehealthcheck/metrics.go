@@ -120,7 +120,7 @@ func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
 		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(state.Targets, plan.Open)))
 	}
 	if n := begun + begunUncounted(state, plan); n > 0 {
-		started.WithLabelValues(append(labels, state.Kind)...).Add(float64(n))
+		started.WithLabelValues(append(labels, state.remediator())...).Add(float64(n))
 	}
 	for over, n := range ended(state, plan) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))

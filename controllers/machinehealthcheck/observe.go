@@ -33,6 +33,8 @@ type observed struct {
 
 	remediation remediation
 	spares      observedSpares
+	// lagging says that the cache does not show yet which requests there are.
+	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
 	// orphans are requests that this check made and that none of its targets needs:

@@ -65,7 +65,7 @@ func (o *observing) sees(w *observed, m *memory) []string {
 	m.recall(w)
 	w.owned()
 	p := w.decide()
-	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}, w.Now))
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}))
 	return o.lines()
 }
 

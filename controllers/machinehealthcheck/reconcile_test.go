@@ -76,7 +76,7 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	}
 	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.Check}
 	r.Reconciler = &Reconciler{
-		Client: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
+		Client: r.api, Live: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
 	}
 	return r
 }

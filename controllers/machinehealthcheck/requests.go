@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -41,8 +42,7 @@ type remediation struct {
 // byRequests says that the machines of the check are remediated by requests that are made from a template.
 func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
 	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	state.Kind = state.remediation.kind.Kind
-	state.Template = machines.Template{External: true, Kind: state.Kind, TemplateKind: ref.Kind, Name: ref.Name}
+	state.Template = machines.Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
@@ -53,7 +53,7 @@ func (state *observed) missing(why, fix string) {
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
-	state.Kind, state.Template = "Owner", machines.Template{Known: true}
+	state.Template = machines.Template{Known: true}
 	ref := state.Check.Spec.Remediation.TemplateRef
 	if err := r.nameKinds(ctx, state, ref); err != nil {
 		state.Trouble = append(state.Trouble, err)
@@ -117,11 +117,38 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref c
 			return err
 		}
 	}
+	return r.observeRequests(ctx, state)
+}
+
+// observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
+// reconcile waits, and after a while the machines are judged without beginning anything.
+func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	if _, err := r.requestsOf(ctx, state, state.remediation.kind); err != nil {
 		return err
 	}
-	state.Template.Known = true
+	switch err := r.requestsShown(ctx, state); {
+	case !errors.Is(err, consistency.ErrStale):
+		state.Template.Known = err == nil
+		return err
+	case state.before.stale < standsStill:
+		state.lagging = true
+	default:
+		state.Template.Syncing = true
+		state.lookAgainIn(syncingRequests)
+	}
 	return nil
+}
+
+// requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not
+// count, and more would begin than is allowed at once.
+func (r *Reconciler) requestsShown(ctx context.Context, state *observed) error {
+	created := r.requested.Of(state.remediation.kind.GroupKind())
+	for _, req := range state.requests[state.remediation.kind] {
+		if created.Stale(req) {
+			return consistency.ErrStale
+		}
+	}
+	return created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.

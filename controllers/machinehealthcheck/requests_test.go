@@ -202,3 +202,33 @@ func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testi
 		t.Errorf("the step is %q, blocked by %v; want no request from a template that is of no use", d.Step, d.Blockers)
 	}
 }
+
+// A request that the cache does not show yet would not count, and more would begin than is allowed at once.
+func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
+	req := &remediationrequest.Metadata{}
+	req.SetGroupVersionKind(cycleKinds[0][0])
+	req.Namespace, req.Name = "ns", "m1"
+	for name, tc := range map[string]struct {
+		cached, live *remediationrequest.Requests
+		stale        int // reconciles before that have waited
+		waits, known bool
+	}{
+		"it is new":                      {cyclesOfHosts(), cyclesOfHosts(req), 0, true, false},
+		"the cache stands still":         {cyclesOfHosts(), cyclesOfHosts(req), standsStill, false, false},
+		"the cache shows it":             {cyclesOfHosts(req), cyclesOfHosts(req), 0, false, true},
+		"it is gone, or was never there": {cyclesOfHosts(), cyclesOfHosts(), 0, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Reconciler{Requests: tc.cached, Live: tc.live.Live}
+			r.requested.Of(req.GroupVersionKind().GroupKind()).Note(req)
+			w := aCheck(a("m2", health.Unhealthy)).external()
+			w.Template.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
+			if err := r.observeRequests(t.Context(), w); err != nil {
+				t.Fatal(err)
+			}
+			if starts := starts(decide(w)) > 0; r.stale(t.Context(), w) != tc.waits || w.Template.Known != tc.known || starts != tc.known {
+				t.Errorf("it waits: %t, it knows the requests: %t, a remediation starts: %t", w.lagging, w.Template.Known, starts)
+			}
+		})
+	}
+}

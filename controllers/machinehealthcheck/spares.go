@@ -44,6 +44,8 @@ const (
 	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then.
 	// (KubeadmControlPlane)
 	claimLasts = 10 * time.Minute
+	// claimShown is how long the caches may not show that an owner was asked.
+	claimShown = 30 * time.Second
 )
 
 // errNoHosts is what a reader says that was not given any way to read hosts.
@@ -152,7 +154,7 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 		switch {
 		case m != nil && machines.OwnerOf(m) != machines.NotAsked:
 			continue // it is observed
-		case m != nil && !now.Before(is.at.Add(machines.CachesLag)), m == nil && !now.Before(is.gone.Add(claimLasts)):
+		case m != nil && !now.Before(is.at.Add(claimShown)), m == nil && !now.Before(is.gone.Add(claimLasts)):
 			delete(s.claims, id)
 			continue
 		}

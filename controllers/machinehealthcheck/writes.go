@@ -106,53 +106,41 @@ func (o *ownWrites) forget(machine client.Object) {
 	o.saved.Forget(client.ObjectKeyFromObject(machine))
 }
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
-// requested of an owner would not count. It is no failure, and the check is reconciled again in a moment.
-// (docs/adr/0058-read-your-own-writes.md)
-func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
-	return slices.ContainsFunc(state.before.wrote, func(name string) bool {
-		target := find(name, state.Targets, state.Skipped)
-		return target != nil && r.written.stale(target.Machine) && !r.undone(ctx, state, target.Machine)
-	}) || r.Live != nil && slices.ContainsFunc(state.before.unsure, func(name string) bool {
-		target := find(name, state.Targets, state.Skipped)
-		return target != nil && r.behind(ctx, state, target.Machine)
-	})
-}
-
 // standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
 // waits in between that is two and a half seconds.
 const standsStill = 7
 
-// undone reports whether the API server has machine in no newer version than the cache, which waits for a write that is gone: the API
-// server was restored from a backup. It is asked when the wait is long. No other wait ends here, and the log says that the check waits.
-func (r *Reconciler) undone(ctx context.Context, state *observed, machine *clusterv1.Machine) bool {
-	if state.before.stale < standsStill || r.Live == nil {
-		return false
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
+// begun would not count. It is no failure, and the check is reconciled again in a moment.
+// (docs/adr/0058-read-your-own-writes.md)
+func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
+	for name, lost := range state.before.wrote {
+		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {
+			return true
+		}
 	}
-	stored, err := r.live(ctx, machine)
-	if err != nil || stored.UID != machine.UID || consistency.Older(machine.ResourceVersion, stored.ResourceVersion) {
-		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
-			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
-		return false
-	}
-	log.FromContext(ctx).Info("What was written of a machine is gone: the API server has an older version", "Machine", klog.KObj(machine))
-	r.written.saved.Forget(client.ObjectKeyFromObject(machine))
-	return true
+	return state.lagging
 }
 
-// behind reports whether the API server has machine in a newer version than the cache: its owner may have been asked to remediate it, and
-// the answer to that write was lost. If the API server cannot be asked, it may be so for some seconds.
-func (r *Reconciler) behind(ctx context.Context, state *observed, machine *clusterv1.Machine) bool {
-	stored, err := r.live(ctx, machine)
-	if err != nil {
-		return client.IgnoreNotFound(err) != nil && state.before.stale < standsStill
+// awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
+// was lost, and if the wait is long: one that was restored from a backup never shows the write.
+func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
+	switch {
+	case lost:
+	case !r.written.stale(machine):
+		return false
+	case state.before.stale < standsStill:
+		return true
 	}
-	return stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
-}
-
-// live reads the identity and the version of machine past the cache.
-func (r *Reconciler) live(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
 	stored := &metav1.PartialObjectMetadata{}
 	stored.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	return stored, r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
+	behind := stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
+	if behind || client.IgnoreNotFound(err) != nil {
+		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
+			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
+		return true
+	}
+	r.written.saved.Forget(client.ObjectKeyFromObject(machine))
+	return false
 }

@@ -20,6 +20,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -44,8 +45,6 @@ type outcome struct {
 	notNotified error
 	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
-	// retryAt is when the node is looked at again, as another one has the control-plane slot; zero if it has not.
-	retryAt time.Time
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again bool
 	// refused is the error for which no request could be made.
@@ -69,17 +68,28 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.
 	return outcomes
 }
 
-// carryOutOne takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the node last.
-// Whatever fails in between, the next reconcile goes on from there.
+// carryOutOne carries out the decision about one node. Of the control plane one node at a time gets its first request, by whatever check.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	first := o.first()
-	if o.Starts() && first {
-		leave, may := r.enter(ctx, state, o)
-		if !may {
-			return
+	if !o.Starts() || !o.first() || !o.n.ControlPlane {
+		r.step(ctx, state, o)
+		return
+	}
+	err := r.Gate.Begin(ctx, o.n.Name, []string{"control plane"}, func(ctx context.Context) error {
+		if r.step(ctx, state, o); o.asked {
+			return o.refused
 		}
-		defer leave()
+		return nil
+	})
+	o.again = o.again || errors.Is(err, begin.ErrBusy)
+}
+
+// step takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the
+// node last. Whatever fails in between, the next reconcile goes on from there.
+func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
+	first := o.first()
+	if o.Starts() && first && !r.confirmed(ctx, state, o) {
+		return
 	}
 	if o.Unconfirm {
 		o.try(r.unconfirm(ctx, o.objects.node))
@@ -96,7 +106,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 		return
 	}
 	r.ask(ctx, state, o)
-	if o.refused != nil && taken != nil && first && !o.mayHaveMade() { // no remediator is at work: others may be
+	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
 }
@@ -106,27 +116,15 @@ func (o *outcome) first() bool {
 	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
 }
 
-// enter makes sure that the first request for a node may be made, and returns what has to be done when it was, or could not be.
-func (r *Reconciler) enter(ctx context.Context, state *observed, o *outcome) (leave func(), may bool) {
-	leave = func() {}
-	if o.n.ControlPlane {
-		if again := r.memory.slot.take(o.n.Name, state.facts.Now, r.Clock.Now()); !again.IsZero() {
-			o.retryAt = again
-			return leave, false
-		}
-		leave = func() { r.memory.slot.leave(r.Clock.Now(), o.mayHaveMade(), o.refused == nil) }
-	}
+// confirmed makes sure that the first request for a node may be made.
+func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	doubt, err := r.confirm(ctx, state, o)
-	switch {
-	case err == nil && doubt == "":
-		return leave, true
-	case err == nil && r.memory.of(state.check.Name).failed >= doubtful:
+	if err == nil && doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
 		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
 	}
-	o.again = err == nil
+	o.again = o.again || err == nil && doubt != ""
 	o.refuse(err)
-	leave()
-	return leave, false
+	return err == nil && doubt == ""
 }
 
 // ask makes the request of the step that starts.
@@ -145,11 +143,6 @@ func (o *outcome) refuse(err error) {
 	if err != nil {
 		o.refused, o.err = err, errors.Join(o.err, err)
 	}
-}
-
-// mayHaveMade reports whether there may be a request now. An API server that refuses one has made none; after other errors it may have.
-func (o *outcome) mayHaveMade() bool {
-	return o.asked && !apierrors.IsForbidden(o.refused) && !apierrors.IsInvalid(o.refused)
 }
 
 // mark writes on the requests of a node what is decided of them, and ends those that are over.
@@ -181,7 +174,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	}
 	for _, j := range o.End {
 		if o.try(r.Requests.Delete(ctx, obj(j))) {
-			r.memory.written.of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
+			r.memory.written.Of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
 			o.ended = append(o.ended, j)
 		}
 	}
@@ -249,7 +242,7 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 		return fmt.Errorf("annotate %s %s with %s: %w", obj.GetKind(), client.ObjectKeyFromObject(req), keys, err)
 	}
 	if obj.GetUID() == req.GetUID() {
-		r.memory.written.note(obj)
+		r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Note(obj)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
@@ -95,8 +96,10 @@ type Reconciler struct {
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, name string) (bool, error)
-	Recorder  events.EventRecorder
-	Clock     clock.PassiveClock
+	// Gate lets one node of the control plane begin at a time, of all checks.
+	Gate     *begin.Gate
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
 	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a reconcile.
 	Log logr.Logger
 
@@ -233,7 +236,7 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 // lag repeats a reconcile when its cache may show what was written.
 func (r *Reconciler) lag(check string) ctrl.Result {
 	now := r.Clock.Now()
-	return enqueue.At(now.Add(r.memory.lag(check)), now)
+	return enqueue.At(now.Add(r.memory.stale.Next(client.ObjectKey{Name: check})), now)
 }
 
 // applied is what became of a plan.
@@ -259,7 +262,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Pla
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
-	r.memory.caughtUp(state.check.Name)
+	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
 	if done.status != nil {
 		r.send(ctx, state, unhealthyEvents(state, plan))
@@ -284,7 +287,7 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan
 		if o.err != nil {
 			errs = append(errs, o.err)
 		}
-		retry, at = retry || o.again, health.Earliest(at, o.retryAt)
+		retry = retry || o.again
 	}
 	if r.Resync > 0 {
 		at = health.Earliest(at, state.facts.Now.Add(r.Resync))

@@ -35,6 +35,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -194,6 +195,7 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: k.client, Live: k.client},
 		Discovery: &k.apis,
+		Gate:      &begin.Gate{Clock: k.clock},
 		Installed: func(context.Context, string) (bool, error) { return false, nil },
 		Recorder:  k.recorder, Clock: k.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
 	}

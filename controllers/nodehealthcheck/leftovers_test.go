@@ -83,32 +83,6 @@ func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestTheControlPlaneSlotIsKeptAsLongAsItsRequestIsNotShown(t *testing.T) {
-	var s slot
-	at := epoch.Add
-	if again := s.take("m0", at(0), at(90*time.Second)); !again.IsZero() {
-		t.Fatal("it is free")
-	}
-	if again := s.take("m1", at(80*time.Second), at(91*time.Second)); again.IsZero() {
-		t.Error("it is taken while a request is being made")
-	}
-	s.leave(at(100*time.Second), true, true)
-	if again := s.take("m1", at(99*time.Second), at(129*time.Second)); again.IsZero() {
-		t.Error("a reconcile that has read before the request was made has it")
-	}
-	if again := s.take("m0", at(99*time.Second), at(129*time.Second)); !again.IsZero() {
-		t.Error("the node that has it may take it once more")
-	}
-	s.leave(at(100*time.Second), true, true)
-	if again := s.take("m1", at(100*time.Second), at(200*time.Second)); !again.IsZero() {
-		t.Error("a reconcile that has read after it may have it")
-	}
-	s.leave(at(131*time.Second), false, true)
-	if again := s.take("m2", at(0), at(200*time.Second)); !again.IsZero() {
-		t.Error("a node of whose request nothing came gives it back")
-	}
-}
-
 func TestAnotherChecksConfirmationIsLeftToIt(t *testing.T) {
 	one := check("one", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &metav1.Duration{Duration: -time.Second} })
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), one, check("two"))...)

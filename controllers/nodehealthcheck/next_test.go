@@ -28,7 +28,6 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 		"a steady check is not":                             {outcomes: []outcome{{}}},
 		"one with a resync is, once that is due":            {resync: time.Hour, want: time.Hour},
 		"a moment that the plan waits for":                  {recheck: epoch.Add(time.Minute), want: time.Minute},
-		"a control-plane slot that is taken":                {outcomes: []outcome{{retryAt: epoch.Add(time.Minute)}}, want: time.Minute},
 		"what could not be observed is tried again":         {trouble: []error{broken}, want: enqueue.Backoff(1)},
 		"a step that failed is tried again":                 {outcomes: []outcome{{err: broken}}, want: enqueue.Backoff(1)},
 		"so is one in which another controller was faster":  {outcomes: []outcome{{again: true}}, want: enqueue.Backoff(1)},

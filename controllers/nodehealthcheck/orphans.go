@@ -59,7 +59,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, now time.Time)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.memory.caughtUp(name)
+	r.memory.stale.Reset(client.ObjectKey{Name: name})
 	if state == nil {
 		return ctrl.Result{}, nil
 	}

@@ -261,7 +261,7 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
-	r.memory.written.note(req)
+	r.memory.written.Of(req.GroupVersionKind().GroupKind()).Note(req)
 	return req, nil
 }
 

@@ -43,9 +43,8 @@ type Records struct {
 	// Namespace is the only one whose records the cache has; empty if it has those of all. A NodeHealthCheck's requests may be in another one.
 	Namespace string
 
-	mu      sync.Mutex
-	cached  bool
-	created map[identity]created
+	mu     sync.Mutex
+	cached bool
 	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those that asked before.
 	hear     func(types.NamespacedName)
 	followed bool
@@ -57,12 +56,6 @@ type identity struct {
 	mode   mendv1.RecordMode
 	target string // UID
 	in     string // namespace
-}
-
-// created is a record that this process has created, for as long as the cache may not show it.
-type created struct {
-	name string
-	at   time.Time
 }
 
 // CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
@@ -130,40 +123,22 @@ func identityOf(record *mendv1.RemediationRecord) identity {
 	return identity{record.Spec.Mode, TargetOf(record).UID, record.Namespace}
 }
 
-// open is the open record for the target of record, which is read past the cache if that was found to be late; nil if there is none.
+// open is the open record for the target of record; nil if there is none. What the cache does not show yet is looked for past it, and
+// everything if the cache was found to be late.
 func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, late bool) (*mendv1.RemediationRecord, error) {
-	is := identityOf(record)
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
 	}
 	r.mu.Lock()
-	cached, pending := r.cached, r.created[is]
+	cached := r.cached && !late && (r.Namespace == "" || r.Namespace == record.Namespace)
 	r.mu.Unlock()
-	reader := r.Live
-	if cached && !late && (r.Namespace == "" || r.Namespace == record.Namespace) {
-		reader = r.Client
+	if !cached {
+		return find(ctx, r.Live, record)
 	}
-	there, err := find(ctx, reader, record)
-	if err != nil {
-		return nil, err
+	if there, err := find(ctx, r.Client, record); there != nil || err != nil {
+		return there, err
 	}
-	if there != nil {
-		r.forget(is)
-		return there, nil
-	}
-	if pending.name == "" {
-		return nil, nil
-	}
-	there = &mendv1.RemediationRecord{}
-	err = r.Live.Get(ctx, client.ObjectKey{Namespace: record.Namespace, Name: pending.name}, there)
-	switch {
-	case err == nil && there.Open() && identityOf(there) == is:
-		return there, nil
-	case client.IgnoreNotFound(err) != nil:
-		return nil, err
-	}
-	r.forget(is)
-	return nil, nil
+	return ofTarget(ctx, r.Live, record)
 }
 
 // OpenBeside is the open record, of another name, for the target of record that reader has; nil if it has none.
@@ -175,30 +150,35 @@ func OpenBeside(ctx context.Context, reader client.Reader, record *mendv1.Remedi
 	return there, nil
 }
 
-// find is the open record for the target of record that reader has; nil if it has none.
+// find is the open record for the target of record that reader has, also if that had another UID when it was written; nil if it has none.
 func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	if there, err := ofTarget(ctx, reader, record); there != nil || err != nil {
+		return there, err
+	}
+	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true"}
+	return first(ctx, reader, record.Namespace, among, func(there *mendv1.RemediationRecord) bool {
+		return movedFrom(there, record) || cameBack(there, record)
+	})
+}
+
+// ofTarget is the open record of the very target of record that reader has; nil if it has none.
+func ofTarget(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
 	is := identityOf(record)
-	for _, way := range []struct {
-		among   client.MatchingLabels
-		matches func(there *mendv1.RemediationRecord) bool
-	}{
-		{
-			client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target},
-			func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is },
-		},
-		{
-			client.MatchingLabels{mendv1.RecordOpenLabel: "true"},
-			func(there *mendv1.RemediationRecord) bool { return movedFrom(there, record) || cameBack(there, record) },
-		},
-	} {
-		all := &mendv1.RemediationRecordList{}
-		if err := reader.List(ctx, all, client.InNamespace(record.Namespace), way.among, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, err
-		}
-		for i := range all.Items {
-			if there := &all.Items[i]; way.matches(there) && there.Open() {
-				return there.DeepCopy(), nil
-			}
+	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target}
+	return first(ctx, reader, record.Namespace, among, func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is })
+}
+
+// first is the first open record in a namespace with these labels that matches; nil if there is none.
+func first(
+	ctx context.Context, reader client.Reader, namespace string, among client.MatchingLabels, matches func(*mendv1.RemediationRecord) bool,
+) (*mendv1.RemediationRecord, error) {
+	list := &mendv1.RemediationRecordList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), among, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		if there := &list.Items[i]; there.Open() && matches(there) {
+			return there.DeepCopy(), nil
 		}
 	}
 	return nil, nil
@@ -264,9 +244,6 @@ func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, 
 		fresh.Name = nameOf(TargetOf(record).Name, string(is.mode), is.target, since, ended)
 		err := r.Client.Create(ctx, fresh.DeepCopy())
 		if !apierrors.IsAlreadyExists(err) {
-			if err == nil {
-				r.remember(is, fresh.Name)
-			}
 			return fresh.Name, err
 		}
 		there := &mendv1.RemediationRecord{}
@@ -310,27 +287,6 @@ func (r *Records) stillOpen(ctx context.Context, record *mendv1.RemediationRecor
 		return errElsewhere
 	}
 	return err
-}
-
-func (r *Records) remember(is identity, name string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.Clock.Now()
-	if r.created == nil {
-		r.created = map[identity]created{}
-	}
-	for other, c := range r.created {
-		if now.Sub(c.at) > Unbegun { // a cache that is that late is not synced
-			delete(r.created, other)
-		}
-	}
-	r.created[is] = created{name, now}
-}
-
-func (r *Records) forget(is identity) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.created, is)
 }
 
 // nameOf is a name that begins with that of the target and ends with a hash of the parts.

@@ -188,7 +188,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	f := &fixture{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
 	f.Reconciler = &machinehealthcheck.Reconciler{
-		Client: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api}, Recorder: events.NewFakeRecorder(1000),
+		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api}, Recorder: events.NewFakeRecorder(1000),
 		Clock: f.clock, Unclaimed: machinehealthcheck.Act,
 	}
 	return f

@@ -59,7 +59,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)
 	p.asker.machines.Hosts = hosts
 	p.reconciler = &machinehealthcheck.Reconciler{
-		Client: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
+		Client: c, Live: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
 	}
 	return p

@@ -17,6 +17,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -39,6 +40,7 @@ func (s *nodeScene) play(t reporter) *nodePlay {
 	p.reconciler = &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
 		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
+		Gate:     &begin.Gate{Clock: p.clock},
 		Recorder: p.recorder, Clock: p.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
 	}
 	return p

@@ -12,11 +12,6 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// CachesLag is how long a request that this process created is counted although the cache does not show it: a decision in between would not
-// count it, and begin more than is allowed at once. It ends when the cache shows it; the limit is for one that was deleted before the cache
-// ever did.
-const CachesLag = 30 * time.Second
-
 // Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
 func Decide(facts Facts) Plan {
 	if facts.Memory.Check != "" && facts.Memory.Check == facts.Check.UID { // the cache may not show the status yet that this process wrote
@@ -26,8 +21,7 @@ func Decide(facts Facts) Plan {
 	plan.Decisions, plan.Open = facts.decisions()
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
-		decision.Begun = facts.begun(decision)
-		decision.InFlight = decision.Begun || inFlight(&facts, decision)
+		decision.InFlight = inFlight(&facts, decision)
 		ask(&facts, &plan, decision, false)
 		decision.Waits = waits(&facts, decision)
 		if occupies(decision) {
@@ -55,7 +49,7 @@ func Decide(facts Facts) Plan {
 		ask(&facts, &plan, plan.Decisions[i], true)
 		step(&facts, &plan, plan.Decisions[i])
 	}
-	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), observable(&facts, &plan), sparesUntil(&plan)} {
+	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), sparesUntil(&plan)} {
 		plan.Recheck = health.Earliest(plan.Recheck, at)
 	}
 	plan.Releases = releases(&facts)
@@ -100,14 +94,6 @@ func inFlight(facts *Facts, decision *Decision) bool {
 	}
 	canRequest := facts.Template.External && facts.Template.Known
 	return !canRequest || OwnerOf(target.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
-}
-
-// begun reports whether this process began a remediation of the machine of decision that the caches do not show yet. What was begun with
-// another kind of requests than the check names now is over.
-func (facts *Facts) begun(decision *Decision) bool {
-	begun := facts.Memory.Begun[decision.Target.UID]
-	fresh := begun.Kind == facts.Kind && facts.Now.Before(begun.At.Add(CachesLag))
-	return fresh && decision.Verdict.State != health.Healthy && !inFlight(facts, decision)
 }
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
@@ -276,18 +262,6 @@ func verdictsUntil(plan *Plan) time.Time {
 		next = health.Earliest(next, decision.Verdict.Recheck)
 		if decision.leftToCycle() && !decision.InFlight {
 			next = health.Earliest(next, cycleUntil(decision.Target.Cycle))
-		}
-	}
-	return next
-}
-
-// observable is when a remediation that was begun, and that was not observed yet, is not waited for any more; zero if there is none. No
-// event says that a request was never observed because it was deleted at once.
-func observable(facts *Facts, plan *Plan) time.Time {
-	var next time.Time
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.Begun {
-			next = health.Earliest(next, facts.Memory.Begun[decision.Target.UID].At.Add(CachesLag))
 		}
 	}
 	return next

@@ -52,7 +52,7 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 	if seldom.Draw(t, "marked by a person") && is.Verdict.State == health.Unhealthy {
 		byPerson(&is)
 	}
-	if is.begun = seldom.Draw(t, "begun"); seldom.Draw(t, "cycled") {
+	if seldom.Draw(t, "cycled") {
 		cycled(&is)
 	}
 	if seldom.Draw(t, "refused") {
@@ -99,9 +99,6 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 				is.so(&f)
 			}
 		}
-	}
-	if !f.Template.External { // what is remembered is that a request was created
-		clear(f.Memory.Begun)
 	}
 	for i := range f.Targets { // without a list of requests none is known, and without a template none can be of no use
 		if !f.Template.External {
@@ -245,9 +242,6 @@ func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
 				if only && (next.IsZero() || next.After(b.Until)) {
 					t.Fatalf("machine %s is blocked by %s until %v, and the next decision is at %v", f.Targets[i].Name, b.Rule, b.Until, next)
 				}
-			}
-			if d.Begun && (p.Recheck.IsZero() || p.Recheck.After(noon.Add(CachesLag))) {
-				t.Fatalf("whether the request for machine %s is ever observed is not waited for", f.Targets[i].Name)
 			}
 		}
 		if !next.IsZero() && !f.Now.Before(next) {

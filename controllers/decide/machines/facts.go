@@ -61,9 +61,7 @@ type Facts struct {
 	Skipped []*Target
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
 	Counted *Counted
-	// Kind names the remediator: the kind of the requests, or Owner. What was begun with another one is over.
-	Kind   string
-	Memory Memory
+	Memory  Memory
 	// Capacity is what is not back of the remediations that the check has asked for.
 	Capacity Capacity
 	// Trouble is what could not be read, and was done without.
@@ -192,14 +190,6 @@ type Memory struct {
 	Calm           time.Time
 	// Storm is the one of the decision before. The status of the check has it too, for a process that has no memory.
 	Storm budget.Storm
-	// Begun are the remediations that this process began and that may not be observed yet, Refused is when it last tried to begin one and
-	// could not, both by the UIDs of the machines.
-	Begun   map[types.UID]Begun
+	// Refused is when this process last tried to begin a remediation and could not, by the UIDs of the machines.
 	Refused map[types.UID]time.Time
-}
-
-// Begun is a remediation that this process began.
-type Begun struct {
-	At   time.Time
-	Kind string // as Facts.Kind
 }

@@ -29,16 +29,13 @@ func of(targets ...given) Facts {
 	}
 	initialized(time.Time{})(&f)
 	ready(time.Time{})(&f)
-	f.Memory = Memory{Begun: map[types.UID]Begun{}, Refused: map[types.UID]time.Time{}}
+	f.Memory = Memory{Refused: map[types.UID]time.Time{}}
 	for i := range targets {
 		t := &targets[i]
 		t.Name = string(rune('a' + i))
 		t.UID = types.UID("uid-of-" + t.Name)
 		f.Targets = append(f.Targets, &t.Target)
 		f.Verdicts = append(f.Verdicts, t.Verdict)
-		if t.begun {
-			f.Memory.Began(t.UID, f.Kind, noon)
-		}
 		if !t.refused.IsZero() {
 			f.Memory.Failed(t.UID, t.refused)
 		}
@@ -63,7 +60,6 @@ func since(kind string, status metav1.ConditionStatus, reason string, at time.Ti
 type given struct {
 	Target
 	Verdict health.Verdict
-	begun   bool
 	refused time.Time
 }
 
@@ -127,7 +123,6 @@ func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
 }
 func unowned(t *given)  { t.OwnerReferences = nil }
 func unusable(t *given) { t.Unusable = errors.New("it is odd") }
-func begun(t *given)    { t.begun = true }
 func markedHealthy(t *given) {
 	condOf(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
 	t.SetV1Beta1Conditions(clusterv1.Conditions{{Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue}})

@@ -39,8 +39,6 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a request that is announced to a reader who may not see it": {of(is(health.Healthy, markedHealthy, announcedBefore)).with(unread), budget.Population{Healthy: 1, InFlight: 1}},
 		"but not to one who may, and who sees none":                  {of(is(health.Pending, announcedBefore)).with(external), budget.Population{Pending: 1}},
 		"one that is not announced":                                  {of(is(health.Pending)).with(unread), budget.Population{Pending: 1}},
-		"what this process began a moment ago":                       {of(bad(begun)).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"not of a machine that is healthy again":                     {of(is(health.Healthy, begun)).with(external), budget.Population{Healthy: 1}},
 		"none waits while the template is missing":                   {of(bad()).with(missing), budget.Population{Unhealthy: 1}},
 		"nor while requests are not known":                           {of(bad()).with(unknown), budget.Population{Unhealthy: 1}},
 		"nor where the kind can be no template":                      {of(bad()).with(refused), budget.Population{Unhealthy: 1}},

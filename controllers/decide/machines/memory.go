@@ -26,7 +26,7 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
 		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
 		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
-		Begun: map[types.UID]Begun{}, Refused: map[types.UID]time.Time{},
+		Refused: map[types.UID]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
 		next.Calm = facts.Now
@@ -39,9 +39,6 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 				next.NotHealthy[id] = since
 			}
 		}
-		if decision.Begun {
-			next.Begun[id] = m.Begun[id]
-		}
 		if at, refused := m.Refused[id]; refused && decision.Verdict.State == health.Unhealthy {
 			next.Refused[id] = at
 		}
@@ -50,10 +47,7 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 }
 
 // Began notes that a remediation was begun.
-func (m Memory) Began(id types.UID, kind string, at time.Time) {
-	m.Begun[id] = Begun{At: at, Kind: kind}
-	delete(m.Refused, id)
-}
+func (m Memory) Began(id types.UID) { delete(m.Refused, id) }
 
 // Failed notes that it was tried to begin a remediation, in vain.
 func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }

@@ -122,35 +122,10 @@ func TestSinceWhenAMachineIsNotHealthyIsRememberedUntilItIs(t *testing.T) {
 	}
 }
 
-// Nothing tells that a request was never observed since it was deleted at once: it is looked at when it does not count any more.
-func TestWhatWasBegunIsRememberedUntilItIsObserved(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given  Facts
-		begun  bool
-		again  time.Time
-		flight bool
-	}{
-		"while the caches do not show it":  {of(bad(begun)).with(external), true, noon.Add(CachesLag), true},
-		"not when they do":                 {of(bad(begun, requested(OwnRequest))).with(external), false, time.Time{}, true},
-		"not when they had time to":        {of(bad(begun)).with(external, atOnce(0), func(f *Facts) { f.Now = noon.Add(CachesLag) }), false, time.Time{}, false},
-		"not when the machine is healthy":  {of(is(health.Healthy, begun)).with(external), false, time.Time{}, false},
-		"not of a machine that has none":   {of(bad()).with(external), false, time.Time{}, false},
-		"not when others remediate by now": {of(bad(begun)).with(external, func(f *Facts) { f.Kind = "AnotherRemediation" }), false, time.Time{}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := Decide(tc.given)
-			_, kept := p.Memory.Begun["uid-of-a"]
-			if d := p.Decisions[0]; d.Begun != tc.begun || kept != tc.begun || d.InFlight != tc.flight || !p.Recheck.Equal(tc.again) {
-				t.Errorf("begun %t, remembered %t, in flight %t, decided again at %v", d.Begun, kept, d.InFlight, p.Recheck)
-			}
-		})
-	}
-}
-
 func TestAMachineWhoseRemediationBeginsAfterAllIsNotLastAnyMore(t *testing.T) {
 	f := of(bad(due(time.Hour)), bad())
 	f.Memory.Failed("uid-of-a", ago(time.Minute))
-	f.Memory.Began("uid-of-a", f.Kind, ago(CachesLag))
+	f.Memory.Began("uid-of-a")
 	if got := f.with(atOnce(1)).starting(); got != "a" {
 		t.Errorf("%q starts, want the one that is due for longest", got)
 	}

@@ -45,8 +45,8 @@ type Plan struct {
 type Decision struct {
 	Target  *Target
 	Verdict health.Verdict
-	// InFlight says that a remediation was begun and is not over, Begun that this process began it and that it cannot be observed yet.
-	InFlight, Begun bool
+	// InFlight says that a remediation was begun and is not over.
+	InFlight bool
 	// Waits says that nothing about the machine itself blocks its remediation: it starts as soon as the limits allow it.
 	Waits bool
 	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.

@@ -10,8 +10,6 @@ import (
 func TestWhichMachinesStart(t *testing.T) {
 	const hour = time.Hour
 	tried := func(before time.Duration) func(*given) { return func(t *given) { t.refused = ago(before) } }
-	at := func(later time.Duration) func(*Facts) { return func(f *Facts) { f.Now = noon.Add(later) } }
-	anotherKind := func(f *Facts) { f.Kind = "AnotherRemediation" }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string
@@ -28,7 +26,6 @@ func TestWhichMachinesStart(t *testing.T) {
 		"one whose owner cannot remediate takes no place":                      {of(bad(refuses), bad()).with(atOnce(1)), "b"},
 		"one that is being deleted does":                                       {of(bad(refuses, deleting), bad()).with(atOnce(1)), ""},
 		"a power cycle takes a place":                                          {of(bad(cycled), bad()).with(atOnce(1)), ""},
-		"what was begun a moment ago does":                                     {of(bad(begun), bad()).with(atOnce(1)), ""},
 		"an owner that was asked before there was a template":                  {of(bad(refuses)).with(external), "a"},
 		"what is healthy again is not in flight for its owner":                 {of(is(health.Healthy, asked), bad()).with(atOnce(1)), "b"},
 		"a request that was announced counts if it is not read":                {of(is(health.Pending, announcedBefore)).with(unread), ""},
@@ -37,10 +34,6 @@ func TestWhichMachinesStart(t *testing.T) {
 		"one of which only the condition says so was tried before that":        {of(bad(tried(1)), bad(failedBefore)).with(external, atOnce(1)), "b"},
 		"one of which the condition says so is last too":                       {of(bad(due(hour), failedBefore), bad()).with(external, atOnce(1)), "b"},
 		"not if its owner is asked instead now":                                {of(bad(due(hour), failedBefore), bad()).with(atOnce(1)), "a"},
-		"what was begun counts until the caches have had time to show it":      {of(bad(begun), bad()).with(atOnce(1), at(CachesLag-1)), ""},
-		"and no longer, if they do not":                                        {of(bad(begun), bad()).with(atOnce(1), at(CachesLag)), "a"},
-		"nor if it was begun with requests of another kind":                    {of(bad(begun), bad()).with(atOnce(1), anotherKind), "a"},
-		"one that is healthy again by then makes place":                        {of(is(health.Healthy, begun), bad()).with(atOnce(1)), "b"},
 		"a request that is being deleted takes its place until it is gone":     {of(is(health.Healthy, requested(OwnRequest), requestDeleting), bad()).with(external, atOnce(1)), ""},
 		"a request of somebody else takes none":                                {of(bad(requested(ForeignRequest)), bad()).with(external, atOnce(1)), "b"},
 		"an owner that was asked takes a place, though there is a template":    {of(bad(asked), bad()).with(external, atOnce(1)), ""},

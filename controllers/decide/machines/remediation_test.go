@@ -66,7 +66,6 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"an owner is asked":                                        {of(bad(ofSet)), ownerAsked},
 		"one that was asked":                                       {of(bad(ofSet, asked)), ownerAsked},
 		"which is said once":                                       {of(bad(ofSet, asked, before)), stands},
-		"one that was asked before the cache shows it":             {of(bad(ofSet, begun)), ownerAsked},
 		"one that cannot remediate it":                             {of(bad(ofSet, refuses)), ownerRefuses},
 		"none that could":                                          {of(bad(unowned)), ownerMissing},
 		"a request is made":                                        {of(bad()).with(external), requestMade},

@@ -154,10 +154,8 @@ func externalStep(facts *Facts, decision *Decision) {
 			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
 	case decision.Tried && target.Unusable != nil:
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, target.Unusable.Error())
-	case decision.Starts(), decision.Begun: // what this process created the caches may not show yet
-		if decision.Starts() {
-			decision.Step = CreateRequest
-		}
+	case decision.Starts():
+		decision.Step = CreateRequest
 		if !providerReports(target.Machine) {
 			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}

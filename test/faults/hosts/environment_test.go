@@ -29,6 +29,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/test/builders"
@@ -262,7 +263,7 @@ func (e *environment) start() {
 	written.Cached()
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
-		Nodes: nodes, Fencer: nodes, Claims: &hostremediation.Claims{}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Nodes: nodes, Fencer: nodes, Gate: &begin.Gate{Clock: e.clock}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
 		Unwatched: true,
 		Installed: func() ([]remediation.Kind, error) {
 			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil

@@ -74,7 +74,7 @@ func (p *plane) start() {
 	for _, m := range p.members[1:] {
 		if m.Kind.Kind != first.Kind.Kind {
 			m.start()
-			m.controller.Claims = first.controller.Claims
+			m.controller.Gate = first.controller.Gate
 			continue
 		}
 		m.controller = first.controller

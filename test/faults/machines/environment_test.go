@@ -136,7 +136,7 @@ func (e *environment) start() {
 	e.link = &connection{to: e.there}
 	e.link.follow()
 	e.checks = &machinehealthcheck.Reconciler{
-		Client: writer, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
+		Client: writer, Live: live, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
 		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live),
 	}
 	e.releaser = &machinehealthcheck.Releaser{

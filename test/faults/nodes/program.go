@@ -34,6 +34,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/records"
@@ -125,6 +126,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
 			Records:   written,
 			Discovery: apis{server: s},
+			Gate:      &begin.Gate{Clock: s.Clock},
 			Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
 			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
 		}

@@ -10,16 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestTheSlotIsHeldAgainstItsOwnNodeToo(t *testing.T) {
-	var s slot
-	if again := s.take("a", epoch, epoch); !again.IsZero() {
-		t.Fatalf("refused until %s", again)
-	}
-	if again := s.take("a", epoch, epoch); !again.After(epoch) {
-		t.Error("two checks make a request for one node at the same time, and the first one to fail gives up the slot of the other")
-	}
-}
-
 func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 	one, two := check("one"), check("two")
 	one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
@@ -53,16 +43,5 @@ func TestARequestThatMayHaveBeenMadeKeepsTheOtherMembersWaiting(t *testing.T) {
 	k.reconcile("two")
 	if asked != 2 {
 		t.Errorf("asked %d times: what has not appeared by now is waited for no longer", asked)
-	}
-}
-
-func TestARefusalSaysNothingOfARequestThatMayAppear(t *testing.T) {
-	var s slot
-	s.take("a", epoch, epoch)
-	s.leave(epoch, true, false)
-	s.take("a", epoch, epoch.Add(time.Second))
-	s.leave(epoch.Add(time.Second), false, true)
-	if again := s.take("b", epoch.Add(2*time.Second), epoch.Add(2*time.Second)); !again.Equal(epoch.Add(unsure)) {
-		t.Errorf("another node waits until %s", again)
 	}
 }

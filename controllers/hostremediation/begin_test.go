@@ -1,0 +1,84 @@
+package hostremediation
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
+)
+
+// Design, "What must hold, always", 4: of two members that decide by the same caches, which show neither beginning yet, one begins.
+func TestOneOfTwoMembersBeginsWhileTheCachesShowNeither(t *testing.T) {
+	p := planeOf(t, "b", "c")
+	another := remembering("another", "another-uid", ofMachine("b", "b-uid"), "")
+	if err := p.client.Create(t.Context(), another); err != nil {
+		t.Fatal(err)
+	}
+	cached := &mendv1.HostRemediationList{}
+	if err := p.client.List(t.Context(), cached); err != nil {
+		t.Fatal(err)
+	}
+	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			for i := range cached.Items {
+				if rem, is := into.(*mendv1.HostRemediation); is && cached.Items[i].Name == key.Name {
+					cached.Items[i].DeepCopyInto(rem)
+					return nil
+				}
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if list, is := into.(*mendv1.HostRemediationList); is {
+				cached.DeepCopyInto(list)
+				return nil
+			}
+			return c.List(ctx, into, opts...)
+		},
+	})
+	for range 3 {
+		for _, rem := range cached.Items {
+			if _, err := p.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&rem)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	begun := &mendv1.HostRemediationList{}
+	if err := p.client.List(t.Context(), begun); err != nil {
+		t.Fatal(err)
+	}
+	underWay := 0
+	for i := range begun.Items {
+		if remediation.Remembered(&begun.Items[i]).UnderWay() {
+			underWay++
+		}
+	}
+	if underWay != 1 {
+		t.Errorf("%d have begun, want 1", underWay)
+	}
+}
+
+func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	lost := errors.New("EOF")
+	err := k.r.Gate.Begin(t.Context(), "other-uid", []string{"machine machine-uid"}, func(context.Context) error { return lost })
+	if !errors.Is(err, lost) {
+		t.Fatal(err)
+	}
+	result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})
+	if err != nil || result.RequeueAfter != retry || len(k.did) > 0 || remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
+		t.Errorf("%+v, %v: it has begun, or is not tried again: %v", result, err, k.did)
+	}
+	k.wait(begin.Settles)
+	if !remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
+		t.Error("it does not begin when the other one cannot begin any more")
+	}
+}
