@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -27,33 +28,33 @@ const (
 
 // MachineHealthCheck explains the plan for facts.
 func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
-	check := &Check{
-		Ref: Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
-		Limit: machines.LimitText(facts.Check),
-	}
-	if check.Mode, check.ModeText, check.ModeDetail = facts.Acting(); check.Mode == Acting {
+	check := &Check{Check: cliv1.Check{
+		Reference: Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
+		Limits: cliv1.Limits{Spec: machines.LimitText(facts.Check)},
+	}}
+	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == Acting {
 		check.ModeDetail = ""
 	}
 	if facts.Idle() {
 		if facts.Mode == machines.NoCluster || facts.Mode == machines.BadSelector {
-			check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
+			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 		}
 		check.Next = idleNext(facts)
 		return check
 	}
-	check.Population, check.Limits, check.Remaining = plan.Population, facts.Limits, plan.Grant.Remaining
-	check.CountedByStatus = facts.Counted != nil
+	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
 	for _, err := range facts.Trouble {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
 	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
 	if plan.Allowed.Message != "" {
-		check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
+		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 	} else if spares >= 0 {
-		check.Reason, check.Text = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
+		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
 	}
-	if plan.Reach.Status != "True" {
-		check.NodesUnknown, check.NodesUnknownSince = plan.Reach.Message, plan.Reach.LastTransitionTime.Time
+	check.limit(facts.Limits, plan.Grant.Remaining)
+	if reach := plan.Reach; reach.Status != "True" {
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
@@ -88,28 +89,27 @@ func idleNext(facts *machines.Facts) Step {
 // machineTarget explains the decision about one machine.
 func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decision) Target {
 	machine, verdict := d.Target, d.Verdict
-	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: verdict.State, Verdict: verdict.State.String(), Class: d.Class(), Findings: Findings(verdict, facts.Now),
-		Ignored: IgnoredFindings(verdict), Action: facts.Action(machine.Machine), Act: machineAct(facts, machine), StartsNow: d.Starts(),
-		InFlight: d.InFlight, Report: remediatorsReport(facts, machine),
-	}
+	target := Target{Class: d.Class(), Findings: Findings(verdict, facts.Now), Target: cliv1.Target{
+		Reference: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: states[verdict.State], Ignored: ignoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
+	}}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
 	if request := machine.Request; request != nil {
-		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: request.Namespace, Name: request.Name}}
-		target.InFlightSince = request.CreationTimestamp.Time
+		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
 	} else if d.InFlight {
 		asked := machines.ConditionOf(machine, machines.OwnerRemediated)
 		if facts.Template.Unread && asked == nil {
 			asked = machines.ConditionOf(machine, machines.ExternallyRemediated)
 		}
-		target.InFlightSince = machines.Since(asked)
+		target.InFlightSince = cliv1.Moment(machines.Since(asked))
 	}
 	if target.InFlight && machines.OwnerOf(machine.Machine) != machines.NotAsked {
 		answer := machines.OwnerAnswer(machine.Machine)
-		target.PutOff = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
 		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
 	}
 	target.owned(facts, machine)
@@ -144,7 +144,10 @@ func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
 func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
 	annotations := machines.LeftAloneBy(machine.Machine)
 	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, Verdict: "left alone",
+		Target: cliv1.Target{
+			Reference: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+			State: cliv1.StateSkipped,
+		},
 		Next: Step{Reason: Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}
@@ -154,15 +157,16 @@ func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
 	return target
 }
 
-// machineAct is what is done about a machine when it is unhealthy, for programs.
-func machineAct(facts *machines.Facts, machine *machines.Target) Act {
+// machineAction is what is done about a machine when it is unhealthy.
+func machineAction(facts *machines.Facts, machine *machines.Target) *cliv1.Action {
+	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)}
 	if facts.Template.External {
-		return Act{CreateRequest, Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}}
+		action.Kind = cliv1.CreateRemediationRequest
+		action.Target = &Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}
+	} else if owner := metav1.GetControllerOf(machine); owner != nil {
+		action.Target = &Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}
 	}
-	if owner := metav1.GetControllerOf(machine); owner != nil {
-		return Act{RequestOwner, Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}}
-	}
-	return Act{Kind: RequestOwner}
+	return action
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
@@ -187,22 +191,30 @@ func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
 }
 
 // startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
-func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []Milestone {
+func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []cliv1.Milestone {
 	var reached time.Time
 	if plan.Reach.Reason == mendv1.ReachableAgainReason {
 		reached = plan.Reach.LastTransitionTime.Time
 	}
-	happened := slices.DeleteFunc([]Milestone{
-		{Text: "the machine was created", At: machine.CreationTimestamp.Time},
-		{Text: "the control plane was initialized", At: machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
-		{Text: "the infrastructure of the cluster became ready", At: machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
-		{Text: "the infrastructure of the machine became ready", At: machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
-		{Text: "the workload cluster could be reached again", At: reached},
-		{Text: "Cluster API took the machine up again after a pause", At: machine.Health.Resumed},
-	}, func(start Milestone) bool { return start.At.IsZero() })
+	happened := make([]cliv1.Milestone, 0, 6)
+	for _, start := range []struct {
+		what string
+		at   time.Time
+	}{
+		{"the machine was created", machine.CreationTimestamp.Time},
+		{"the control plane was initialized", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
+		{"the infrastructure of the cluster became ready", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{"the infrastructure of the machine became ready", machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
+		{"the workload cluster could be reached again", reached},
+		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
+	} {
+		if !start.at.IsZero() {
+			happened = append(happened, cliv1.Milestone{Time: metav1.NewTime(start.at), Message: start.what})
+		}
+	}
 	last := 0
 	for i := range happened {
-		if happened[i].At.After(happened[last].At) {
+		if happened[i].Time.After(happened[last].Time.Time) {
 			last = i
 		}
 	}
@@ -210,8 +222,4 @@ func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Targe
 		happened[last].Latest = true
 	}
 	return happened
-}
-
-func nodeDeleted(name string) string {
-	return health.Finding{Reason: health.NodeDeleted, Node: name}.Text()
 }

@@ -2,11 +2,13 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -15,18 +17,18 @@ import (
 // machineNext is the next thing that happens to the machine of d, or what a person has to do.
 func machineNext(facts *machines.Facts, d *machines.Decision, target *Target) Step {
 	switch {
-	case (target.State == health.Unhealthy || target.State == health.Unknown) && machines.Deleting(d.Target.Machine):
+	case (target.State == cliv1.StateUnhealthy || target.State == cliv1.StateUnknown) && machines.Deleting(d.Target.Machine):
 		return Step{Reason: MachineBeingDeleted, Text: "the Machine controller deletes it"}
 	case target.StartsNow || target.InFlight:
 		return remediationNext(facts, d.Target, target)
-	case target.State == health.Healthy:
+	case target.State == cliv1.StateHealthy:
 		return Step{}
 	}
 	within := target.blocker(WithinTimeout)
 	if within != nil && !within.Until.IsZero() {
 		return machineExpires(facts, d, target, within.Until)
 	}
-	if actor := actsInstead(facts, d.Target); actor != "" && target.State == health.Unhealthy {
+	if actor := actsInstead(facts, d.Target); actor != "" && target.State == cliv1.StateUnhealthy {
 		return Step{Reason: OtherControllerActs, Text: actor + " acts on it"}
 	}
 	return blockedNext(facts, target, within)
@@ -59,7 +61,7 @@ func remediationNext(facts *machines.Facts, machine *machines.Target, target *Ta
 	case target.StartsNow && !facts.Template.External && metav1.GetControllerOf(machine) == nil:
 		return Ownerless
 	case target.StartsNow:
-		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action}
+		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case facts.Template.Unread && !ownerAsked:
 		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", facts.Template.Kind)}
 	case machine.Request == nil || ownerAsked: // if there is a request, the owner was asked after it
@@ -111,20 +113,16 @@ func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target,
 		next.Text += ", and " + actor + " acts on it"
 		return next
 	}
-	for i := range d.Blockers {
-		switch blocker := &d.Blockers[i]; {
-		case blocker.Rule == machines.WithinTimeout, d.Verdict.State == health.Unknown && blocker.Rule.Unjudged():
-		case blocker.Reason == MissingPermission:
-			next.Text += ActionNotReadable
-			return next
-		default:
-			next.Text += stillBlocked(&blocker.Blocker)
-			return next
-		}
-	}
-	next.Text += ", and kubemend " + target.Action
-	if facts.NeedsSpare(d.Target) {
-		next.Text += ", as soon as a host fits its replacement"
+	left := slices.IndexFunc(d.Blockers, func(blocker machines.Blocker) bool {
+		return blocker.Rule != machines.WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.Rule.Unjudged())
+	})
+	switch {
+	case left >= 0:
+		next.Text += stillBlocked(&d.Blockers[left].Blocker)
+	case facts.NeedsSpare(d.Target):
+		next.Text += ", and kubemend " + target.Action.Message + ", as soon as a host fits its replacement"
+	default:
+		next.Text += ", and kubemend " + target.Action.Message
 	}
 	return next
 }
@@ -137,8 +135,11 @@ func countsThen(target *Target) string {
 	return "it counts as unhealthy if nothing changes"
 }
 
-// stillBlocked is that a rule blocks a remediation also when the timeout has expired.
+// stillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
 func stillBlocked(blocker *Blocker) string {
+	if blocker.Reason == MissingPermission {
+		return "; the action then is not known with your rights"
+	}
 	text := "; its remediation is still blocked then by " + named(blocker)
 	if blocker.EndsWhen != "" {
 		text += ", until " + blocker.EndsWhen

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -31,10 +32,7 @@ type Painter interface {
 }
 
 // Fact is one thing that is known of an object, such as its node.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
+type Fact = cliv1.Fact
 
 // The next steps of what has none of its own.
 var (
@@ -61,9 +59,13 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
-func MachineUnjudged(m *clusterv1.Machine, why string) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is without them", m.Spec.ClusterName, why)
+// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
+func MachineUnjudged(m *clusterv1.Machine, why string, told bool) string {
+	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
+	if told {
+		return note + "what the manager wrote on the Machine"
+	}
+	note += "without them"
 	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
 		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
 		if c.Message != "" {
@@ -75,13 +77,13 @@ func MachineUnjudged(m *clusterv1.Machine, why string) string {
 
 // MachineFacts are what m belongs to.
 func MachineFacts(m *clusterv1.Machine) []Fact {
-	facts := []Fact{{"cluster", m.Spec.ClusterName}, {"node", m.Status.NodeRef.Name}, {"owner", ""}}
+	facts := []Fact{{Name: "cluster", Value: m.Spec.ClusterName}, {Name: "node", Value: m.Status.NodeRef.Name}, {Name: "owner", Value: ""}}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		facts[2].Value = owner.Kind + " " + owner.Name
 	}
-	facts = append(facts, Fact{"infrastructure", strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
+	facts = append(facts, Fact{Name: "infrastructure", Value: strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
 	if !m.DeletionTimestamp.IsZero() {
-		facts = append(facts, Fact{"being deleted", "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
+		facts = append(facts, Fact{Name: "being deleted", Value: "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
 	}
 	facts = append(facts, Attributions(m)...)
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
@@ -91,20 +93,20 @@ var onOff = map[bool]string{true: "on", false: "off"}
 
 // HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
 func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
-	facts := []Fact{{"power", onOff[h.Status.PoweredOn]}, {"desired power", onOff[h.Spec.Online]}}
+	facts := []Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, Fact{powerEffect(name), name + ", of a remediation that does not exist"})
+			facts = append(facts, Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
 		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, Fact{powerEffect(name), name})
+			facts = append(facts, Fact{Name: powerEffect(name), Value: name})
 		}
 	}
 	if host.Unhealthy(h) {
-		facts = append(facts, Fact{"out of service", "it is marked unhealthy, and no machine is put on it"})
+		facts = append(facts, Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
 	}
 	if h.Status.ErrorMessage != "" {
-		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
+		facts = append(facts, Fact{Name: "error", Value: h.Status.ErrorMessage})
 	}
 	return append(facts, Attributions(h)...)
 }
@@ -132,28 +134,25 @@ func powerEffect(annotation string) string {
 
 // PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.
 type PowerHolds struct {
-	// Orphaned are of remediations that do not exist, Foreign of others than remediations. Reboot reports that the host is asked to reboot.
+	// Orphaned are of remediations that do not exist, Foreign of others than remediations.
 	Orphaned, Foreign []string
-	Reboot            bool
 }
 
 // HoldsOf are the power holds of h. Unknown are the UIDs of remediations that act on the power and do not exist.
 func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
-	var is PowerHolds
+	var holds PowerHolds
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		uid, marked := marks[name]
 		switch {
-		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix):
-		case name == infrav1.RebootAnnotation:
-			is.Reboot = true
+		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // which asks for one reboot
 		case !marked:
-			is.Foreign = append(is.Foreign, name)
+			holds.Foreign = append(holds.Foreign, name)
 		case slices.Contains(unknown, uid):
-			is.Orphaned = append(is.Orphaned, name)
+			holds.Orphaned = append(holds.Orphaned, name)
 		}
 	}
-	return is
+	return holds
 }
 
 // Held adds to a, the answer about h, what the power holds do.
@@ -193,31 +192,31 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
 		return "", "counts at once"
 	}
-	since = "since " + at(f.Since)
-	if f.SinceReason != "" {
-		since = "counted from " + at(f.Since) + ", " + f.SinceReason
+	since = "since " + at(f.Since.Time)
+	if f.SinceMessage != "" {
+		since = "counted from " + at(f.Since.Time) + ", " + f.SinceMessage
 	}
 	expires = "expires "
 	if f.Expired {
 		expires = "expired "
 	}
-	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires)
+	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires.Time)
 }
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
 	var all []string
-	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == ""
-	if c.Population.NotHealthy() > 0 && !c.NodesNotReadable() {
-		all = append(all, NotHealthy(c.Population))
+	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
+	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
+		all = append(all, NotHealthy(c.Counts))
 	}
-	if c.ModeText != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		all = append(all, c.ModeText)
+	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
+		all = append(all, c.ModeMessage)
 	}
-	if c.NodesUnknown != "" {
-		all = append(all, c.NodesUnknown)
-	} else if c.Text != "" && !tooMany {
-		all = append(all, c.Text)
+	if c.NodesUnknown != nil {
+		all = append(all, c.NodesUnknown.Message)
+	} else if c.Message != "" && !tooMany {
+		all = append(all, c.Message)
 	}
 	return all
 }
@@ -226,7 +225,7 @@ func (c *Check) Remarks() []string {
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound()), nil, nil
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), managerlease.NotBound()), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
 	case a == nil:
@@ -261,4 +260,17 @@ func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves,
 		}
 	}
 	return text, serves, notServed
+}
+
+// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func LastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
+	}
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
+		how = "power-cycled " + how
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
 }

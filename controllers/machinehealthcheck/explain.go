@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -35,7 +36,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 func explained(state *observed, plan *machines.Plan) *explain.Check {
 	check := explain.MachineHealthCheck(&state.Facts, plan)
 	if check.CountedByStatus {
-		check.StatusChanged, check.Conditions = StatusChanged(state.Check), state.Check.Status.Conditions
+		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
 		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	}

@@ -11,7 +11,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -65,7 +64,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
 	add := func(at metav1.Time, reason, message string, object cliv1.Reference) {
 		entries = append(entries, cliv1.HistoryEntry{
-			Time: document.Time(at.Time), Type: document.EventType(reason == givenUp), Reason: reason, Object: object,
+			Time: metav1.NewTime(at.UTC()), Type: eventType(reason == givenUp), Reason: reason, Object: object,
 			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}

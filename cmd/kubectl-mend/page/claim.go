@@ -62,7 +62,7 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 	found := labelClaims{sources: map[explain.Ref]string{}}
 	clusters, objects := make([]client.ObjectKey, 0, len(checks)), map[string]bool{}
 	for i := range checks {
-		ref := checks[i].Ref
+		ref := checks[i].Reference
 		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 		if check == nil {
 			continue

@@ -84,7 +84,7 @@ func TestAHeadingMeansTheSameAtEveryWidth(t *testing.T) {
 			t.Errorf("the wide table has no column %s", narrow.heading)
 			continue
 		}
-		for mode, c := range map[string]explain.Check{"acting": {Mode: explain.Acting, Reason: "Blocked"}, "unknown": {Mode: explain.Unknown}} {
+		for mode, c := range map[string]explain.Check{"acting": {Check: cliv1.Check{Mode: explain.Acting, Reason: "Blocked"}}, "unknown": {Check: cliv1.Check{Mode: explain.Unknown}}} {
 			p := &page{now: noon}
 			if a, b := narrow.cell(p, Row{Check: c}), wideColumns[wide].cell(p, Row{Check: c}); a != b {
 				t.Errorf("%s of %s is %q in the narrow table, and %q in the wide one", narrow.heading, mode, a, b)

@@ -2,17 +2,19 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -104,7 +106,7 @@ func (c *capacities) of(ctx context.Context, check *explain.Check) Missing {
 	if check.Kind == nodeCheckKind {
 		namespaces = c.nodes[check.Name]
 	}
-	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Ref })
+	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Reference })
 }
 
 // all is what is missing of one cluster, or of all if that is empty, in a namespace, or in all. NodeHealthChecks belong to no namespace and no cluster.
@@ -121,27 +123,36 @@ func (c *capacities) all(ctx context.Context, namespace, cluster string) Missing
 	})
 }
 
-// brief is what is missing as a remark says it; nil if nothing is.
-func (p *page) brief(m Missing) *explain.MissingCapacity {
+// notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
+func (p *page) notBack(indent, heading string, m Missing) {
 	if len(m.All) == 0 {
-		return nil
+		return
 	}
 	oldest := &m.All[0]
-	return &explain.MissingCapacity{
-		Remediations: len(m.All), Oldest: oldest.Target.Kind + " " + oldest.Target.Name, Due: p.moment(oldest.Due),
-		Reason: oldest.Reason, Message: oldest.Message,
+	text := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
+	if n := len(m.All); n > 1 {
+		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
 	}
+	switch {
+	case oldest.Reason == string(record.Unread):
+		text += "; what it waits for is not known yet"
+	case oldest.Message == "":
+		text += ": " + oldest.Reason
+	default:
+		text += ": " + oldest.Reason + ": " + oldest.Message
+	}
+	p.line(indent, p.paint.Waits(heading)+": "+text+".")
 }
 
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
 func (p *page) besides(s *Status) {
 	is := s.Missing.only(func(m *records.Missing) bool {
-		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Ref == askedBy(m) })
+		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
-	if missing := p.brief(is); missing != nil {
+	if len(is.All) > 0 {
 		p.gap()
-		p.line("", p.paint.Waits("Not back, and asked for by none of these checks")+": "+missing.String()+".")
 	}
+	p.notBack("", "Not back, and asked for by none of these checks", is)
 }
 
 // count is how many remediations; ? if that is not known.
@@ -162,7 +173,7 @@ func (m Missing) document() *cliv1.MissingCapacity {
 		oldest := &m.All[0]
 		is.Oldest = &cliv1.CapacityWait{
 			Reference: cliv1.Reference{Kind: oldest.Target.Kind, Namespace: oldest.Target.Namespace, Name: oldest.Target.Name},
-			Reason:    oldest.Reason, Since: document.Moment(oldest.Since), Due: document.Time(oldest.Due), Message: oldest.Message,
+			Reason:    oldest.Reason, Since: cliv1.Moment(oldest.Since), Due: metav1.NewTime(oldest.Due.UTC()), Message: oldest.Message,
 		}
 	}
 	return is

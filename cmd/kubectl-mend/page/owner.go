@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -106,7 +105,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		silent := func(is Capacity) bool {
 			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
 		}
-		if at < 0 || c.Targets[at].State == health.Healthy || !slices.ContainsFunc(e.Capacity, silent) {
+		if at < 0 || c.Targets[at].State == cliv1.StateHealthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
 		}
 		t := &c.Targets[at]
@@ -129,8 +128,11 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		reason = explain.ClusterSilent
 	}
 	for i := range e.Checks {
-		if c := &e.Checks[i]; c.NodesUnknown != "" && !c.NodesNotReadable() {
-			reason, since, unseen = c.UnseenReason(), c.NodesUnknownSince, true
+		switch c := &e.Checks[i]; {
+		case c.NodesUnknown != nil && !c.NodesNotReadable():
+			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
+		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
+			return // the manager sees the nodes, and says how they are
 		}
 	}
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {

@@ -20,16 +20,16 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 	}
 	remediation := strings.Join(parts, ", then ")
 	if !t.InFlightSince.IsZero() {
-		remediation += ", since " + p.moment(t.InFlightSince)
+		remediation += ", since " + p.moment(t.InFlightSince.Time)
 	}
 	p.line("  Remediation: ", strings.TrimPrefix(remediation, ", ")+".")
-	if t.Report == "" {
+	if t.Message == "" {
 		return
 	}
 	if c.Kind == "MachineHealthCheck" {
-		p.line("  Machine condition: ", t.Report+".")
+		p.line("  Machine condition: ", t.Message+".")
 	} else {
-		p.line("  Reported: ", t.Report+".")
+		p.line("  Reported: ", t.Message+".")
 	}
 }
 
@@ -72,19 +72,27 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 
 // remediation is that of the subject's host, or the subject itself.
 func (p *page) remediation(r *explain.Remediation) {
-	heading := fmt.Sprintf("%s: %s", r.Ref, r.State)
-	if r.Ref == p.subject {
+	heading := fmt.Sprintf("%s: %s", r.Reference, r.State)
+	if r.Reference == p.subject {
 		heading = "State: " + r.State
 	}
 	p.heading(heading)
 	if len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
-		p.line("  ", r.Step()+".")
+		step := r.Message
+		if r.Reason != r.State {
+			step = r.Reason + ": " + step
+		}
+		p.line("  ", step+".")
 	}
-	if !r.StateSince.IsZero() {
-		p.line("  ", r.Since(p.moment)+".")
+	if r.StateSince != nil {
+		since := "In this state since " + p.moment(r.StateSince.Time)
+		if r.Deadline != nil {
+			since += ", deadline " + p.moment(r.Deadline.Time)
+		}
+		p.line("  ", since+".")
 	}
 	for _, e := range r.Evidence {
-		if !strings.Contains(r.Text, e) { // else it stands above, or in the blocker
+		if !strings.Contains(r.Message, e) { // else it stands above, or in the blocker
 			p.line("  - ", e)
 		}
 	}

@@ -9,10 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -52,7 +48,7 @@ var Orders = []string{string(ByName), string(ByUnhealthy), string(ByNext)}
 // all that it has begun is back.
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
-	return acted && !r.NotCounted() && r.NodesUnknown == "" && r.Population.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
+	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
 		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0
 }
 
@@ -69,7 +65,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	if len(s.Unreachable) > 0 {
 		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
-			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
+			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since.Time)))
 		}
 	}
 	p.list("Notes", s.Notes)
@@ -106,8 +102,14 @@ func (p *page) checks(s *Status, l Layout) {
 		return
 	}
 	rows := ordered(s.Checks, l)
-	p.line("", s.troubles()+fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
-		s.At.Format(time.TimeOnly+" MST"))+explain.MissingInAll(len(s.Missing.All)))
+	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
+		s.At.Format(time.TimeOnly+" MST"))
+	if missing := len(s.Missing.All); missing == 1 {
+		summary += " The capacity of 1 remediation is not back."
+	} else if missing > 1 {
+		summary += fmt.Sprintf(" The capacity of %d remediations is not back.", missing)
+	}
+	p.line("", summary)
 	if len(rows) > 0 {
 		p.gap()
 		p.rows(rows, l, s.Recorded)
@@ -157,7 +159,7 @@ func ordered(all []Row, l Layout) []Row {
 	slices.SortStableFunc(rows, func(a, b Row) int {
 		switch l.Sort {
 		case ByUnhealthy:
-			return cmp.Compare(b.Population.NotHealthy(), a.Population.NotHealthy())
+			return cmp.Compare(b.Counts.NotHealthy(), a.Counts.NotHealthy())
 		case ByNext:
 			return cmp.Or(cmp.Compare(rankOf(a.Next), rankOf(b.Next)), a.Next.At.Compare(b.Next.At))
 		case ByName:
@@ -198,9 +200,7 @@ func (p *page) below(r *Row) {
 	for _, remark := range r.Remarks() {
 		p.line("  ", remark+".")
 	}
-	if missing := p.brief(r.Missing); missing != nil {
-		p.line("  ", p.paint.Waits("Not back")+": "+missing.String()+".")
-	}
+	p.notBack("  ", "Not back", r.Missing)
 	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
 		p.step("  ", r.Next)
 	}
@@ -222,9 +222,9 @@ var (
 	narrowColumns    = append(slices.Clip(narrowestColumns), column{"REASON", (*page).reason})
 	wideColumns      = []column{
 		{"CONTROLLER", (*page).controller}, healthyOfAll,
-		number("PENDING", func(r Row) int { return r.Population.Pending + r.Population.Starting }),
-		number("UNHEALTHY", func(r Row) int { return r.Population.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Population.Unknown }),
-		allowed, remediating, notBack, {"LIMIT", func(_ *page, r Row) string { return r.Limit }},
+		number("PENDING", func(r Row) int { return r.Counts.Pending + r.Counts.Starting }),
+		number("UNHEALTHY", func(r Row) int { return r.Counts.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Counts.Unknown }),
+		allowed, remediating, notBack, {"LIMIT", func(_ *page, r Row) string { return r.Limits.Spec }},
 		{"REASON", (*page).reason}, {"NEXT", (*page).next},
 	}
 )
@@ -292,15 +292,8 @@ func (p *page) controller(r Row) string {
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r Row) string {
 	switch {
-	case r.Check.NodesSilent():
-		return p.paint.Waits(explain.ClusterSilent)
-	case r.Check.NodesNotReadable():
-		return p.paint.Waits(explain.MissingPermission)
-	case r.NodesUnknown != "":
-		if c := meta.FindStatusCondition(r.Conditions, mendv1.WorkloadClusterReachable); c != nil && c.Status != metav1.ConditionTrue {
-			return p.paint.Waits(c.Reason)
-		}
-		return p.paint.Waits(mendv1.UnreachableReason)
+	case r.NodesUnknown != nil:
+		return p.paint.Waits(r.NodesUnknown.Reason)
 	case r.Check.Blocked() == string(budget.AtWork):
 		return p.paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
@@ -323,19 +316,19 @@ func (p *page) next(r Row) string {
 
 // healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
-	if c.NotCounted() || c.NodesUnknown != "" && c.Population.Unknown > 0 {
+	if c.NotCounted() || c.NodesUnknown != nil && c.Counts.Unknown > 0 {
 		return unknown
 	}
-	return fmt.Sprintf("%d/%d", c.Population.Healthy, c.Population.Total())
+	return fmt.Sprintf("%d/%d", c.Counts.Healthy, c.Counts.Total())
 }
 
 // allowance is how many targets may be not healthy before no remediation starts any more; with a range, how many have to be.
 func allowance(c *explain.Check) string {
 	switch {
-	case c.LimitInvalid() || c.NotCounted() && !c.NodesNotReadable():
+	case c.Limits.AtMost == nil || c.NotCounted() && !c.NodesNotReadable():
 		return unknown
 	case c.Limits.AtLeast > 0:
-		return fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
+		return fmt.Sprintf("%d-%d", c.Limits.AtLeast, *c.Limits.AtMost)
 	}
-	return strconv.Itoa(max(c.Limits.AtMost, 0))
+	return strconv.Itoa(*c.Limits.AtMost)
 }

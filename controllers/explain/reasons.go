@@ -1,24 +1,5 @@
 package explain
 
-// ActKind is what kubemend does about an unhealthy target.
-type ActKind string
-
-const (
-	// RequestOwner asks the owner of a machine to replace it.
-	RequestOwner ActKind = "RequestOwnerRemediation"
-	// CreateRequest makes a remediation request from a template.
-	CreateRequest ActKind = "CreateRemediationRequest"
-	// NoAct is nothing: no template is left, or the node is gone.
-	NoAct ActKind = "None"
-)
-
-// Act is what kubemend does about an unhealthy target, and with what.
-type Act struct {
-	Kind ActKind `json:"kind"`
-	// Target is the owner that is asked, or the template that the request is made from; empty if there is none.
-	Target Ref `json:"target,omitzero"`
-}
-
 // The reasons of steps that are not reasons of blockers, conditions or power cycles.
 const (
 	// RemediationStarts is that kubemend begins a remediation.
@@ -57,4 +38,11 @@ const (
 	NodeStaysAway = "NodeStaysAway"
 	// RequestsDeleted is that kubemend deletes the requests of a target.
 	RequestsDeleted = "RequestsDeleted"
+)
+
+// Why something was not read, as clauses.
+const (
+	NodesNotAsked              = "its nodes were not read"
+	ControlPlaneNotInitialized = "its control plane is not initialized yet"
+	NoAnswer                   = "no answer came in time"
 )
