@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -27,23 +28,25 @@ const (
 
 // MachineHealthCheck explains the plan for facts.
 func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
-	about := &facts.About
 	check := &Check{Check: cliv1.Check{
-		Reference: Ref{Kind: "MachineHealthCheck", Namespace: about.Namespace, Name: about.Name}, Cluster: about.Cluster,
-		Limits: cliv1.Limits{Spec: about.Spelled.String()},
+		Reference: Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
+		Limits: cliv1.Limits{Spec: machines.LimitText(facts.Check)},
 	}}
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == Acting {
 		check.ModeDetail = ""
 	}
-	if about.Idle {
+	if facts.Idle() {
 		if facts.Mode == machines.NoCluster || facts.Mode == machines.BadSelector {
 			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 		}
 		check.Next = idleNext(facts)
 		return check
 	}
-	check.Counts, check.CountedByStatus, check.ReadErrors = plan.Population, facts.Counted != nil, about.Trouble
-	spares := slices.IndexFunc(plan.Conditions, func(cond machines.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
+	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
+	for _, err := range facts.Trouble {
+		check.ReadErrors = append(check.ReadErrors, err.Error())
+	}
+	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
 	if plan.Allowed.Message != "" {
 		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 	} else if spares >= 0 {
@@ -51,7 +54,7 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 	}
 	check.limit(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
-		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.Since), Message: reach.Message}
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
@@ -67,13 +70,13 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 // idleNext is the next step of a check whose machines are not read.
 func idleNext(facts *machines.Facts) Step {
 	switch {
-	case facts.About.Deleting:
+	case !facts.Check.DeletionTimestamp.IsZero():
 		return Step{Reason: BeingDeleted, Text: "the check is deleted"}
-	case facts.About.WatchFilter != "":
+	case facts.WatchFilter != "":
 		return Step{}
 	case facts.Mode == machines.NoCluster:
 		return Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
-			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.About.Cluster)}
+			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.Check.Spec.ClusterName)}
 	case facts.Mode == machines.BadSelector:
 		return Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
 	}
@@ -87,28 +90,30 @@ func idleNext(facts *machines.Facts) Step {
 func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decision) Target {
 	machine, verdict := d.Target, d.Verdict
 	target := Target{Class: d.Class(), Findings: Findings(verdict, facts.Now), Target: cliv1.Target{
-		Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		Reference: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 		State: states[verdict.State], Ignored: ignoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
 	}}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
-	if request := machine.RequestFacts; request != nil {
-		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: facts.About.Namespace, Name: request.Name}}
-		target.InFlightSince = cliv1.Moment(request.Created)
+	if request := machine.Request; request != nil {
+		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
 	} else if d.InFlight {
-		asked := machine.OwnerReport
+		asked := machines.ConditionOf(machine, machines.OwnerRemediated)
 		if facts.Template.Unread && asked == nil {
-			asked = machine.ProviderReport
+			asked = machines.ConditionOf(machine, machines.ExternallyRemediated)
 		}
-		if asked != nil {
-			target.InFlightSince = cliv1.Moment(asked.Since)
-		}
+		target.InFlightSince = cliv1.Moment(machines.Since(asked))
 	}
-	target.Deferred, target.Refused = target.InFlight && machine.PutOff(), target.InFlight && machine.Refused()
+	if target.InFlight && machines.OwnerOf(machine.Machine) != machines.NotAsked {
+		answer := machines.OwnerAnswer(machine.Machine)
+		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	}
 	target.owned(facts, machine)
-	if verdict.State != health.Healthy || machine.Deleting { // else nothing is to start
+	if verdict.State != health.Healthy || machines.Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
 			if d.Blockers[i].Reason != "" {
 				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
@@ -121,56 +126,58 @@ func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decis
 
 // owned adds what the owner of a machine has to do with its remediation.
 func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
-	t.OwnerAsked = t.InFlight && (machine.RequestFacts == nil && !facts.Template.Unread || machine.Owner != machines.NotAsked)
-	if t.Owner = "its owner"; machine.OwnerKind != "" {
-		t.Owner = machine.OwnerKind + " " + machine.OwnerName
+	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || machines.OwnerOf(machine.Machine) != machines.NotAsked)
+	owner := metav1.GetControllerOf(machine)
+	if t.Owner = "its owner"; owner != nil {
+		t.Owner = owner.Kind + " " + owner.Name
 	}
 	if t.Remediator = facts.Template.Kind; !facts.Template.External {
 		t.Remediator = t.Owner
 	}
-	t.Ownerless = machine.OwnerKind == "" && (t.OwnerAsked || t.StartsNow && !facts.Template.External)
-	if machine.OwnerReport != nil && t.OwnerAsked {
-		t.OwnerReason = machine.OwnerReport.Reason
+	t.Ownerless = owner == nil && (t.OwnerAsked || t.StartsNow && !facts.Template.External)
+	if report := machines.ConditionOf(machine, machines.OwnerRemediated); report != nil && t.OwnerAsked {
+		t.OwnerReason = report.Reason
 	}
 }
 
 // leftAlone explains a machine that its user wants left alone.
 func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
+	annotations := machines.LeftAloneBy(machine.Machine)
 	target := Target{
 		Target: cliv1.Target{
-			Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+			Reference: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 			State: cliv1.StateSkipped,
 		},
 		Next: Step{Reason: Skipped, Manual: true,
-			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(machine.LeftAlone, " and "))},
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}
-	if len(machine.LeftAlone) > 0 {
-		target.Skipped = MachineAnnotated(machine.LeftAlone[0])
+	if len(annotations) > 0 {
+		target.Skipped = MachineAnnotated(annotations[0])
 	}
 	return target
 }
 
 // machineAction is what is done about a machine when it is unhealthy.
 func machineAction(facts *machines.Facts, machine *machines.Target) *cliv1.Action {
-	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine)}
-	switch namespace := facts.About.Namespace; {
-	case facts.Template.External:
+	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)}
+	if facts.Template.External {
 		action.Kind = cliv1.CreateRemediationRequest
-		action.Target = &Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}
-	case machine.OwnerKind != "":
-		action.Target = &Ref{Kind: machine.OwnerKind, Namespace: namespace, Name: machine.OwnerName}
+		action.Target = &Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}
+	} else if owner := metav1.GetControllerOf(machine); owner != nil {
+		action.Target = &Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}
 	}
 	return action
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
 func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
-	reports := []*machines.Report{machine.ProviderReport, machine.OwnerReport}
+	kinds := []string{machines.ExternallyRemediated, machines.OwnerRemediated}
 	if !facts.Template.External {
-		reports = reports[1:]
+		kinds = kinds[1:]
 	}
 	var texts []string
-	for _, report := range reports {
+	for _, kind := range kinds {
+		report := machines.ConditionOf(machine, kind)
 		if report == nil {
 			continue
 		}
@@ -187,17 +194,17 @@ func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
 func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []cliv1.Milestone {
 	var reached time.Time
 	if plan.Reach.Reason == mendv1.ReachableAgainReason {
-		reached = plan.Reach.Since
+		reached = plan.Reach.LastTransitionTime.Time
 	}
 	happened := make([]cliv1.Milestone, 0, 6)
 	for _, start := range []struct {
 		what string
 		at   time.Time
 	}{
-		{"the machine was created", machine.Created},
-		{"the control plane was initialized", facts.Cluster.InitializedAt},
-		{"the infrastructure of the cluster became ready", facts.Cluster.ReadyAt},
-		{"the infrastructure of the machine became ready", machine.InfrastructureReady},
+		{"the machine was created", machine.CreationTimestamp.Time},
+		{"the control plane was initialized", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
+		{"the infrastructure of the cluster became ready", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{"the infrastructure of the machine became ready", machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
 		{"the workload cluster could be reached again", reached},
 		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
 	} {

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -14,7 +17,7 @@ import (
 // machineNext is the next thing that happens to the machine of d, or what a person has to do.
 func machineNext(facts *machines.Facts, d *machines.Decision, target *Target) Step {
 	switch {
-	case (target.State == cliv1.StateUnhealthy || target.State == cliv1.StateUnknown) && d.Target.Deleting:
+	case (target.State == cliv1.StateUnhealthy || target.State == cliv1.StateUnknown) && machines.Deleting(d.Target.Machine):
 		return Step{Reason: MachineBeingDeleted, Text: "the Machine controller deletes it"}
 	case target.StartsNow || target.InFlight:
 		return remediationNext(facts, d.Target, target)
@@ -53,15 +56,15 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 
 // remediationNext is what happens next to a machine whose remediation starts or is in flight.
 func remediationNext(facts *machines.Facts, machine *machines.Target, target *Target) Step {
-	ownerAsked := machine.Owner != machines.NotAsked
+	ownerAsked := machines.OwnerOf(machine.Machine) != machines.NotAsked
 	switch {
-	case target.StartsNow && !facts.Template.External && machine.OwnerKind == "":
+	case target.StartsNow && !facts.Template.External && metav1.GetControllerOf(machine) == nil:
 		return Ownerless
 	case target.StartsNow:
 		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case facts.Template.Unread && !ownerAsked:
 		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", facts.Template.Kind)}
-	case machine.RequestFacts == nil || ownerAsked: // if there is a request, the owner was asked after it
+	case machine.Request == nil || ownerAsked: // if there is a request, the owner was asked after it
 		return ownerNext(machine)
 	}
 	return Step{Reason: RemediatorActs, Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", target.Requests[0])}
@@ -72,19 +75,20 @@ var Ownerless = Step{Reason: NoOwner, Text: "it has no owner that could replace 
 
 // ownerNext is what the owner of a machine, which was asked to replace it, does next, by what it has reported so far.
 func ownerNext(machine *machines.Target) Step {
-	if machine.OwnerKind == "" {
+	ref := metav1.GetControllerOf(machine)
+	if ref == nil {
 		return Ownerless
 	}
-	owner := machine.OwnerKind + " " + machine.OwnerName
-	familiar := machine.OwnerKind == "MachineSet" || machine.OwnerKind == "KubeadmControlPlane"
-	switch reason := machine.OwnerAnswer(); {
+	owner := ref.Kind + " " + ref.Name
+	familiar := ref.Kind == "MachineSet" || ref.Kind == "KubeadmControlPlane"
+	switch reason := machines.OwnerAnswer(machine.Machine); {
 	case reason == "" && !familiar:
 		return Step{Reason: OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
 	case reason == "":
 		return Step{Reason: OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
-	case machine.PutOff():
+	case reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 		return Step{Reason: reason, Text: fmt.Sprintf("%s tries again by itself (%s)", owner, reason)}
-	case machine.Refused():
+	case reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		return Step{Reason: reason, Manual: true, Text: fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)}
 	default:
 		return Step{Reason: OwnerActs, Text: fmt.Sprintf("%s goes on (%s)", owner, reason)}

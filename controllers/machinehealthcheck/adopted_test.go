@@ -23,7 +23,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, p := newObserving(t), decide(tc.w)
-			s := stepOf(tc.w, &p, p.Decisions[0], tc.w.targets[0])
+			s := stepOf(tc.w, p, p.Decisions[0])
 			if s.Step != machines.AdoptRequest {
 				t.Fatalf("the step is %q", s.Step)
 			}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // A reconcile for one Node that turns, but for what it reads and writes elsewhere than in the caches of Machines and Nodes.
@@ -19,14 +21,14 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 			for c := range 10 {
 				m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Condition%d", c), Status: "True"})
 			}
-			markedBefore(&target{machine: m})
+			markedBefore(&machines.Target{Machine: m})
 		})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
 	r, now := &Reconciler{Clusters: none{}, machines: f.machines}, noon
 	pass := func() {
 		w := f.check(now)
-		w.selector, _ = selectorOf(w.check)
+		w.selector, _ = selectorOf(w.Check)
 		r.memory.recall(w)
 		if err := r.observeMachines(b.Context(), w); err != nil {
 			b.Fatal(err)

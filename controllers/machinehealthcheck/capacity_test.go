@@ -12,10 +12,10 @@ import (
 func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
 	w := aCheck()
 	says := func(is machines.Capacity) string {
-		w.capacity = is
-		w.capacity.Reported = conditionOf(w.check, mendv1.CapacityBack) != nil
-		w.check = statusAfter(w, decide(w), result{})
-		c := conditionOf(w.check, mendv1.CapacityBack)
+		w.Capacity = is
+		w.Capacity.Reported = machines.ConditionOf(w.Check, mendv1.CapacityBack) != nil
+		w.Check = statusAfter(w, decide(w), result{})
+		c := machines.ConditionOf(w.Check, mendv1.CapacityBack)
 		if c == nil {
 			return ""
 		}
@@ -40,7 +40,7 @@ func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
 		if got := says(step.capacity); got != step.want {
 			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
 		}
-		if c := conditionOf(w.check, mendv1.CapacityBack); c != nil && c.Status == metav1.ConditionFalse && c.LastTransitionTime.IsZero() {
+		if c := machines.ConditionOf(w.Check, mendv1.CapacityBack); c != nil && c.Status == metav1.ConditionFalse && c.LastTransitionTime.IsZero() {
 			t.Errorf("step %d: it does not say since when", i)
 		}
 	}

@@ -3,7 +3,6 @@ package machinehealthcheck
 import (
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,94 +16,60 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
-// markedHealthy reports whether the machine's conditions say already that it is healthy. It is the steady state of nearly every
-// machine, so it must cost next to nothing.
-func markedHealthy(m *clusterv1.Machine) bool {
-	said, other := false, false
-	for i := range m.Status.Conditions {
-		switch c := &m.Status.Conditions[i]; c.Type {
-		case clusterv1.MachineHealthCheckSucceededCondition:
-			said = c.Status == metav1.ConditionTrue && c.Reason == clusterv1.MachineHealthCheckSucceededReason &&
-				c.Message == "" && c.ObservedGeneration == m.Generation
-		case clusterv1.MachineExternallyRemediatedCondition, mendv1.SpareHostAvailable, mendv1.Remediation:
-			other = true
-		}
-	}
-	if !said || other {
-		return false
-	}
-	for _, c := range m.GetV1Beta1Conditions() {
-		if c.Type == clusterv1.MachineHealthCheckSucceededV1Beta1Condition {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+// askedByPowerCycle reports whether the host remediation controller marked machine, which no check judged, unhealthy and asked its owner to
+// remediate it, which also takes that back.
+func askedByPowerCycle(machine *clusterv1.Machine) bool {
+	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	return cond != nil && cond.Reason == mendv1.PowerCycleFailedReason
 }
 
-// marked reports whether the machine's conditions say something that a check said and that is not good.
-func marked(m *clusterv1.Machine) bool {
-	return markedUnhealthy(m) || conditionOf(m, clusterv1.MachineExternallyRemediatedCondition) != nil || machinestatus.HasOwn(m)
-}
-
-// markedUnhealthy reports whether a check has marked m unhealthy.
-func markedUnhealthy(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && !askedByPowerCycle(m)
-}
-
-// askedByPowerCycle reports whether the host remediation controller marked m, which no check judged, unhealthy and asked its owner to remediate it,
-// which also takes that back.
-func askedByPowerCycle(m *clusterv1.Machine) bool {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
-}
-
-// with returns a copy of m, the machine of s as it was last read or written, status alone, that has these conditions.
-func (s step) with(w *observed, m *clusterv1.Machine, all []machines.Condition) *clusterv1.Machine {
-	next := statusCopy(m)
-	for _, c := range all {
+// with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those
+// without a status.
+func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
+	next, now := statusCopy(machine), metav1.NewTime(state.Now)
+	for _, cond := range list {
+		cond.LastTransitionTime = now
 		switch {
-		case c.Type == machines.HealthCheckSucceeded:
-			setHealth(next, c, s.Verdict.Due(w.now), w.now)
-		case c.Type == machines.OwnerRemediated && c.Remove:
+		case cond.Type == machines.HealthCheckSucceeded:
+			setHealth(next, cond, s.Verdict.Due(state.Now))
+		case cond.Type == machines.OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
-		case c.Type == machines.OwnerRemediated:
-			askOwner(next, w.now, c.Message)
-		case c.Remove:
-			conditions.Delete(next, c.Type)
+		case cond.Type == machines.OwnerRemediated:
+			askOwner(next, cond)
+		case cond.Status == "":
+			conditions.Delete(next, cond.Type)
 		default:
-			conditions.Set(next, at(w.now, metav1.Condition{
-				Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: short(c.Message, longestMessage),
-			}))
+			cond.Message = short(cond.Message, longestMessage)
+			conditions.Set(next, cond)
 		}
 	}
 	return next
 }
 
-func setHealth(m *clusterv1.Machine, c machines.Condition, due []health.Finding, now time.Time) {
-	is := metav1.Condition{Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason}
-	if is.Status == metav1.ConditionTrue {
-		conditions.Set(m, at(now, is))
-		v1beta1conditions.MarkTrue(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.Finding) {
+	if cond.Status == metav1.ConditionTrue {
+		conditions.Set(machine, cond)
+		v1beta1conditions.MarkTrue(machine, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 		return
 	}
 	var older string
-	is.Message, older = healthCheckFailed(due)
-	conditions.Set(m, at(now, is))
-	v1beta1conditions.Set(m, &clusterv1.Condition{
+	cond.Message, older = healthCheckFailed(due)
+	conditions.Set(machine, cond)
+	v1beta1conditions.Set(machine, &clusterv1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
 		Severity: clusterv1.ConditionSeverityWarning, Reason: v1beta1Reasons[due[0].Reason], Message: older,
 	})
 }
 
-// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD of Machine.)
+// How many bytes the message of a condition of a Machine may have; with more the API server refuses the whole status. (Cluster API, the CRD
+// of Machine.)
 const (
 	longestMessage        = 32768
 	longestV1Beta1Message = 10240
 )
 
-// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence. (Cluster API;
-// the wording, the order and the empty v1beta1 message of a deleted node are its own.)
+// healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence.
+// (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
 func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 	if len(due) == 0 {
 		return "", ""
@@ -130,46 +95,40 @@ func short(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
-// askOwner asks the machine's owner to remediate it, in each flavour of the condition where it was not asked yet.
+// askOwner asks the machine's owner to remediate it, by cond, in each flavour of the condition where it was not asked yet.
 // Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
-func askOwner(m *clusterv1.Machine, now time.Time, message string) {
-	if c := conditionOf(m, clusterv1.MachineOwnerRemediatedCondition); c == nil || c.Status == metav1.ConditionTrue {
-		conditions.Set(m, at(now, metav1.Condition{
-			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
-			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason, Message: message,
-		}))
+func askOwner(machine *clusterv1.Machine, cond metav1.Condition) {
+	if asked := machines.ConditionOf(machine, cond.Type); asked == nil || asked.Status == metav1.ConditionTrue {
+		conditions.Set(machine, cond)
 	}
-	if c := v1beta1conditions.Get(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition); c == nil || c.Status == corev1.ConditionTrue {
-		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+	asked := v1beta1conditions.Get(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	if asked == nil || asked.Status == corev1.ConditionTrue {
+		v1beta1conditions.MarkFalse(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 			clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "")
 	}
 }
 
-func dropOwnerRemediated(m *clusterv1.Machine) {
-	conditions.Delete(m, clusterv1.MachineOwnerRemediatedCondition)
-	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+func dropOwnerRemediated(machine *clusterv1.Machine) {
+	conditions.Delete(machine, clusterv1.MachineOwnerRemediatedCondition)
+	v1beta1conditions.Delete(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
-func failureOfOurs(external *metav1.Condition) bool {
-	return external.Reason == clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason ||
-		external.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
-}
-
-// releasedCopy returns a copy of m, status alone, without the conditions that checks had set: a failed health check, a request to its
+// releasedCopy returns a copy of machine, status alone, without the conditions that checks had set: a failed health check, a request to its
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
-func releasedCopy(m *clusterv1.Machine) *clusterv1.Machine {
-	next := statusCopy(m)
-	if markedUnhealthy(m) {
+func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
+	next := statusCopy(machine)
+	if machines.MarkedUnhealthy(machine) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	if c := conditionOf(next, clusterv1.MachineOwnerRemediatedCondition); c != nil && !askedByPowerCycle(m) && c.Status == metav1.ConditionFalse &&
-		c.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+	asked := machines.ConditionOf(next, machines.OwnerRemediated)
+	if asked != nil && !askedByPowerCycle(machine) && asked.Status == metav1.ConditionFalse &&
+		asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
 	machinestatus.DropOwn(next)
-	if sameConditions(next, m) {
+	if sameConditions(next, machine) {
 		return nil
 	}
 	return next
@@ -188,20 +147,16 @@ func sameConditions(a, b *clusterv1.Machine) bool {
 	})
 }
 
-// statusCopy returns a machine of its own with m's identity and conditions. m is shared with the cache.
-func statusCopy(m *clusterv1.Machine) *clusterv1.Machine {
-	c := &clusterv1.Machine{}
-	c.Name, c.Namespace, c.UID, c.ResourceVersion, c.Generation = m.Name, m.Namespace, m.UID, m.ResourceVersion, m.Generation
-	c.Status.Conditions = slices.Clone(m.Status.Conditions)
-	if v1beta1 := m.GetV1Beta1Conditions(); v1beta1 != nil {
-		c.SetV1Beta1Conditions(slices.Clone(v1beta1))
+// statusCopy returns a machine of its own with its identity and conditions. machine is shared with the cache.
+func statusCopy(machine *clusterv1.Machine) *clusterv1.Machine {
+	copied := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
+	}}
+	copied.Status.Conditions = slices.Clone(machine.Status.Conditions)
+	if v1beta1 := machine.GetV1Beta1Conditions(); v1beta1 != nil {
+		copied.SetV1Beta1Conditions(slices.Clone(v1beta1))
 	}
-	return c
-}
-
-func at(now time.Time, c metav1.Condition) metav1.Condition {
-	c.LastTransitionTime = metav1.NewTime(now)
-	return c
+	return copied
 }
 
 // v1beta1Reasons are those of the older flavour for what was found.

@@ -26,7 +26,7 @@ func TestAFailedHealthCheckHasTheReasonsOfBothFlavours(t *testing.T) {
 		health.MarkedByHand: "HasRemediateMachineAnnotation", health.MachineFailed: "MachineHasFailure", health.MachineCondition: "UnhealthyMachine",
 		health.NodeDeleted: "NodeNotFound", health.NodeStartup: "NodeStartupTimeout", health.NodeCondition: "UnhealthyNode",
 	} {
-		m := written(a("m", health.Unhealthy).machine, []health.Finding{finding(reason, "bad")}, noon, setUnhealthy)
+		m := written(a("m", health.Unhealthy).Machine, []health.Finding{finding(reason, "bad")}, noon, setUnhealthy)
 		if c := v1beta1conditions.Get(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition); c == nil || c.Status != "False" || c.Reason != want {
 			t.Errorf("%s: the older flavour is %v, want False %s", reason, c, want)
 		}
@@ -34,23 +34,23 @@ func TestAFailedHealthCheckHasTheReasonsOfBothFlavours(t *testing.T) {
 }
 
 func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
-	m := a("m", health.Unhealthy).machine
+	m := a("m", health.Unhealthy).Machine
 	m = written(m, nil, noon, setUnhealthy, ownerAsked)
 	m = written(m, nil, noon, setHealthy)
 	next := written(m, nil, noon, setUnhealthy, ownerForgot)
-	if conditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
+	if machines.ConditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
 		t.Errorf("%+v, want no OwnerRemediated", next.Status)
 	}
 }
 
 func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
-	for name, all := range map[string][]machines.Condition{
+	for name, all := range map[string][]metav1.Condition{
 		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
 		"refused": append(machines.NotCreated(errors.New("it is odd")), setUnhealthy),
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := a("m", health.Unhealthy).machine
+			m := a("m", health.Unhealthy).Machine
 			first := written(m, due, noon, all...)
 			if first == nil {
 				t.Fatal("nothing was said")
@@ -67,40 +67,40 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 
 func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 	for name, m := range map[string]*clusterv1.Machine{
-		"nothing was said":             a("m", health.Healthy).machine,
-		"it was said":                  a("m", health.Healthy, markedBefore).machine,
-		"only one flavour was said":    a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).machine,
-		"the opposite was said":        a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).machine,
-		"a request is left":            a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine,
-		"another generation was meant": a("m", health.Healthy, markedBefore, func(t *target) { t.machine.Generation++ }).machine,
+		"nothing was said":             a("m", health.Healthy).Machine,
+		"it was said":                  a("m", health.Healthy, markedBefore).Machine,
+		"only one flavour was said":    a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).Machine,
+		"the opposite was said":        a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).Machine,
+		"a request is left":            a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).Machine,
+		"another generation was meant": a("m", health.Healthy, markedBefore, func(t *machines.Target) { t.Machine.Generation++ }).Machine,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == markedHealthy(m) {
-				t.Errorf("markedHealthy() = %t, and writing it changes something: %t", markedHealthy(m), writes)
+			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == machines.MarkedHealthy(m) {
+				t.Errorf("machines.MarkedHealthy() = %t, and writing it changes something: %t", machines.MarkedHealthy(m), writes)
 			}
 		})
 	}
-	if n := testing.AllocsPerRun(100, func() { markedHealthy(a1) }); n != 0 {
-		t.Errorf("markedHealthy() allocates %v times; it is called for each machine in each reconcile", n)
+	if n := testing.AllocsPerRun(100, func() { machines.MarkedHealthy(a1) }); n != 0 {
+		t.Errorf("machines.MarkedHealthy() allocates %v times; it is called for each machine in each reconcile", n)
 	}
 }
 
-var a1 = a("m", health.Healthy, markedBefore).machine
+var a1 = a("m", health.Healthy, markedBefore).Machine
 
 func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 	m := a("m", health.Unhealthy, withCondition(clusterv1.ReadyCondition, metav1.ConditionFalse, "X"),
 		withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"), askedOwner,
-		withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).machine
+		withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).Machine
 	next := releasedCopy(m)
 	if len(next.Status.Conditions) != 1 || next.Status.Conditions[0].Type != clusterv1.ReadyCondition {
 		t.Errorf("left are %v, want Ready alone", next.Status.Conditions)
 	}
-	answered := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).machine
+	answered := a("m", health.Unhealthy, withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "RemediationDeferred")).Machine
 	if releasedCopy(answered) != nil {
 		t.Error("the owner's own answer was removed")
 	}
-	cycled := a("m", health.Unhealthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).machine
-	if marked(cycled) || releasedCopy(cycled) != nil {
+	cycled := a("m", health.Unhealthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).Machine
+	if machines.Marked(cycled) || releasedCopy(cycled) != nil {
 		t.Error("the condition of a power cycle, which no check set, was removed")
 	}
 }
@@ -108,21 +108,21 @@ func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 // Owners answer in the condition, in each flavour on its own. It must not be reset while they work.
 func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 	kind, waits := clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
-	deferred := func(t *target) {
-		v1beta1conditions.MarkFalse(t.machine, clusterv1.ConditionType(kind), "RemediationDeferred", clusterv1.ConditionSeverityInfo, "")
+	deferred := func(t *machines.Target) {
+		v1beta1conditions.MarkFalse(t.Machine, clusterv1.ConditionType(kind), "RemediationDeferred", clusterv1.ConditionSeverityInfo, "")
 	}
 	for name, tc := range map[string]struct {
-		before        []func(*target)
+		before        []func(*machines.Target)
 		want, v1beta1 string
 	}{
 		"it was never asked":                       {nil, waits, waits},
-		"it has done it before":                    {[]func(*target){withCondition(kind, metav1.ConditionTrue, "Done")}, waits, waits},
-		"it has said why it waits":                 {[]func(*target){withCondition(kind, metav1.ConditionFalse, "RemediationDeferred")}, "RemediationDeferred", waits},
-		"it has said so in the older flavour":      {[]func(*target){deferred}, waits, "RemediationDeferred"},
-		"it has done it before in the older alone": {[]func(*target){func(t *target) { v1beta1conditions.MarkTrue(t.machine, clusterv1.ConditionType(kind)) }}, waits, waits},
+		"it has done it before":                    {[]func(*machines.Target){withCondition(kind, metav1.ConditionTrue, "Done")}, waits, waits},
+		"it has said why it waits":                 {[]func(*machines.Target){withCondition(kind, metav1.ConditionFalse, "RemediationDeferred")}, "RemediationDeferred", waits},
+		"it has said so in the older flavour":      {[]func(*machines.Target){deferred}, waits, "RemediationDeferred"},
+		"it has done it before in the older alone": {[]func(*machines.Target){func(t *machines.Target) { v1beta1conditions.MarkTrue(t.Machine, clusterv1.ConditionType(kind)) }}, waits, waits},
 	} {
-		next := written(a("m", health.Unhealthy, tc.before...).machine, nil, noon, setUnhealthy, ownerAsked)
-		if c := conditionOf(next, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.want {
+		next := written(a("m", health.Unhealthy, tc.before...).Machine, nil, noon, setUnhealthy, ownerAsked)
+		if c := machines.ConditionOf(next, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.want {
 			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
 		}
 		if c := v1beta1conditions.Get(next, clusterv1.ConditionType(kind)); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.v1beta1 {

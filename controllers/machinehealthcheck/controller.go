@@ -1,7 +1,8 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below controllers/decide.
+// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below
+// controllers/decide.
 package machinehealthcheck
 
 import (
@@ -29,7 +30,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation requests.
+// RBAC of this controller in the management cluster, besides that of package remediationrequest. Nothing is ever deleted but remediation
+// requests.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
@@ -49,8 +51,8 @@ type Reconciler struct {
 	Hosts    Hosts
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they name; nil where there
-	// are none.
+	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they
+	// name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
 
@@ -59,10 +61,11 @@ type Reconciler struct {
 
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all. (package shard)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a check, or its Cluster, must have; empty for all.
+	// (package shard)
 	WatchFilterValue string
-	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for kinds that are
-	// not installed, again and again while a machine on a host is unhealthy.
+	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for
+	// kinds that are not installed, again and again while a machine on a host is unhealthy.
 	Installed func(ctx context.Context, crd string) (bool, error)
 	// CountByStatus says that Client does not have all machines of a check: its status counts them. It is for explanations alone.
 	CountByStatus bool
@@ -90,66 +93,66 @@ type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	InUse() []schema.GroupVersionKind
-	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
+	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
 
 // Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	w, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
+	state, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	measureMode(req.NamespacedName, w)
-	if w == nil || w.mode < machines.Observed {
-		return r.leaveAlone(ctx, req.NamespacedName, w)
+	measureMode(req.NamespacedName, state)
+	if state == nil || state.Mode < machines.Observed {
+		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
-	w.before = r.memory.of(req.NamespacedName)
-	if w.before.away {
-		r.Clusters.Doubt(client.ObjectKeyFromObject(w.cluster), w.now)
+	state.before = r.memory.of(req.NamespacedName)
+	if state.before.away {
+		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}
-	if err := r.observe(ctx, w); err != nil {
+	if err := r.observe(ctx, state); err != nil {
 		return ctrl.Result{}, err
 	}
-	if r.stale(ctx, w) {
-		w.before.stale++
-		r.memory.keep(w.before, w)
-		return ctrl.Result{RequeueAfter: consistency.Wait(w.before.stale)}, nil
+	if r.stale(ctx, state) {
+		state.before.stale++
+		r.memory.keep(req.NamespacedName, state.before)
+		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
-	p := r.decide(ctx, w)
-	if r.changed(ctx, w, p) { // the next view of it is of a cluster that is Down
-		r.memory.keep(w.before, w)
+	plan := r.decide(ctx, state)
+	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
+		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	done := r.apply(ctx, w, p)
-	return r.tell(ctx, w, p, done), nil
+	done := r.apply(ctx, state, plan)
+	return r.tell(ctx, state, plan, done), nil
 }
 
-// decide decides on w, and reads what a plan needs that was not read.
-func (r *Reconciler) decide(ctx context.Context, w *observed) plan {
+// decide decides on state, and reads what a plan needs that was not read.
+func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan {
 	for {
-		p := w.decide()
+		plan := state.decide()
 		switch {
-		case p.Needs.Cycles:
-			r.observeCycles(ctx, w)
-		case p.Needs.Template:
-			_ = r.readTemplate(ctx, w) // that it is of no use blocks the machines
-			w.tryTemplate(p)
-		case p.Needs.Spares, !w.explains && !r.spares.claim(w, p): // of two checks that want the same host one reads the hosts again
-			r.observeSpares(ctx, w, p)
+		case plan.Needs.Cycles:
+			r.observeCycles(ctx, state)
+		case plan.Needs.Template:
+			_ = r.readTemplate(ctx, state) // that it is of no use blocks the machines
+			state.tryTemplate(plan)
+		case plan.Needs.Spares, !state.Explains && !r.spares.claim(state, plan): // of two checks that want the same host one reads the hosts again
+			r.observeSpares(ctx, state, plan)
 		default:
-			return p
+			return plan
 		}
 	}
 }
 
-// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. w is nil if the check is gone. All that
-// ends that state is watched.
-func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, w *observed) (ctrl.Result, error) {
-	r.forget(key, w != nil)
-	if w == nil {
+// leaveAlone sets the conditions of a check whose machines are not judged, as far as they are kubemend's to set. state is nil if the check
+// is gone. All that ends that state is watched.
+func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
+	r.forget(key, state != nil)
+	if state == nil {
 		return ctrl.Result{}, r.Kinds.Named(ctx, key)
 	}
-	err := r.recordStatus(ctx, w, statusAfter(w, w.decide(), result{}))
+	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), result{}))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}

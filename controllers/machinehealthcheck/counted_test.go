@@ -18,10 +18,10 @@ import (
 
 // counts makes the status of the check count machines, of which those of w are all that were read.
 func (w *observed) counts(expected, healthy int32) *observed {
-	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	w.check.Status.ObservedGeneration = w.check.Generation
-	w.check.Status.ExpectedMachines, w.check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
-	w.counted = Counted(w.check, w.cluster)
+	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	w.Check.Status.ObservedGeneration = w.Check.Generation
+	w.Check.Status.ExpectedMachines, w.Check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
+	w.Counted = Counted(w.Check, w.Cluster)
 	return w
 }
 
@@ -37,7 +37,7 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 	}{
 		"few enough are unhealthy": {aCheck(a("m", health.Unhealthy)).limited("40%").counts(5, 3), nil, ""},
 		"too many are, in the manager's words": {
-			aCheck(a("m", health.Unhealthy)).limited("40%").counts(5, 2).with(func(w *observed) { w.check.Status.Conditions = []metav1.Condition{tooMany} }),
+			aCheck(a("m", health.Unhealthy)).limited("40%").counts(5, 2).with(func(w *observed) { w.Check.Status.Conditions = []metav1.Condition{tooMany} }),
 			[]string{tooMany.Reason}, tooMany.Message,
 		},
 		"too many are since a moment ago": {aCheck(a("m", health.Unhealthy)).limited("0").counts(5, 5), []string{tooMany.Reason},
@@ -45,7 +45,7 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 				"(total: 5, unhealthy: 1, unhealthyLessThanOrEqualTo: 0). " +
 				"1 of 5 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 0 of 5 allows 0"},
 		"the queue is not known": {aCheck(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
-			w.check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
+			w.Check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
 		}), []string{string(machines.QueueUnread)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -66,17 +66,17 @@ func TestWhichNumbersOfAStatusCount(t *testing.T) {
 		want   bool
 	}{
 		"those of a check that somebody acts on":  {func(*observed) {}, true},
-		"those of one that Cluster API acts on":   {func(w *observed) { w.check.Annotations = nil }, true},
-		"not those of a status that is not there": {func(w *observed) { w.check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
-		"not those of a check as it was before":   {func(w *observed) { w.check.Generation++ }, false},
-		"not those of a check that is paused":     {func(w *observed) { w.check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
-		"not those of a cluster that is paused":   {func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) }, false},
-		"not those of a cluster that goes":        {func(w *observed) { w.cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+		"those of one that Cluster API acts on":   {func(w *observed) { w.Check.Annotations = nil }, true},
+		"not those of a status that is not there": {func(w *observed) { w.Check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
+		"not those of a check as it was before":   {func(w *observed) { w.Check.Generation++ }, false},
+		"not those of a check that is paused":     {func(w *observed) { w.Check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
+		"not those of a cluster that is paused":   {func(w *observed) { w.Cluster.Spec.Paused = ptr.To(true) }, false},
+		"not those of a cluster that goes":        {func(w *observed) { w.Cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck().counts(5, 3)
 			tc.change(w)
-			if got := Counted(w.check, w.cluster); (got != nil) != tc.want {
+			if got := Counted(w.Check, w.Cluster); (got != nil) != tc.want {
 				t.Errorf("counted: %+v", got)
 			}
 		})
@@ -87,7 +87,7 @@ func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
 	at := func(d time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(ago(d))) }
 	numbers, paused := &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}, &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}
 	w := aCheck().counts(5, 5)
-	w.check.ManagedFields = []metav1.ManagedFieldsEntry{
+	w.Check.ManagedFields = []metav1.ManagedFieldsEntry{
 		{Manager: "kubectl", Time: at(time.Hour), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
 		{Manager: "core", Time: at(time.Second), Subresource: "status", FieldsV1: paused},
 		{Manager: "kubemend", Time: at(time.Minute), Subresource: "status", FieldsV1: numbers},
@@ -95,7 +95,7 @@ func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
 	if is := explanationOf(w); !is.StatusChanged.Time.Equal(ago(time.Minute)) {
 		t.Errorf("changed at %s", is.StatusChanged)
 	}
-	w.check.ManagedFields = nil
+	w.Check.ManagedFields = nil
 	if is := explanationOf(w); !is.StatusChanged.IsZero() || is.Counts != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
 		t.Errorf("without managed fields: %+v", is)
 	}

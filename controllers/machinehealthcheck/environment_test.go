@@ -27,33 +27,36 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // aCheck is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
-func aCheck(targets ...target) *observed {
-	return (&observed{
-		now: noon,
-		check: &clusterv1.MachineHealthCheck{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
-			Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
+func aCheck(targets ...machines.Target) *observed {
+	w := &observed{
+		Facts: machines.Facts{
+			Now: noon, Mode: machines.Active, ActsUnclaimed: true, Template: machines.Template{Known: true},
+			Check: &clusterv1.MachineHealthCheck{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
+				Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
+			},
+			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
 		},
-		cluster:             &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
-		mode:                machines.Active,
-		actsUnclaimed:       true,
-		initialized:         true,
-		infrastructureReady: true,
-		link:                workload.View{Link: workload.Up},
-		remediation:         remediation{Template: machines.Template{Known: true}},
-	}).having(targets...)
+		view: workload.View{Link: workload.Up},
+	}
+	w.Cluster.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue},
+		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue},
+	}
+	return w.having(targets...)
 }
 
 // having gives the check these targets.
-func (w *observed) having(targets ...target) *observed {
-	w.targets = nil
+func (w *observed) having(targets ...machines.Target) *observed {
+	w.Targets = nil
 	return w.also(targets...)
 }
 
 // also gives the check these targets more.
-func (w *observed) also(targets ...target) *observed {
+func (w *observed) also(targets ...machines.Target) *observed {
 	for i := range targets {
-		w.targets = append(w.targets, &targets[i])
+		w.stateHealth(&targets[i], targets[i].Health.Node)
+		w.Targets = append(w.Targets, &targets[i])
 	}
 	return w
 }
@@ -69,47 +72,57 @@ var (
 )
 
 // of is what the test says of t.
-func of(t *target) *given {
+func of(t *machines.Target) *given {
 	giving.Lock()
 	defer giving.Unlock()
-	if givens[t.machine] == nil {
-		givens[t.machine] = &given{}
+	if givens[t.Machine] == nil {
+		givens[t.Machine] = &given{}
 	}
-	return givens[t.machine]
+	return givens[t.Machine]
 }
 
 // decide decides what w comes to, with the verdicts that the test gives.
-func decide(w *observed) plan {
-	if w.remediation.read && w.remediation.Known && w.remediation.Missing == "" {
-		for i := range w.targets {
-			if t := w.targets[i]; t.request == nil {
-				_, t.unusable = w.requestFor(t.machine)
+func decide(w *observed) *machines.Plan {
+	if w.remediation.read && w.Template.Known && w.Template.Missing == "" {
+		for i := range w.Targets {
+			if t := w.Targets[i]; t.Request == nil {
+				_, t.Unusable = w.requestFor(t.Machine)
 			}
 		}
 	}
-	f := w.facts()
-	for _, target := range w.targets {
-		f.Verdicts = append(f.Verdicts, of(target).verdict)
+	defer func() { w.Verdicts = nil }()
+	for _, target := range w.Targets {
+		if target.Health == nil {
+			w.stateHealth(target, health.NodeUnseen)
+		}
+		w.Verdicts = append(w.Verdicts, of(target).verdict)
 	}
-	return plan{Plan: machines.Decide(f), facts: f}
+	w.owned()
+	return w.decide()
+}
+
+// owned finds out whose the requests of the targets are.
+func (w *observed) owned() {
+	for _, target := range w.Targets {
+		if target.Request != nil {
+			target.Ownership = w.ownership(target)
+		}
+	}
 }
 
 // recall gives w what is remembered of the reconcile before.
 func (m *memory) recall(w *observed) {
-	w.before = m.of(client.ObjectKeyFromObject(w.check))
+	w.before = m.of(client.ObjectKeyFromObject(w.Check))
 }
 
 // leave remembers w, its plan, and what became of that.
-func (m *memory) leave(w *observed, p plan, outcomes ...outcome) {
-	m.keep(after(w, p, applied{outcomes: outcomes}), w)
+func (m *memory) leave(w *observed, p *machines.Plan, outcomes ...outcome) {
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
 }
-
-// allowed is the condition RemediationAllowed.
-func allowed(p plan) metav1.Condition { return p.condition(p.Allowed) }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.
 func (w *observed) limited(limit string) *observed {
-	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
+	w.Check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{Type: intstr.String, StrVal: limit}
 	return w
 }
 
@@ -120,23 +133,23 @@ func (w *observed) external() *observed {
 	ref := clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
-	w.check.Spec.Remediation.TemplateRef = ref
-	w.remediation = byRequests(ref)
-	w.remediation.Known = true
+	w.Check.Spec.Remediation.TemplateRef = ref
+	w.byRequests(ref)
+	w.Template.Known = true
 	w.remediation.read, w.remediation.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 
 // listing makes the check remediate by requests that are being listed for the first time.
 func (w *observed) listing() *observed {
-	w.external().remediation.Known, w.remediation.Syncing = false, true
+	w.external().Template.Known, w.Template.Syncing = false, true
 	return w
 }
 
 // starts is how many remediations start.
-func (s plan) starts() int {
+func starts(plan *machines.Plan) int {
 	n := 0
-	for _, d := range s.Decisions {
+	for _, d := range plan.Decisions {
 		if d.Starts() {
 			n++
 		}
@@ -145,9 +158,10 @@ func (s plan) starts() int {
 }
 
 // a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
-func a(name string, state health.State, changes ...func(*target)) target {
-	t := target{
-		machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+func a(name string, state health.State, changes ...func(*machines.Target)) machines.Target {
+	t := machines.Target{
+		Health: &health.Target{},
+		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", Controller: ptr.To(true)}},
 		}},
@@ -162,58 +176,58 @@ func a(name string, state health.State, changes ...func(*target)) target {
 	return t
 }
 
-func withoutOwner(t *target) { t.machine.OwnerReferences = nil }
+func withoutOwner(t *machines.Target) { t.Machine.OwnerReferences = nil }
 
-func beingDeleted(t *target) { t.machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)} }
-
-func beingUpdated(t *target) {
-	withCondition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, clusterv1.MachineInPlaceUpdatingReason)(t)
+func beingDeleted(t *machines.Target) {
+	t.Machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)}
 }
 
-func dueFor(d time.Duration) func(*target) {
-	return func(t *target) { of(t).verdict.Findings[0].Due = ago(d) }
+func dueFor(d time.Duration) func(*machines.Target) {
+	return func(t *machines.Target) { of(t).verdict.Findings[0].Due = ago(d) }
 }
 
-func olderCheck(name string) func(*target) { return func(t *target) { t.older = name } }
+func olderCheck(name string) func(*machines.Target) {
+	return func(t *machines.Target) { t.OlderCheck = name }
+}
 
 // withCondition gives the target's machine a condition.
-func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*target) {
-	return func(t *target) {
-		t.machine.Status.Conditions = append(t.machine.Status.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, ObservedGeneration: t.machine.Generation, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
+func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*machines.Target) {
+	return func(t *machines.Target) {
+		t.Machine.Status.Conditions = append(t.Machine.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status, Reason: reason, ObservedGeneration: t.Machine.Generation, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
 		})
 	}
 }
 
-func markedBefore(t *target) {
+func markedBefore(t *machines.Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
-	t.machine.SetV1Beta1Conditions(clusterv1.Conditions{{
+	t.Machine.SetV1Beta1Conditions(clusterv1.Conditions{{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
 	}})
 }
 
-func askedOwner(t *target) {
+func askedOwner(t *machines.Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 
-func ownedByMachine(t *target) []metav1.OwnerReference {
-	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.machine.Name, UID: t.machine.UID}}
+func ownedByMachine(t *machines.Target) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.Machine.Name, UID: t.Machine.UID}}
 }
 
 // requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
-func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*target) {
-	return func(t *target) {
-		t.request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
+func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*machines.Target) {
+	return func(t *machines.Target) {
+		t.Request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.Machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
 			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
 			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
 		}}}
 		if name != "" {
-			t.request.Annotations[mendv1.MadeByAnnotation] = name
-			t.request.Labels = map[string]string{mendv1.MadeByUIDLabel: uid}
+			t.Request.Annotations[mendv1.MadeByAnnotation] = name
+			t.Request.Labels = map[string]string{mendv1.MadeByUIDLabel: uid}
 		}
 		for _, change := range changes {
-			change(t.request)
+			change(t.Request)
 		}
 	}
 }
@@ -231,24 +245,24 @@ func ofAnotherMachine(r *remediationrequest.Metadata) { r.OwnerReferences[0].UID
 
 // The conditions that a decision can set on a machine.
 var (
-	setHealthy   = machines.Condition{Type: machines.HealthCheckSucceeded, Status: "True", Reason: clusterv1.MachineHealthCheckSucceededReason}
-	setUnhealthy = machines.Condition{Type: machines.HealthCheckSucceeded, Status: "False", Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason}
-	ownerAsked   = machines.Condition{Type: machines.OwnerRemediated, Status: "False", Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}
-	ownerForgot  = machines.Condition{Type: machines.OwnerRemediated, Remove: true}
-	requested    = machines.Condition{
+	setHealthy   = metav1.Condition{Type: machines.HealthCheckSucceeded, Status: "True", Reason: clusterv1.MachineHealthCheckSucceededReason}
+	setUnhealthy = metav1.Condition{Type: machines.HealthCheckSucceeded, Status: "False", Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason}
+	ownerAsked   = metav1.Condition{Type: machines.OwnerRemediated, Status: "False", Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}
+	ownerForgot  = metav1.Condition{Type: machines.OwnerRemediated}
+	requested    = metav1.Condition{
 		Type: machines.ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
 	}
-	requestGone = machines.Condition{Type: machines.ExternallyRemediated, Remove: true}
+	requestGone = metav1.Condition{Type: machines.ExternallyRemediated}
 )
 
 // written is m with these conditions, set at now; nil if it has them.
-func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...machines.Condition) *clusterv1.Machine {
+func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...metav1.Condition) *clusterv1.Machine {
 	w := aCheck()
-	w.now = now
+	w.Now = now
 	if due == nil {
 		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
 	}
-	s := step{facts: &machines.Facts{}, Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}}, target: &target{machine: m}, refused: errors.New("no rights")}
+	s := step{Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}, Target: &machines.Target{Machine: m}}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil
@@ -257,11 +271,11 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 }
 
 // external is the condition ExternallyRemediated that s sets or removes; zero if it does neither.
-func (s step) external() machines.Condition {
+func (s step) external() metav1.Condition {
 	for _, c := range s.Conditions {
 		if c.Type == machines.ExternallyRemediated {
 			return c
 		}
 	}
-	return machines.Condition{}
+	return metav1.Condition{}
 }

@@ -16,69 +16,73 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no such
-// check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does not know.
+// Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
+// such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
+// not know.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
-	w, err := r.find(ctx, key, now)
-	if err != nil || w == nil {
+	state, err := r.find(ctx, key, now)
+	if err != nil || state == nil {
 		return nil, err
 	}
-	if w.explains = true; w.cluster.UID != "" && w.selectorErr == nil { // else there is nothing to judge
-		if err := r.observe(ctx, w); err != nil {
+	if state.Explains = true; state.Cluster.UID != "" && state.SelectorErr == nil { // else there is nothing to judge
+		if err := r.observe(ctx, state); err != nil {
 			return nil, err
 		}
 	}
-	return explained(w, r.decide(ctx, w)), nil
+	return explained(state, r.decide(ctx, state)), nil
 }
 
 // explained explains p, with the conditions that the check would have.
-func explained(w *observed, p plan) *explain.Check {
-	is := explain.MachineHealthCheck(&p.facts, &p.Plan)
-	if is.CountedByStatus {
-		is.StatusChanged, is.Conditions = cliv1.Moment(StatusChanged(w.check)), w.check.Status.Conditions
+func explained(state *observed, plan *machines.Plan) *explain.Check {
+	check := explain.MachineHealthCheck(&state.Facts, plan)
+	if check.CountedByStatus {
+		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
-		is.Conditions = statusAfter(w, p, result{}).Status.Conditions
+		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	}
-	return is
+	return check
 }
 
-// Unselected says why check does not select m, as a clause that follows "because": of another cluster, or which label; empty if it selects it.
-// An empty selector selects nothing. (Cluster API.)
-func Unselected(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) string {
+// Unselected says why check does not select machine, as a clause that follows "because": of another cluster, or which label; empty if it
+// selects it. An empty selector selects nothing. (Cluster API.)
+func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) string {
 	switch selector := check.Spec.Selector; {
-	case check.Spec.ClusterName != m.Spec.ClusterName:
-		return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check.Spec.ClusterName, m.Spec.ClusterName)
+	case check.Spec.ClusterName != machine.Spec.ClusterName:
+		return fmt.Sprintf("it is about cluster %s, and the machine is of cluster %s", check.Spec.ClusterName, machine.Spec.ClusterName)
 	case len(selector.MatchLabels)+len(selector.MatchExpressions) == 0:
 		return "its spec.selector is empty, which selects nothing"
 	default:
-		return explain.Unmatched(selector, m.Labels)
+		return explain.Unmatched(selector, machine.Labels)
 	}
 }
 
-// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the check as
-// it is, or not kept up to date: kubemend does not write it while the check is paused.
+// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the
+// check as it is, or not kept up to date: kubemend does not write it while the check is paused.
 func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
-	s := &check.Status
-	if s.ObservedGeneration != check.Generation || s.ExpectedMachines == nil || s.CurrentHealthy == nil || modeFor(check, cluster, Act) != machines.Active {
+	status := &check.Status
+	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == machines.Active
+	if !current || status.ExpectedMachines == nil || status.CurrentHealthy == nil {
 		return nil
 	}
-	return &machines.Counted{Total: int(*s.ExpectedMachines), Healthy: int(*s.CurrentHealthy)}
+	return &machines.Counted{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
 }
 
-// Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or remediating them.
+// Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
+// remediating them.
 func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	counted := Counted(check, cluster)
 	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
 		return false
 	}
-	if template := conditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+	if template := machines.ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
 		return false
 	}
-	allowed := conditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	return allowed != nil && allowed.Message == "" && conditionTrue(check, mendv1.WorkloadClusterReachable) != nil
+	allowed := machines.ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && machines.ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
-// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not say.
+// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not
+// say.
 func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
 	for _, entry := range check.ManagedFields {
 		if WritesStatus(entry) && entry.Time != nil {
@@ -88,16 +92,8 @@ func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
 	return time.Time{}
 }
 
-// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the time of
-// an entry when its writer changes a value.
+// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the
+// time of an entry when its writer changes a value.
 func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
-}
-
-// total is how many targets there are.
-func (w *observed) total() int {
-	if w.counted != nil {
-		return max(w.counted.Total, len(w.targets))
-	}
-	return len(w.targets)
 }

@@ -23,9 +23,9 @@ func explanationOf(w *observed) *explain.Check {
 }
 
 // seen is the explanation of p for t.
-func seen(w *observed, p plan, t *target) explain.Target {
+func seen(w *observed, p *machines.Plan, t *machines.Target) explain.Target {
 	all := explained(w, p).Targets
-	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.machine.Name })]
+	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.Machine.Name })]
 }
 
 func reasons(holds []explain.Blocker) []string {
@@ -41,15 +41,15 @@ func (w *observed) with(change func(*observed)) *observed {
 	return w
 }
 
-func dueIn(d time.Duration) func(*target) {
-	return func(t *target) {
+func dueIn(d time.Duration) func(*machines.Target) {
+	return func(t *machines.Target) {
 		of(t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}, Limit: 5 * time.Minute, Due: noon.Add(d)}}
 		of(t).verdict.Recheck = noon.Add(d)
 	}
 }
 
 // barred is a reader who may read neither templates nor requests.
-func barred(w *observed) { w.remediation.Known, w.remediation.Unread = false, true }
+func barred(w *observed) { w.Template.Known, w.Template.Unread = false, true }
 
 // What blocks it is decided, and tested, in package machines; here it is what is read of the template and of requests, and may not be read.
 func TestWhatBlocksAMachine(t *testing.T) {
@@ -59,7 +59,7 @@ func TestWhatBlocksAMachine(t *testing.T) {
 	}{
 		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"))).external(), nil},
 		"without a template there is none": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
 		"a template for other objects is as good as none": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
@@ -71,12 +71,12 @@ func TestWhatBlocksAMachine(t *testing.T) {
 		"and goes by what the check says of its template": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				barred(w)
-				w.check.Status.Conditions = []metav1.Condition{{
+				w.Check.Status.Conditions = []metav1.Condition{{
 					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.remediation.Known = false }), []string{machines.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Known = false }), []string{machines.NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,27 +88,27 @@ func TestWhatBlocksAMachine(t *testing.T) {
 	}
 }
 
-func ownedBy(kind string) func(*target) {
-	return func(t *target) {
-		t.machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
+func ownedBy(kind string) func(*machines.Target) {
+	return func(t *machines.Target) {
+		t.Machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
 	}
 }
 
 // answered gives the target's machine what its owner has said since it was asked.
-func answered(reason, message string) func(*target) {
-	return func(t *target) {
+func answered(reason, message string) func(*machines.Target) {
+	return func(t *machines.Target) {
 		askedOwner(t)
-		said := &t.machine.Status.Conditions[len(t.machine.Status.Conditions)-1]
+		said := &t.Machine.Status.Conditions[len(t.Machine.Status.Conditions)-1]
 		said.Reason, said.Message = reason, message
 	}
 }
 
 func TestWhatComesNextForAMachine(t *testing.T) {
 	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
-	unclaimed := func(w *observed) { w.mode = machines.Observed }
+	unclaimed := func(w *observed) { w.Mode = machines.Observed }
 	claimedAndPaused := func(w *observed) {
-		w.mode, w.cluster.Spec.Paused = machines.Paused, ptr.To(true)
-		w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+		w.Mode, w.Cluster.Spec.Paused = machines.Paused, ptr.To(true)
+		w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	}
 	for name, tc := range map[string]struct {
 		given  *observed
@@ -170,9 +170,9 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 
 func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	w := aCheck(a("m", health.Starting, dueIn(time.Minute)))
-	m := w.targets[0].machine
+	m := w.Targets[0].Machine
 	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
-	w.cluster.Status.Conditions = []metav1.Condition{
+	w.Cluster.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
 		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
 	}

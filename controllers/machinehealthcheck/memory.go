@@ -1,18 +1,16 @@
 package machinehealthcheck
 
 import (
-	"maps"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
@@ -20,11 +18,7 @@ import (
 type memory struct {
 	mu     sync.Mutex
 	checks map[types.NamespacedName]remembered
-	unread map[schema.GroupKind]*unread // kinds of power cycles, of all checks
 }
-
-// unread is that a kind could not be read since then, and at last.
-type unread struct{ since, last time.Time }
 
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
@@ -39,7 +33,7 @@ type remembered struct {
 	// were before.
 	away    bool
 	cluster string
-	reach   *machines.Report // the condition WorkloadClusterReachable
+	reach   metav1.Condition // WorkloadClusterReachable
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
@@ -54,8 +48,8 @@ type remembered struct {
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
-	// unread are the kinds of power cycles that could not be read.
-	unread map[schema.GroupKind]*unread
+	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
+	unread map[schema.GroupKind]time.Time
 	// shadows are the remediations of a check that is only observed of which there are records.
 	shadows shadows
 }
@@ -65,22 +59,20 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.checks[check]
-	before.lasts, before.unread = true, maps.Clone(m.unread)
+	before.lasts = true
 	return before
 }
 
-// keep remembers next, and what was read of power cycles.
-func (m *memory) keep(next remembered, w *observed) {
+// keep remembers next of a check.
+func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(client.ObjectKeyFromObject(w.check), next)
-	maps.Copy(m.unread, w.unread)
-	maps.DeleteFunc(m.unread, func(_ schema.GroupKind, kind *unread) bool { return kind == nil })
+	m.store(check, next)
 }
 
 func (m *memory) store(check types.NamespacedName, next remembered) {
 	if m.checks == nil {
-		m.checks, m.unread = map[types.NamespacedName]remembered{}, map[schema.GroupKind]*unread{}
+		m.checks = map[types.NamespacedName]remembered{}
 	}
 	m.checks[check] = next
 }
@@ -102,85 +94,72 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	return gone.cluster, gone.cluster != "", last
 }
 
-// after is what is to be remembered of w, of the plan for it and of what became of that.
-func after(w *observed, p plan, done applied) remembered {
+// after is what is to be remembered of state, of the plan for it and of what became of that.
+func after(state *observed, plan *machines.Plan, done applied) remembered {
 	next := remembered{
-		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
-		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
-		wrote: map[string]bool{},
+		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
+		pass: pass{
+			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
+		},
+		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
+		shadows: done.shadows, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
-	if errs, retry := done.failures(w); len(errs) > 0 || retry {
-		next.failed = w.before.failed + 1
+	if errs, retry := done.failures(state); len(errs) > 0 || retry {
+		next.failed = state.before.failed + 1
 	}
-	if w.remediation.Known {
+	if state.Template.Known {
 		next.inFlight = map[types.UID]flight{}
-		for _, i := range p.Open {
-			if machine := w.targets[i].machine; p.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, remediationKind(w)}
+		for _, i := range plan.Open {
+			if machine := state.Targets[i].Machine; plan.Decisions[i].InFlight {
+				next.inFlight[machine.UID] = flight{machine.Name, state.remediator()}
 			}
 		}
 	}
 	for _, o := range done.outcomes {
-		next.note(w, o, remediationKind(w))
+		next.note(state, o, state.remediator())
 	}
 	if done.status != nil {
-		next.warned = ptr.To(warnedAfter(w, p, done.status))
-		if !sameStatus(w.check.Status, done.status.Status) {
-			next.statusAt = w.now
+		next.warned = ptr.To(warnedAfter(state, plan, done.status))
+		if !sameStatus(state.Check.Status, done.status.Status) {
+			next.statusAt = state.Now
 		}
 	}
 	return next
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
-func (next *remembered) note(w *observed, o outcome, kind string) {
-	if o.attempted() && o.err != nil {
-		next.decided.Failed(string(o.target.machine.UID), w.now)
+func (next *remembered) note(state *observed, o outcome, kind string) {
+	if o.err != nil && o.Decision != nil && (o.Starts() || o.step.refused != nil) {
+		next.decided.Failed(o.Target.UID, state.Now)
 	}
 	if o.saved != nil || o.unsure {
-		next.wrote[o.target.machine.Name] = o.unsure
+		next.wrote[o.Target.Name] = o.unsure
 	}
 	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(string(o.target.machine.UID))
+		next.decided.Began(o.Target.UID)
 	}
 	if o.requested && next.inFlight != nil {
-		next.inFlight[o.target.machine.UID] = flight{o.target.machine.Name, kind}
+		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
 	}
 }
 
-// after is what is to be remembered of a kind of power cycles that could not be read, or could, at now; nil if nothing is. If none was
-// tried for longer than the retries of a check are apart, it is not known since when.
-func (u *unread) after(failed bool, now time.Time) *unread {
-	switch {
-	case !failed:
-		return nil
-	case u == nil || now.After(u.last.Add(2*enqueue.RetryAtMost)):
-		return &unread{since: now, last: now}
-	}
-	return &unread{since: u.since, last: now}
-}
-
-// until is until when that blocks machines on hosts.
-func (u *unread) until() time.Time { return u.since.Add(taken) }
-
-// remediationKind names who remediates: the kind of the requests, or the machine's owner.
-func remediationKind(w *observed) string {
-	if w.remediation.External {
-		return w.remediation.kind.Kind
+// remediator names who remediates: the kind of the requests, or the machine's owner.
+func (state *observed) remediator() string {
+	if state.Template.External {
+		return state.Template.Kind
 	}
 	return "Owner"
 }
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(w *observed, p plan) int {
-	if w.mode != machines.Active || !w.remediation.Known || w.before.inFlight == nil {
+func begunUncounted(state *observed, plan *machines.Plan) int {
+	if state.Mode != machines.Active || !state.Template.Known || state.before.inFlight == nil {
 		return 0
 	}
 	begun := 0
-	for _, i := range p.Open {
-		if _, known := w.before.inFlight[w.targets[i].machine.UID]; !known && p.Decisions[i].InFlight {
+	for _, i := range plan.Open {
+		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
 			begun++
 		}
 	}
@@ -188,13 +167,13 @@ func begunUncounted(w *observed, p plan) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(w *observed, p plan) map[ending]int {
+func ended(state *observed, plan *machines.Plan) map[ending]int {
 	results := map[ending]int{}
-	if !w.remediation.Known {
+	if !state.Template.Known {
 		return results
 	}
-	for id, before := range w.before.inFlight {
-		if result := w.resultOf(p, id, before.machine); result != "" {
+	for id, before := range state.before.inFlight {
+		if result := state.resultOf(plan, id, before.machine); result != "" {
 			results[ending{before.kind, result}]++
 		}
 	}
@@ -202,17 +181,17 @@ func ended(w *observed, p plan) map[ending]int {
 }
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (w *observed) resultOf(p plan, id types.UID, name string) string {
-	if i, found := place(w.targets, name); found && w.targets[i].machine.UID == id {
-		switch d := p.Decisions[i]; {
-		case d.InFlight:
+func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
+	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
+		switch decision := plan.Decisions[i]; {
+		case decision.InFlight:
 			return ""
-		case d.Verdict.State == health.Healthy:
+		case decision.Verdict.State == health.Healthy:
 			return recoveredResult
 		}
 		return cancelledResult
 	}
-	if target := find(name, w.skipped); target != nil && target.machine.UID == id {
+	if target := find(name, state.Skipped); target != nil && target.Machine.UID == id {
 		return cancelledResult
 	}
 	return replacedResult

@@ -16,38 +16,38 @@ import (
 // A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
 func TestARestrictionIsReportedOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
-	well := []target{a("m1", health.Healthy), a("m2", health.Healthy)}
-	starting := []target{a("m1", health.Starting), a("m2", health.Healthy)}
-	bad := []target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
-	leaving := []target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
-	joined := []target{a("m1", health.Unhealthy), leaving[1]}
+	well := []machines.Target{a("m1", health.Healthy), a("m2", health.Healthy)}
+	starting := []machines.Target{a("m1", health.Starting), a("m2", health.Healthy)}
+	bad := []machines.Target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
+	leaving := []machines.Target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	joined := []machines.Target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
-		reconciles [][]target
+		reconciles [][]machines.Target
 		unsaved    int // the reconcile whose status cannot be saved, from 1
 		limits     []string
 		restarts   bool // before each reconcile
 		want       []string
 	}{
-		"a rollout is not worth a word":                            {reconciles: [][]target{well, starting, starting, well}},
-		"a bad machine is, and its recovery":                       {reconciles: [][]target{well, bad, bad, well}, want: []string{restricted, allowed}},
-		"also if the limit was exceeded before":                    {reconciles: [][]target{well, starting, bad, well}, want: []string{restricted, allowed}},
-		"also if a machine that is being deleted was bad before":   {reconciles: [][]target{leaving, joined, well}, want: []string{restricted, allowed}},
-		"also if it could not be saved at first":                   {reconciles: [][]target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
-		"after a restart it is not reported again, and its end is": {reconciles: [][]target{bad, bad, well}, restarts: true, want: []string{restricted, allowed}},
+		"a rollout is not worth a word":                            {reconciles: [][]machines.Target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                       {reconciles: [][]machines.Target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                    {reconciles: [][]machines.Target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before":   {reconciles: [][]machines.Target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                   {reconciles: [][]machines.Target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"after a restart it is not reported again, and its end is": {reconciles: [][]machines.Target{bad, bad, well}, restarts: true, want: []string{restricted, allowed}},
 		"an impossible limit is reported though nothing was allowed before": {
-			reconciles: [][]target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
+			reconciles: [][]machines.Target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			var told []string
-			check, warned := aCheck().check, (*string)(nil)
+			check, warned := aCheck().Check, (*string)(nil)
 			for i, seen := range tc.reconciles {
 				w := aCheck(seen...).limited("0%")
 				if tc.limits != nil {
 					w.limited(tc.limits[i])
 				}
-				if w.check.Status = check.Status; !tc.restarts {
+				if w.Check.Status = check.Status; !tc.restarts {
 					w.before.warned = warned
 				}
 				p := decide(w)
@@ -68,13 +68,13 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 }
 
 func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
-	asked := func(t *target) {
+	asked := func(t *machines.Target) {
 		withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
 		requestedBy("check", "check-uid")(t)
 	}
 	seen := aCheck(a("m1", health.Unhealthy, asked)).external()
 	unseen := aCheck(a("m1", health.Unhealthy)).external()
-	unseen.remediation.Known = false
+	unseen.Template.Known = false
 
 	var m memory
 	for _, step := range []struct {
@@ -97,7 +97,7 @@ func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
 
 func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy, askedOwner))
-	uid := w.targets[0].machine.UID
+	uid := w.Targets[0].Machine.UID
 	for name, tc := range map[string]struct {
 		mode   machines.Mode
 		before map[types.UID]flight
@@ -108,7 +108,7 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 		"nothing is known of before":            {machines.Active, nil, 0},
 		"one that another controller has begun": {machines.Observed, map[types.UID]flight{}, 0},
 	} {
-		w.mode, w.before.inFlight = tc.mode, tc.before
+		w.Mode, w.before.inFlight = tc.mode, tc.before
 		if got := begunUncounted(w, decide(w)); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
 		}
@@ -118,9 +118,9 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
 		w := aCheck(a("m1", health.Unhealthy)).external()
-		w.remediation.Known = known
+		w.Template.Known = known
 		var m memory
-		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest}, target: w.targets[0]}, requested: true})
+		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest, Target: w.Targets[0]}}, requested: true})
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
 		m.recall(w)
 		if n := begunUncounted(w, decide(w)); n != 0 {

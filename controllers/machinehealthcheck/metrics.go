@@ -82,71 +82,71 @@ func Metrics() []prometheus.Collector {
 	}
 }
 
-// measureMode exports who acts on a check: one series, until the check is gone. w is nil then.
-func measureMode(key types.NamespacedName, w *observed) {
-	if w == nil {
+// measureMode exports who acts on a check: one series, until the check is gone. state is nil then.
+func measureMode(key types.NamespacedName, state *observed) {
+	if state == nil {
 		modes.DeletePartialMatch(prometheus.Labels{"namespace": key.Namespace, "name": key.Name})
 		return
 	}
-	acting, _, _ := (&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)}).Acting()
+	acting, _, _ := state.Acting()
 	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
 		if mode != acting {
-			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, strings.ToLower(string(mode)))
+			modes.DeleteLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, strings.ToLower(string(mode)))
 		}
 	}
-	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, strings.ToLower(string(acting))).Set(1)
+	modes.WithLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, strings.ToLower(string(acting))).Set(1)
 }
 
 // measure exports what a reconcile saw and did.
-func measure(w *observed, p plan, outcomes []outcome) {
-	labels := []string{w.check.Namespace, w.check.Name, w.check.Spec.ClusterName}
-	if p.facts.Cluster.Settled() {
-		measureState(w, p, labels)
+func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
+	labels := []string{state.Check.Namespace, state.Check.Name, state.Check.Spec.ClusterName}
+	if state.Settled() {
+		measureState(state, plan, labels)
 	}
-	measureBlocked(w, labels, p.blocked())
+	measureBlocked(state, labels, blocked(plan))
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
 			begun++
 		}
-		if o.target == nil || !o.newlyUnhealthy() {
+		if o.Decision == nil || !o.newlyUnhealthy() {
 			continue
 		}
-		if d, known := o.delay(w); known {
-			dueToActed.Observe(d.Seconds())
+		if due := o.Verdict.OverdueSince(state.Now); !due.IsZero() {
+			dueToActed.Observe(o.at.Sub(due).Seconds())
 		}
 	}
-	if w.remediation.Known {
-		inFlight.WithLabelValues(labels...).Set(float64(p.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(w.targets, p.Open)))
+	if state.Template.Known {
+		inFlight.WithLabelValues(labels...).Set(float64(plan.Population.InFlight + begun))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(state.Targets, plan.Open)))
 	}
-	if n := begun + begunUncounted(w, p); n > 0 {
-		started.WithLabelValues(append(labels, remediationKind(w))...).Add(float64(n))
+	if n := begun + begunUncounted(state, plan); n > 0 {
+		started.WithLabelValues(append(labels, state.remediator())...).Add(float64(n))
 	}
-	for over, n := range ended(w, p) {
+	for over, n := range ended(state, plan) {
 		finished.WithLabelValues(append(labels, over.kind, over.result)...).Add(float64(n))
 	}
 }
 
 // measureState exports what the check's status says too.
-func measureState(w *observed, s plan, labels []string) {
-	p := s.Population
+func measureState(state *observed, plan *machines.Plan, labels []string) {
+	p := &plan.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
 		"starting": p.Starting, "deleting": p.Deleting, "unknown": p.Unknown,
 	} {
 		targetsByState.WithLabelValues(append(labels, state)...).Set(float64(n))
 	}
-	shortCircuited.WithLabelValues(labels...).Set(number(s.facts.Invalid || s.Grant.ShortCircuited()))
-	nextDeadline.WithLabelValues(labels...).Set(unix(s.VerdictsUntil))
-	if w.initialized {
-		reachable.WithLabelValues(w.check.Namespace, w.check.Spec.ClusterName).Set(number(w.link.Link == workload.Up))
+	shortCircuited.WithLabelValues(labels...).Set(number(state.Invalid != nil || plan.Grant.ShortCircuited()))
+	nextDeadline.WithLabelValues(labels...).Set(unix(plan.VerdictsUntil))
+	if state.Initialized() {
+		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == workload.Up))
 	}
 }
 
 // measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
-func measureBlocked(w *observed, labels []string, blocked map[machines.Reason]int) {
-	for reason := range w.before.blocked {
+func measureBlocked(state *observed, labels []string, blocked map[machines.Reason]int) {
+	for reason := range state.before.blocked {
 		if _, still := blocked[reason]; !still {
 			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
 		}
@@ -157,21 +157,21 @@ func measureBlocked(w *observed, labels []string, blocked map[machines.Reason]in
 }
 
 // blocked is how many unhealthy machines are blocked by what first.
-func (p plan) blocked() map[machines.Reason]int {
-	all := map[machines.Reason]int{}
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Verdict.State == health.Unhealthy && len(d.Blockers) > 0 && !d.InFlight {
-			all[d.Blockers[0].Rule]++
+func blocked(plan *machines.Plan) map[machines.Reason]int {
+	machinesBy := map[machines.Reason]int{}
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
+			machinesBy[decision.Blockers[0].Rule]++
 		}
 	}
-	return all
+	return machinesBy
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
-func madeFirst(targets []*target, open []int) time.Time {
+func madeFirst(targets []*machines.Target, open []int) time.Time {
 	var first time.Time
 	for _, i := range open {
-		if req := targets[i].request; req != nil {
+		if req := targets[i].Request; req != nil {
 			first = health.Earliest(first, req.GetCreationTimestamp().Time)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -47,22 +48,22 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 // findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
 // cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
 // being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
-func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[string]bool) {
-	if w.link.Link != workload.Up {
+func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
+	if state.view.Link != workload.Up {
 		return nil
 	}
 	gone = map[string]bool{}
 	var missing []string
-	for _, target := range slices.Concat(w.targets, w.skipped) {
-		name := target.machine.Status.NodeRef.Name
-		target.node, target.other = w.link.NodeOf(target.machine)
+	for _, target := range slices.Concat(state.Targets, state.Skipped) {
+		name := target.Machine.Status.NodeRef.Name
+		target.Node, target.OtherNode = state.view.NodeOf(target.Machine)
 		if name == "" {
-			target.node = nil // Cluster API has not found it yet
+			target.Node = nil // Cluster API has not found it yet
 			continue
 		}
 		switch {
-		case target.node != nil || target.other != nil || deleting(target.machine) || len(leftAloneBy(target.machine)) > 0:
-		case markedNodeDeleted(target.machine) && !w.mayStart(target):
+		case target.Node != nil || target.OtherNode != nil || machines.Deleting(target.Machine) || len(machines.LeftAloneBy(target.Machine)) > 0:
+		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -71,15 +72,15 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 	if len(missing) == 0 {
 		return gone
 	}
-	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(w.cluster), missing)
+	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(state.Cluster), missing)
 	if err != nil {
 		// The machines concerned stay unknown, and all others are judged all the same.
-		w.trouble = append(w.trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
+		state.Trouble = append(state.Trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
 		return gone
 	}
 	for _, name := range missing {
 		if present[name] {
-			w.lookAgainIn(staleCache)
+			state.lookAgainIn(staleCache)
 		} else {
 			gone[name] = true
 		}
@@ -89,43 +90,43 @@ func (r *Reconciler) findNodes(ctx context.Context, w *observed) (gone map[strin
 
 // mayStart reports whether a remediation of target may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func (w *observed) mayStart(target *target) bool {
-	if deleting(target.machine) || w.requestOf(target.machine.Name) != nil {
+func (state *observed) mayStart(target *machines.Target) bool {
+	if machines.Deleting(target.Machine) || state.requestOf(target.Machine.Name) != nil {
 		return false
 	}
-	asked := conditionOf(target.machine, clusterv1.MachineOwnerRemediatedCondition)
-	return w.remediation.External || asked == nil || asked.Status != metav1.ConditionFalse
+	asked := machines.ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
+	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
 func markedNodeDeleted(machine *clusterv1.Machine) bool {
-	cond := conditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
 	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.
-func knownOf(w *observed, target *target, gone map[string]bool) health.Node {
-	name := target.machine.Status.NodeRef.Name
+func knownOf(state *observed, target *machines.Target, gone map[string]bool) health.Node {
+	name := target.Machine.Status.NodeRef.Name
 	switch {
-	case name == "" && (w.link.Link == workload.Up || !w.initialized):
+	case name == "" && (state.view.Link == workload.Up || !state.Initialized()):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
-	case target.node != nil:
+	case target.Node != nil:
 		return health.NodePresent
 	case gone[name]:
 		return health.NodeGone
-	case target.other != nil && !otherOf(target).Twin() && conditionTrue(target.machine, clusterv1.MachineNodeReadyCondition) == nil:
+	case target.OtherNode != nil && !otherOf(target).Twin() && machines.ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
 		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
 	}
 	return health.NodeUnseen
 }
 
 // otherOf is the node that is in the way of knowing the one of target; zero if there is none.
-func otherOf(target *target) health.Other {
-	if target.other == nil {
+func otherOf(target *machines.Target) health.Other {
+	if target.OtherNode == nil {
 		return health.Other{}
 	}
-	return health.Other{Name: target.other.Name, ProviderID: target.other.Spec.ProviderID, Wanted: target.machine.Spec.ProviderID}
+	return health.Other{Name: target.OtherNode.Name, ProviderID: target.OtherNode.Spec.ProviderID, Wanted: target.Machine.Spec.ProviderID}
 }
 
 // healthOf is what the verdict on machine depends on, as far as it is a matter of machine and of its node.
@@ -133,10 +134,10 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mach
 	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
 	facts := health.Target{
 		Marked: marked, Failure: finalFailure(machine),
-		Paused: conditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
+		Paused: machines.ConditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
 		NodeName: machine.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, machine, node),
 	}
-	ready := since(conditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
+	ready := machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
 	for _, start := range [...]time.Time{machine.CreationTimestamp.Time, ready, facts.Resumed} {
 		if start.After(facts.AwaitedSince) {
 			facts.AwaitedSince = start
@@ -179,23 +180,11 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 	return signals
 }
 
-func since(cond *metav1.Condition) time.Time {
-	if cond == nil {
-		return time.Time{}
-	}
-	return cond.LastTransitionTime.Time
-}
-
-// clusterPaused reports whether what Cluster API says of the machines of cluster is as old as a pause: it writes none while the Cluster is
-// paused, and after that core sets the machine's own condition Paused to False before anything else. (Cluster API, util/paused.) A
-// Cluster's condition Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
-func clusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
-
 // resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine
 // when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
 // backup with its status: all that was written before was not true of this machine, and counts from when that was made.
 func resumed(machine *clusterv1.Machine) time.Time {
-	cond := conditionOf(machine, clusterv1.PausedCondition)
+	cond := machines.ConditionOf(machine, clusterv1.PausedCondition)
 	switch {
 	case cond == nil || cond.Status != metav1.ConditionFalse:
 		return time.Time{}

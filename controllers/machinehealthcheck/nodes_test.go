@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -102,10 +103,10 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 // A rollout deletes every machine of a cluster, and each takes its node along. Nor is that of one that its users want left alone.
 func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
-	w.skipped = aCheck(a("alone", health.Healthy, onNode, func(t *target) {
-		t.machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-	})).targets
-	w.link = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
+	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *machines.Target) {
+		t.Machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+	})).Targets
+	w.view = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
 	r.observeNodes(t.Context(), w)
@@ -151,13 +152,13 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []time.Time{noon, noon.Add(startup)} {
 				w := aCheck(a("m", health.Healthy))
-				is, store := w.targets[0], toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
-				is.machine.Spec.ProviderID, is.machine.Status.NodeRef.Name, is.machine.Status.Conditions = "azure://m/1", "n", tc.said
+				is, store := w.Targets[0], toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				for _, n := range tc.nodes {
 					_ = store.Add(n) // the key can be made
 				}
-				w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
-				w.now, w.link = at, workload.Seen(workload.Up, store)
+				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
+				w.Now, w.view = at, workload.Seen(workload.Up, store)
 				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {
@@ -171,7 +172,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 	}
 }
 
-func onNode(t *target) { t.machine.Status.NodeRef.Name = "node-" + t.machine.Name }
+func onNode(t *machines.Target) { t.Machine.Status.NodeRef.Name = "node-" + t.Machine.Name }
 
 func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
 	was, is := &clusterv1.Machine{}, &clusterv1.Machine{}

@@ -22,25 +22,20 @@ import (
 
 // oneAtOnce gives the check a limit of one remediation in flight.
 func (w *observed) oneAtOnce() *observed {
-	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	return w
 }
 
-func refusedBefore(t *target) {
+func refusedBefore(t *machines.Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
 // refusedByOwner is a target that was handed to an owner which cannot replace it.
-func refusedByOwner(t *target) {
+func refusedByOwner(t *machines.Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
-}
-
-func putOffByOwner(t *target) {
-	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)(t)
 }
 
 // A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
@@ -61,7 +56,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			m := a("m", health.Unhealthy)
 			if tc.refused { // its conditions are all set
 				was := of(&m)
-				m.machine = written(m.machine, was.verdict.Due(noon), ago(time.Minute),
+				m.Machine = written(m.Machine, was.verdict.Due(noon), ago(time.Minute),
 					append(machines.NotCreated(errors.New("it is odd")), setUnhealthy)...)
 				*of(&m) = *was
 			}
@@ -69,7 +64,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			if err := clusterv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(m.machine.DeepCopy()).
+			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(m.Machine.DeepCopy()).
 				WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
 					ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 				) error {
@@ -79,7 +74,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 					return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 				}}).Build()
 			if tc.change {
-				is := m.machine.DeepCopy()
+				is := m.Machine.DeepCopy()
 				is.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 				if err := c.Update(t.Context(), is); err != nil {
 					t.Fatal(err)
@@ -88,7 +83,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			w := aCheck(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			o := r.carryOut(t.Context(), w, stepsOf(w, decide(w))[0])
-			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.machine))
+			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.Machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
 			}
@@ -109,14 +104,14 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	}
 	w := pass()
 	first := stepsOf(w, decide(w))[0]
-	if !first.Starts() || first.target.machine.Name != "a" {
-		t.Fatalf("first comes %s", first.target.machine.Name)
+	if !first.Starts() || first.Target.Name != "a" {
+		t.Fatalf("first comes %s", first.Target.Name)
 	}
 	m.leave(w, decide(w), outcome{step: first, err: errors.New("refused")})
 	w = pass()
 	for _, s := range stepsOf(w, decide(w)) {
-		if s.Starts() && s.target.machine.Name != "b" {
-			t.Errorf("%s is tried again before b", s.target.machine.Name)
+		if s.Starts() && s.Target.Machine.Name != "b" {
+			t.Errorf("%s is tried again before b", s.Target.Machine.Name)
 		}
 	}
 	first.Step = machines.CreateRequest

@@ -20,6 +20,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -58,22 +59,22 @@ type reconciled struct {
 func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reconciled {
 	t.Helper()
 	w := aCheck(a("m", health.Unhealthy)).limited("1")
-	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
-	w.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{IntVal: 1}
-	change(w.check)
+	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
+	w.Check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &intstr.IntOrString{IntVal: 1}
+	change(w.Check)
 	for _, kind := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-		w.cluster.Status.Conditions = append(w.cluster.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
+		w.Cluster.Status.Conditions = append(w.Cluster.Status.Conditions, saidAt(kind, "True", "Test", time.Hour))
 	}
-	m := w.targets[0].machine
+	m := w.Targets[0].Machine
 	m.ResourceVersion, m.Spec.ClusterName, m.CreationTimestamp = "", "c1", metav1.NewTime(noon)
 	m.Labels, m.Annotations = map[string]string{"pool": "workers"}, map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 	scheme := runtime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.check, w.cluster, m).WithStatusSubresource(w.check, m)
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.Check, w.Cluster, m).WithStatusSubresource(w.Check, m)
 	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
 		t.Fatal(err)
 	}
-	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.check}
+	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.Check}
 	r.Reconciler = &Reconciler{
 		Client: r.api, Live: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
 	}
@@ -92,7 +93,7 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return result.RequeueAfter, OwnerAsked(m)
+	return result.RequeueAfter, machines.OwnerOf(m) != machines.NotAsked
 }
 
 func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
@@ -185,7 +186,7 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
 		t.Fatal(err)
 	}
-	c := conditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := machines.ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := `Remediation is not allowed, spec.selector: "Is" is not a valid label selector operator; the operators are In, NotIn, Exists and DoesNotExist`
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != mendv1.InvalidSelectorReason || c.Message != want {
 		t.Errorf("the check says %+v, want False InvalidSelector: %s", c, want)

@@ -14,11 +14,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	fleet := func(size, pending int) *observed {
-		targets := make([]target, size)
+		targets := make([]machines.Target, size)
 		for i := range targets {
 			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore); i < pending {
 				targets[i] = a(fmt.Sprintf("m%04d", i), health.Pending)
@@ -41,10 +42,10 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fleet(tc.size, 0)
 			w := fleet(tc.size, tc.pending)
-			w.check.Status, w.before.statusAt = statusAfter(before, decide(before), result{}).Status, w.now.Add(-tc.ago)
+			w.Check.Status, w.before.statusAt = statusAfter(before, decide(before), result{}).Status, w.Now.Add(-tc.ago)
 			due, want := putOff(w, statusAfter(w, decide(w), result{})), time.Time{}
 			if tc.want > 0 {
-				want = w.now.Add(tc.want)
+				want = w.Now.Add(tc.want)
 			}
 			if !due.Equal(want) {
 				t.Errorf("written at %s, want %s; zero is at once", due, want)
@@ -86,9 +87,9 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 // lost.
 func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
-	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	for len(w.targets) < 5000 {
-		w.also(a(fmt.Sprintf("n%04d", len(w.targets)), health.Healthy, markedBefore))
+	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	for len(w.Targets) < 5000 {
+		w.also(a(fmt.Sprintf("n%04d", len(w.Targets)), health.Healthy, markedBefore))
 	}
 	before := statusAfter(w, decide(w), result{})
 	refused := statusAfter(w, decide(w), result{refused: errors.New("no rights"), failed: true})
@@ -96,8 +97,8 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 		was *clusterv1.MachineHealthCheck
 		is  result
 	}{"they cannot": {before, result{refused: errors.New("no rights")}}, "they can again": {refused, result{started: true}}} {
-		w.check.Status, w.before.statusAt = tc.was.Status, w.now.Add(-time.Millisecond)
-		w.check.Status.ObservedGeneration = w.check.Generation
+		w.Check.Status, w.before.statusAt = tc.was.Status, w.Now.Add(-time.Millisecond)
+		w.Check.Status.ObservedGeneration = w.Check.Generation
 		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
 			t.Errorf("%s: written at %s, want at once", name, due)
 		}

@@ -13,6 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -20,77 +21,68 @@ import (
 // checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes wrong holds up the
-// remediation. since tells the remediations of a machine apart.
-func (r *Reconciler) writeAhead(ctx context.Context, w *observed, s step, since string) string {
+// writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes
+// wrong holds up the remediation. since tells the remediations of a machine apart.
+func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) string {
 	if r.Records == nil {
 		return ""
 	}
-	return r.Records.Ahead(ctx, checkKind, recordOf(w, s, records.HostOf(ctx, r.Metal, s.target.machine)), since)
+	return r.Records.Ahead(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), since)
 }
 
 // recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
 // check's. It is empty if the request names one, or if the machine is healthy again, so that there is nothing to follow.
-func (r *Reconciler) recordAdopted(ctx context.Context, w *observed, s step) types.NamespacedName {
-	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.target.request).Name != "" {
+func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step) types.NamespacedName {
+	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.Target.Request).Name != "" {
 		return types.NamespacedName{}
 	}
-	return types.NamespacedName{Namespace: w.check.Namespace, Name: r.writeAhead(ctx, w, s, healthSaid(s.target.machine))}
+	return types.NamespacedName{Namespace: state.Check.Namespace, Name: r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))}
 }
 
-// healthSaid is what m says of its health and since when, as the API server keeps it: a restart does not change it, and the next remediation of the machine
-// finds it otherwise.
-func healthSaid(m *clusterv1.Machine) string {
-	c := conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition)
-	if c == nil {
+// healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
+// remediation of the machine finds it otherwise.
+func healthSaid(machine *clusterv1.Machine) string {
+	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	if cond == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s since %d", c.Status, c.LastTransitionTime.Unix())
+	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
 }
 
 // recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
-func recordOf(w *observed, s step, on *host.Host) *mendv1.RemediationRecord {
-	limits := s.facts.About.Spelled
+func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord {
+	check := state.Check
 	record := &mendv1.RemediationRecord{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.check.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.target, on),
-			Decided: metav1.NewTime(w.now),
-			Counts:  records.CountsOf(s.population, s.facts.Limits, cmp.Or(limits.Range, limits.MaxUnhealthy)),
+			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
+			Decided: metav1.NewTime(state.Now),
+			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
+			}},
+			Counts: records.CountsOf(s.population, state.Limits,
+				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(check))),
 		},
 	}
-	records.OwnedBy(record, w.cluster)
-	if shard, labelled := w.check.Labels[clusterv1.WatchLabel]; labelled {
+	records.OnNode(&record.Spec.Target, s.Target.Node)
+	records.OnHost(&record.Spec.Target, on)
+	records.OwnedBy(record, state.Cluster)
+	if shard, labelled := check.Labels[clusterv1.WatchLabel]; labelled {
 		record.Labels[clusterv1.WatchLabel] = shard
 	}
-	if w.remediation.External {
+	if state.Template.External {
 		record.Spec.Remediator = mendv1.RemediatedByRequest
 	}
-	records.Judged(&record.Spec, s.Verdict, w.now)
-	record.Spec.Requester = requester(w.check)
-	if by, known := explain.AttributionOf(s.target.machine, mendv1.RequestedAnnotation); known && marks(s.Verdict.Due(w.now)) {
-		record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
-		if due := record.Spec.Due; !by.At.IsZero() && !by.At.After(w.now) && (due == nil || by.At.Before(due.Time)) { // anything may be written there
-			record.Spec.Due = new(metav1.NewTime(by.At))
-		}
+	records.Judged(&record.Spec, s.Verdict, state.Now)
+	by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation)
+	marked := func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }
+	if !known || !slices.ContainsFunc(s.Verdict.Due(state.Now), marked) {
+		return record
+	}
+	record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
+	possible := !by.At.IsZero() && !by.At.After(state.Now) // anything may be written there
+	if due := record.Spec.Due; possible && (due == nil || by.At.Before(due.Time)) {
+		record.Spec.Due = new(metav1.NewTime(by.At))
 	}
 	return record
-}
-
-func requester(check *clusterv1.MachineHealthCheck) mendv1.RecordRequester {
-	return mendv1.RecordRequester{Check: &mendv1.RecordRef{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
-	}}
-}
-
-// marks reports whether a person has marked the machine of the findings.
-func marks(findings []health.Finding) bool {
-	return slices.ContainsFunc(findings, func(f health.Finding) bool { return f.Reason == health.MarkedByHand })
-}
-
-func recordTarget(t *target, on *host.Host) mendv1.RecordTarget {
-	is := records.MachineTarget(t.machine)
-	records.OnNode(&is, t.node)
-	records.OnHost(&is, on)
-	return is
 }

@@ -13,6 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // recordOfFirst is the record of the first target of w, on that host.
@@ -22,11 +23,11 @@ func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.Remediation
 	if !p.Decisions[0].Starts() {
 		t.Fatalf("no remediation begins: %v", p.Decisions[0].Blockers)
 	}
-	return recordOf(w, stepOf(w, &p, p.Decisions[0], w.targets[0]), on)
+	return recordOf(w, stepOf(w, p, p.Decisions[0]), on)
 }
 
-func unhealthyBy(all ...health.Finding) func(*target) {
-	return func(t *target) { of(t).verdict.Findings = all }
+func unhealthyBy(all ...health.Finding) func(*machines.Target) {
+	return func(t *machines.Target) { of(t).verdict.Findings = all }
 }
 
 func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
@@ -35,19 +36,19 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 		Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(6 * time.Minute)},
 	}
 	w := aCheck(
-		a("m", health.Unhealthy, unhealthyBy(silent), func(t *target) {
-			m := t.machine
+		a("m", health.Unhealthy, unhealthyBy(silent), func(t *machines.Target) {
+			m := t.Machine
 			m.OwnerReferences[0].UID = "set-uid"
 			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
 			m.Spec.FailureDomain, m.Status.FailureDomain = "wanted", "rack-7"
 			m.Status.NodeRef.Name = "node-m"
-			t.node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-m", UID: "node-uid"}}
+			t.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-m", UID: "node-uid"}}
 		}),
 		a("other", health.Unhealthy, askedOwner), a("good", health.Healthy, markedBefore), a("better", health.Healthy, markedBefore),
 	).limited("50%")
-	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
-	w.targets[0].machine.Spec.ClusterName = "c1"
-	w.check.Labels = map[string]string{clusterv1.WatchLabel: "east"}
+	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
+	w.Targets[0].Machine.Spec.ClusterName = "c1"
+	w.Check.Labels = map[string]string{clusterv1.WatchLabel: "east"}
 	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3", UID: "host-uid"}}
 	on.Model = "ACME X1"
 
@@ -96,9 +97,9 @@ func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
-	marked := func(value string) func(*target) {
-		return func(t *target) {
-			t.machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: value}
+	marked := func(value string) func(*machines.Target) {
+		return func(t *machines.Target) {
+			t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: value}
 			of(t).verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
 		}
 	}
@@ -119,8 +120,8 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 		}
 	}
 	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
-	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *target) {
-		t.machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
+	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *machines.Target) {
+		t.Machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
 	})), nil)
 	if is.Spec.Requester.User != "" {
 		t.Errorf("%s is said to have asked for it", is.Spec.Requester.User)

@@ -9,6 +9,7 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition does.
@@ -17,17 +18,17 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
 	w.external().limited("60%").oneAtOnce()
 	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
-		w.now = now
+		w.Now = now
 		m.recall(w)
 		s := decide(w)
 		for _, st := range stepsOf(w, s) {
-			if st.Starts() && (i == 0 || st.target.machine.Name != "b") {
-				t.Errorf("reconcile %d begins the remediation of %s", i, st.target.machine.Name)
+			if st.Starts() && (i == 0 || st.Target.Machine.Name != "b") {
+				t.Errorf("reconcile %d begins the remediation of %s", i, st.Target.Machine.Name)
 			}
-			st.target.machine.Status = st.with(w, st.target.machine, st.Conditions).Status
+			st.Target.Machine.Status = st.with(w, st.Target.Machine, st.Conditions).Status
 		}
 		m.leave(w, s)
-		if conditionOf(w.targets[0].machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
+		if machines.ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
 			t.Fatalf("reconcile %d removes the refusal, although nothing was tried", i)
 		}
 	}
@@ -36,7 +37,7 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 func TestARefusalStaysWhileNothingMayBegin(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
-	w.check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
+	w.Check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
 	w.before.lasts = true // and has seen nothing yet
 	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is removed, although nothing was tried")

@@ -58,34 +58,34 @@ type Releaser struct {
 
 // Reconcile releases the machine called req if no check judges it.
 func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	m := &clusterv1.Machine{}
-	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+	machine := &clusterv1.Machine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if deleting(m) {
+	if machines.Deleting(machine) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
-	cluster, err := r.clusterOf(ctx, m)
+	cluster, err := r.clusterOf(ctx, machine)
 	if cluster == nil {
 		return ctrl.Result{}, err
 	}
-	checks, err := r.checksOf(ctx, m)
+	checks, err := r.checksOf(ctx, machine)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	err = r.releaseRequests(ctx, m, checks)
-	if !marked(m) || len(checks) > 0 && !machinestatus.HasOwn(m) || r.actedOn(checks, cluster) {
+	err = r.releaseRequests(ctx, machine, checks)
+	if !machines.Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
-	result, conditionsErr := r.removeConditions(ctx, m, len(checks) > 0)
+	result, conditionsErr := r.removeConditions(ctx, machine, len(checks) > 0)
 	return result, errors.Join(err, conditionsErr)
 }
 
-// clusterOf returns the Cluster of m; nil if it is paused, or if another manager looks after it. Machines
+// clusterOf returns the Cluster of machine; nil if it is paused, or if another manager looks after it. Machines
 // are not asked for the label: that theirs was forgotten must not leave a request behind.
-func (r *Releaser) clusterOf(ctx context.Context, m *clusterv1.Machine) (*clusterv1.Cluster, error) {
+func (r *Releaser) clusterOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, cluster); err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	if ptr.Deref(cluster.Spec.Paused, false) || !shard.Covers(r.WatchFilterValue, cluster, nil) {
@@ -94,17 +94,17 @@ func (r *Releaser) clusterOf(ctx context.Context, m *clusterv1.Machine) (*cluste
 	return cluster, nil
 }
 
-// checksOf returns the checks that judge m, or may judge it, by their names.
-func (r *Releaser) checksOf(ctx context.Context, m *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {
+// checksOf returns the checks that judge machine, or may judge it, by their names.
+func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: m.Spec.ClusterName}); err != nil {
-		return nil, fmt.Errorf("list the checks of cluster %s/%s: %w", m.Namespace, m.Spec.ClusterName, err)
+	if err := r.Client.List(ctx, list, client.InNamespace(machine.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: machine.Spec.ClusterName}); err != nil {
+		return nil, fmt.Errorf("list the checks of cluster %s/%s: %w", machine.Namespace, machine.Spec.ClusterName, err)
 	}
 	checks := map[string]*clusterv1.MachineHealthCheck{}
 	for i := range list.Items {
 		selector, err := selectorOf(&list.Items[i]) // if it cannot be parsed, the check may have selected m until a moment ago
-		if list.Items[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(m.Labels))) {
+		if list.Items[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
 			checks[list.Items[i].Name] = &list.Items[i]
 		}
 	}
@@ -123,16 +123,16 @@ func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, clus
 	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == machines.Active
 }
 
-// releaseRequests deletes the requests for m whose maker does not judge m any more. Those of a maker that does are its own affair.
-func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, checks map[string]*clusterv1.MachineHealthCheck) error {
+// releaseRequests deletes the requests for machine whose maker does not judge it any more. Those of a maker that does are its own affair.
+func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machine, checks map[string]*clusterv1.MachineHealthCheck) error {
 	var errs []error
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, m.Namespace)
+		requests, err := r.Requests.List(ctx, kind, machine.Namespace)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		req := requests[m.Name]
+		req := requests[machine.Name]
 		if req == nil || !req.DeletionTimestamp.IsZero() {
 			continue
 		}
@@ -144,17 +144,17 @@ func (r *Releaser) releaseRequests(ctx context.Context, m *clusterv1.Machine, ch
 			errs = append(errs, err)
 			continue
 		}
-		r.tell(ctx, m, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind,
+		r.tell(ctx, machine, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind,
 			req.Name, maker.Name))
 	}
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what we said of m. Whether it was us who said it stands in the managed fields, which caches do not hold; of our
-// own types only kubemend sets any. On a machine that is judged those are all that goes.
-func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine, judged bool) (ctrl.Result, error) {
+// removeConditions removes what we said of machine. Whether it was us who said it stands in the managed fields, which caches do not hold;
+// of our own types only kubemend sets any. On a machine that is judged those are all that goes.
+func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(m), live); err != nil {
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	next := releasedCopy(live)
@@ -172,22 +172,22 @@ func (r *Releaser) removeConditions(ctx context.Context, m *clusterv1.Machine, j
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	case err != nil:
-		return ctrl.Result{}, fmt.Errorf("remove the conditions of machine %s: %w", m.Name, err)
+		return ctrl.Result{}, fmt.Errorf("remove the conditions of machine %s: %w", machine.Name, err)
 	}
 	if !judged {
-		r.tell(ctx, m, "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed")
+		r.tell(ctx, machine, "No MachineHealthCheck judges the machine any more; the conditions that one had set were removed")
 	}
 	return ctrl.Result{}, nil
 }
 
 // writtenByUs reports whether it was kubemend that last wrote one of the conditions a check writes.
-func writtenByUs(m *clusterv1.Machine) bool {
-	for _, f := range m.ManagedFields {
-		if f.Manager != mendv1.FieldOwner || f.FieldsV1 == nil {
+func writtenByUs(machine *clusterv1.Machine) bool {
+	for _, entry := range machine.ManagedFields {
+		if entry.Manager != mendv1.FieldOwner || entry.FieldsV1 == nil {
 			continue
 		}
 		for _, kind := range []string{clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineExternallyRemediatedCondition} {
-			if bytes.Contains(f.FieldsV1.GetRawBytes(), []byte(`k:{\"type\":\"`+kind+`\"}`)) {
+			if bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`k:{\"type\":\"`+kind+`\"}`)) {
 				return true
 			}
 		}
@@ -195,24 +195,24 @@ func writtenByUs(m *clusterv1.Machine) bool {
 	return false
 }
 
-func (r *Releaser) tell(ctx context.Context, m *clusterv1.Machine, text string) {
+func (r *Releaser) tell(ctx context.Context, machine *clusterv1.Machine, text string) {
 	recorder.Send(r.Recorder, recorder.Event{
-		About: machineOf(m), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text,
+		About: machineOf(machine), Kind: corev1.EventTypeNormal, Reason: mendv1.EventRequestReleased, Action: "Release", Text: text,
 	})
 	log.FromContext(ctx).Info("Released a machine", "reason", mendv1.EventRequestReleased, "note", text)
 }
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return marked(o.(*clusterv1.Machine)) })
+	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return machines.Marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.markedBy), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.markedIn), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesOfCheck), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesOfCluster), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
@@ -248,57 +248,40 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// markedBy returns the machines of which check may have said something, and those for which it made a request.
-func (r *Releaser) markedBy(ctx context.Context, check client.Object) []reconcile.Request {
-	markedMachines := r.markedMachines(ctx, check.GetNamespace(), check.(*clusterv1.MachineHealthCheck).Spec.ClusterName)
+// machinesOfCheck maps a check to the machines of its Cluster that it may have to let go.
+func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
+}
+
+// machinesOfCluster maps a Cluster to its machines that a check may have to let go.
+func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
+}
+
+// machinesToRelease returns the machines of a Cluster of which a check has said something that is not good, and those for which there is a
+// request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before the Cluster was paused.
+func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectKey) []reconcile.Request {
+	requested := map[string]bool{}
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, check.GetNamespace())
+		requests, err := r.Requests.List(ctx, kind, cluster.Namespace)
 		if err != nil {
 			continue // a kind that cannot be read now is found again by the event of its request
 		}
-		for _, req := range requests {
-			if maker, ours := remediationrequest.MadeBy(req); ours && maker.Name == check.GetName() {
-				markedMachines = append(markedMachines, self(ctx, req)...)
-			}
+		for name, req := range requests {
+			_, ours := remediationrequest.MadeBy(req)
+			requested[name] = requested[name] || ours
 		}
 	}
-	return markedMachines
-}
-
-// markedIn returns the machines of a cluster of which a check may have said something, and those for which there is a request of a check. The latter
-// may be unmarked: its conditions may have been removed, or never set, before the Cluster was paused.
-func (r *Releaser) markedIn(ctx context.Context, cluster client.Object) []reconcile.Request {
-	markedMachines := r.markedMachines(ctx, cluster.GetNamespace(), cluster.GetName())
-	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.Requests.List(ctx, kind, cluster.GetNamespace())
-		if err != nil {
-			continue // as for markedBy
-		}
-		for _, req := range requests {
-			m := &clusterv1.Machine{}
-			if _, ours := remediationrequest.MadeBy(req); !ours || r.Client.Get(ctx, client.ObjectKeyFromObject(req), m, client.UnsafeDisableDeepCopy) != nil {
-				continue
-			}
-			if m.Spec.ClusterName == cluster.GetName() {
-				markedMachines = append(markedMachines, self(ctx, req)...)
-			}
-		}
-	}
-	return markedMachines
-}
-
-// markedMachines returns the machines of a cluster of which a check has said something that is not good.
-func (r *Releaser) markedMachines(ctx context.Context, namespace, cluster string) []reconcile.Request {
 	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster}); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
 		return nil // the cache is shutting down
 	}
-	var markedMachines []reconcile.Request
+	var found []reconcile.Request
 	for i := range list.Items {
-		if marked(&list.Items[i]) {
-			markedMachines = append(markedMachines, self(ctx, &list.Items[i])...)
+		if machine := &list.Items[i]; machines.Marked(machine) || requested[machine.Name] {
+			found = append(found, self(ctx, machine)...)
 		}
 	}
-	return markedMachines
+	return found
 }

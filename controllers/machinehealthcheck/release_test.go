@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -59,7 +60,7 @@ func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
 		t.Fatal(err)
 	}
-	got := r.markedIn(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+	got := r.machinesOfCluster(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
 	if len(got) != 1 || got[0].Name != "m1" {
 		t.Errorf("looked at are %v, want m1 alone", got)
 	}
@@ -180,7 +181,7 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				t.Fatal(err)
 			}
-			if stays := conditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || !failedBefore(m) {
+			if stays := machines.ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || machines.Failed(m) == nil {
 				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
 			}
 		})

@@ -29,211 +29,206 @@ const (
 	missingKind = 30 * time.Second
 )
 
-// remediation is how the check has its machines remediated: by their owner, or by a request made from a template.
+// remediation is how the check has its machines remediated by requests.
 type remediation struct {
-	machines.Template
-	ref  clusterv1.MachineHealthCheckRemediationTemplateReference
 	kind schema.GroupVersionKind // of the requests
-
-	// cyclesUnread is until when nothing is begun for machines on hosts, as it is not known which power cycles are in progress; zero if it is.
-	cyclesUnread time.Time
-
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made. Tried says that it is known
-	// for which machines it is of no use. It may be read without that: one that the cache does not have is looked for past the cache.
-	read, tried bool
+	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the
+	// cache does not have it.
+	read        bool
 	template    *unstructured.Unstructured
 	templateErr error
 }
 
-// byRequests is a remediation by requests that are made from a template.
-func byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) remediation {
-	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
-	return remediation{ref: ref, kind: kind, Template: machines.Template{External: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}}
+// byRequests says that the machines of the check are remediated by requests that are made from a template.
+func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
+	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
+	state.Template = machines.Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
-func (r *remediation) missing(why, fix string) { r.Missing, r.Fix = why, fix }
+func (state *observed) missing(why, fix string) {
+	state.Template.Missing, state.Template.Fix = why, fix
+}
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
-func (r *Reconciler) observeRemediation(ctx context.Context, w *observed) {
-	w.remediation = remediation{Template: machines.Template{Known: true}}
-	ref := w.check.Spec.Remediation.TemplateRef
-	if err := r.nameKinds(ctx, w, ref); err != nil {
-		w.trouble = append(w.trouble, err)
+func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
+	state.Template = machines.Template{Known: true}
+	ref := state.Check.Spec.Remediation.TemplateRef
+	if err := r.nameKinds(ctx, state, ref); err != nil {
+		state.Trouble = append(state.Trouble, err)
 	}
 	if ref.IsDefined() {
-		err := r.observeTemplate(ctx, w, ref)
-		if w.remediation.Unread = errors.Is(err, explain.ErrUnread); err != nil {
-			w.remediation.Known = false
+		err := r.observeTemplate(ctx, state, ref)
+		if state.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
+			state.Template.Known = false
 		}
-		if err != nil && !w.remediation.Unread {
-			w.trouble = append(w.trouble, err)
+		if err != nil && !state.Template.Unread {
+			state.Trouble = append(state.Trouble, err)
 		}
 	}
-	r.observeOrphans(ctx, w)
+	r.observeOrphans(ctx, state)
 }
 
 // nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
-func (r *Reconciler) nameKinds(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+func (r *Reconciler) nameKinds(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	template := remediationrequest.TemplateKind(ref)
 	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
-		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check))
+		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check))
 	}
-	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(w.check), template, remediationrequest.KindOf(template))
+	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), template, remediationrequest.KindOf(template))
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
-func (r *Reconciler) requestsOf(ctx context.Context, w *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	if all, listed := w.requests[kind]; listed {
-		return all, nil
+func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+	if requests, listed := state.requests[kind]; listed {
+		return requests, nil
 	}
-	all, err := r.Requests.List(ctx, kind, w.check.Namespace)
+	requests, err := r.Requests.List(ctx, kind, state.Check.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if w.requests == nil {
-		w.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
+	if state.requests == nil {
+		state.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
 	}
-	w.requests[kind] = all
-	return all, nil
+	state.requests[kind] = requests
+	return requests, nil
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, w *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
 	templateKind := remediationrequest.TemplateKind(ref)
-	w.remediation = byRequests(ref)
+	state.byRequests(ref)
 	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
-		w.remediation.Refused = true
-		w.remediation.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+		state.Template.Refused = true
+		state.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
 		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
-	for _, kind := range []schema.GroupVersionKind{templateKind, w.remediation.kind} {
-		if ready, err := r.observeKind(ctx, w, kind); !ready {
+	for _, kind := range []schema.GroupVersionKind{templateKind, state.remediation.kind} {
+		if ready, err := r.observeKind(ctx, state, kind); !ready {
 			return err
 		}
 	}
-	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: w.check.Namespace, Name: ref.Name})
+	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
 	if !found {
-		if err := r.confirmMissing(ctx, w); err != nil {
+		if err := r.confirmMissing(ctx, state); err != nil {
 			return err
 		}
 	}
-	return r.observeRequests(ctx, w)
+	return r.observeRequests(ctx, state)
 }
 
 // observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
 // reconcile waits, and after a while the machines are judged without beginning anything.
-func (r *Reconciler) observeRequests(ctx context.Context, w *observed) error {
-	if _, err := r.requestsOf(ctx, w, w.remediation.kind); err != nil {
+func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
+	if _, err := r.requestsOf(ctx, state, state.remediation.kind); err != nil {
 		return err
 	}
-	switch err := r.requestsShown(ctx, w); {
+	switch err := r.requestsShown(ctx, state); {
 	case !errors.Is(err, consistency.ErrStale):
-		w.remediation.Known = err == nil
+		state.Template.Known = err == nil
 		return err
-	case w.before.stale < standsStill:
-		w.lagging = true
+	case state.before.stale < standsStill:
+		state.lagging = true
 	default:
-		w.remediation.Syncing = true
-		w.lookAgainIn(syncingRequests)
+		state.Template.Syncing = true
+		state.lookAgainIn(syncingRequests)
 	}
 	return nil
 }
 
 // requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not
 // count, and more would begin than is allowed at once.
-func (r *Reconciler) requestsShown(ctx context.Context, w *observed) error {
-	created := r.requested.Of(w.remediation.kind.GroupKind())
-	for _, req := range w.requests[w.remediation.kind] {
+func (r *Reconciler) requestsShown(ctx context.Context, state *observed) error {
+	created := r.requested.Of(state.remediation.kind.GroupKind())
+	for _, req := range state.requests[state.remediation.kind] {
 		if created.Stale(req) {
 			return consistency.ErrStale
 		}
 	}
-	return created.Unseen(ctx, r.Live, w.remediation.kind, w.check.Namespace)
+	return created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
-func (w *observed) requestOf(machine string) *remediationrequest.Metadata {
-	if !w.remediation.Known {
+func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
+	if !state.Template.Known {
 		return nil
 	}
-	return w.requests[w.remediation.kind][machine]
+	return state.requests[state.remediation.kind][machine]
 }
 
 // attachRequests gives the targets their requests.
-func (w *observed) attachRequests() {
-	if !w.remediation.Known {
-		return
-	}
-	requests := w.requests[w.remediation.kind]
-	for _, target := range w.targets {
-		target.request = requests[target.machine.Name]
+func (state *observed) attachRequests() {
+	for _, target := range state.Targets {
+		if target.Request = state.requestOf(target.Name); target.Request != nil {
+			target.Ownership = state.ownership(target)
+		}
 	}
 }
 
 // observeKind reports whether objects of that kind can be read. If they never can as things stand, the check says why.
-func (r *Reconciler) observeKind(ctx context.Context, w *observed, kind schema.GroupVersionKind) (bool, error) {
+func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		w.remediation.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
-		w.lookAgainIn(missingKind)
+		state.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
+		state.lookAgainIn(missingKind)
 		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		w.remediation.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
-		w.lookAgainIn(missingKind)
+		state.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
+		state.lookAgainIn(missingKind)
 		return false, nil
 	case err == nil && !ready:
-		w.remediation.Syncing = true
-		w.lookAgainIn(syncingRequests)
+		state.Template.Syncing = true
+		state.lookAgainIn(syncingRequests)
 	}
 	return ready, err
 }
 
 // confirmMissing asks the API server itself for a template that the cache does not have.
-func (r *Reconciler) confirmMissing(ctx context.Context, w *observed) error {
-	err := r.readTemplate(ctx, w)
+func (r *Reconciler) confirmMissing(ctx context.Context, state *observed) error {
+	err := r.readTemplate(ctx, state)
 	if remediationrequest.Missing(err) {
-		ref := w.remediation.ref
-		w.remediation.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, w.check.Namespace, ref.Name), "Make it")
+		ref := state.Check.Spec.Remediation.TemplateRef
+		state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
 		return nil
 	}
 	return err
 }
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
-func (r *Reconciler) readTemplate(ctx context.Context, w *observed) error {
-	if !w.remediation.read {
-		w.remediation.template, w.remediation.templateErr = r.Requests.Template(ctx, w.remediation.ref, w.check.Namespace)
-		w.remediation.read = true
+func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
+	if !state.remediation.read {
+		ref := state.Check.Spec.Remediation.TemplateRef
+		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
+		state.remediation.read = true
 	}
-	return w.remediation.templateErr
+	return state.remediation.templateErr
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
-func (w *observed) tryTemplate(p plan) {
-	w.remediation.tried = true
-	for _, i := range p.Open {
-		target := w.targets[i]
-		if p.Decisions[i].Verdict.State == health.Healthy || target.request != nil {
+func (state *observed) tryTemplate(plan *machines.Plan) {
+	state.Read.Template = true
+	for _, i := range plan.Open {
+		target := state.Targets[i]
+		if plan.Decisions[i].Verdict.State == health.Healthy || target.Request != nil {
 			continue
 		}
-		if _, err := w.requestFor(target.machine); err != nil {
-			target.unusable = err
+		if _, err := state.requestFor(target.Machine); err != nil {
+			target.Unusable = err
 		}
 	}
 }
 
 // observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
 // versions of its kind is one request.
-func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
+func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
 	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.requestsOf(ctx, w, kind)
+		requests, err := r.requestsOf(ctx, state, kind)
 		if err != nil {
-			w.trouble = append(w.trouble, err)
+			state.Trouble = append(state.Trouble, err)
 			continue
 		}
 		if len(requests) == 0 {
@@ -241,65 +236,53 @@ func (r *Reconciler) observeOrphans(ctx context.Context, w *observed) {
 		}
 		orphans := map[string]*remediationrequest.Metadata{}
 		for name, req := range requests {
-			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == w.check.Name && req.DeletionTimestamp.IsZero() {
+			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == state.Check.Name && req.DeletionTimestamp.IsZero() {
 				orphans[name] = req
 			}
 		}
-		if w.remediation.External && kind.GroupKind() == w.remediation.kind.GroupKind() {
+		if state.Template.External && kind.GroupKind() == state.remediation.kind.GroupKind() {
 			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				return find(name, w.targets) != nil
+				return find(name, state.Targets) != nil
 			})
 		}
 		for _, name := range slices.Sorted(maps.Keys(orphans)) {
-			w.orphans = append(w.orphans, orphans[name])
+			state.orphans = append(state.orphans, orphans[name])
 		}
 	}
 }
 
-// Ownership is how a request relates to a check.
-type Ownership int
-
-const (
-	// Foreign is a request that another check made, or somebody unknown, or that is for another Machine.
-	Foreign Ownership = iota
-	// Adoptable is one of an unknown maker from a template of the same kind, or by a check of the same name that was there before.
-	Adoptable
-	// Own is one that this very check made.
-	Own
-)
-
-// ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is that
-// check's, as far as anybody knows.
-func (w *observed) ownership(t *target) Ownership {
-	is := OwnershipOf(w.check, t.machine, t.request)
-	template := t.request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if is == Adoptable && template != w.check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range w.others {
-			if other.template == template && other.selector.Matches(labels.Set(t.machine.Labels)) {
-				return Foreign
+// ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is
+// that check's, as far as anybody knows.
+func (state *observed) ownership(target *machines.Target) machines.Ownership {
+	owned := ownershipOf(state.Check, target.Machine, target.Request)
+	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
+	if owned == machines.AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
+		for _, other := range state.others {
+			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
+				return machines.ForeignRequest
 			}
 		}
 	}
-	return is
+	return owned
 }
 
-// OwnershipOf finds out how req, which has the name of m, relates to check. A request counts only for the Machine whose UID it names: one that a
-// deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
+// ownershipOf finds out how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names:
+// one that a deleted Machine of the same name has left belongs to no Machine that exists, and goes with its own.
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
 // was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
-func OwnershipOf(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
+func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) machines.Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {
-	case !remediationrequest.IsFor(req, m):
-		return Foreign
+	case !remediationrequest.IsFor(req, machine):
+		return machines.ForeignRequest
 	case marked && maker.Name == check.Name && maker.UID == check.UID:
-		return Own
+		return machines.OwnRequest
 	case marked && maker.Name == check.Name:
-		return Adoptable
+		return machines.AdoptableRequest
 	case !marked && remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)):
-		return Adoptable
+		return machines.AdoptableRequest
 	default:
-		return Foreign
+		return machines.ForeignRequest
 	}
 }

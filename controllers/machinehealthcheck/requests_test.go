@@ -88,11 +88,11 @@ func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
 			(&Reconciler{Kinds: forbiddenKinds{err: tc.err}}).observeRemediation(t.Context(), w)
-			if is := w.remediation; is.Known || is.Unread != tc.unread || !strings.HasPrefix(is.Missing, tc.missing) || (tc.missing == "") != (is.Missing == "") {
+			if is := w.Template; is.Known || is.Unread != tc.unread || !strings.HasPrefix(is.Missing, tc.missing) || (tc.missing == "") != (is.Missing == "") {
 				t.Errorf("missing %q, unread %t, known %t; want missing %q, unread %t", is.Missing, is.Unread, is.Known, tc.missing, tc.unread)
 			}
-			if len(w.trouble) > 0 {
-				t.Errorf("it is trouble: %v", w.trouble)
+			if len(w.Trouble) > 0 {
+				t.Errorf("it is trouble: %v", w.Trouble)
 			}
 		})
 	}
@@ -109,7 +109,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
-			ref := &w.check.Spec.Remediation.TemplateRef
+			ref := &w.Check.Spec.Remediation.TemplateRef
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
 			kinds := &askedKinds{}
 			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
@@ -117,7 +117,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
 			next := statusAfter(w, decide(w), result{})
-			c := conditionOf(next, mendv1.RemediationTemplateAvailable)
+			c := machines.ConditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
 				t.Errorf("the check says %+v, want that field and kind are refused: %s", c, tc.says)
@@ -164,7 +164,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("m", health.Unhealthy)).external()
-			req, err := w.requestFor(w.targets[0].machine)
+			req, err := w.requestFor(w.Targets[0].Machine)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -173,7 +173,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			if err := clusterv1.AddToScheme(scheme); err != nil {
 				t.Fatal(err)
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.targets[0].machine, req).Build()
+			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			steps := stepsOf(w, decide(w))
 			if len(steps) != 1 || steps[0].Step != machines.CreateRequest {
@@ -183,7 +183,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
 				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
 			}
-			if c := conditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); !failedBefore(o.saved) || c == nil || c.Reason != row.want {
+			if c := machines.ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); machines.Failed(o.saved) == nil || c == nil || c.Reason != row.want {
 				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
 			}
 		})
@@ -193,8 +193,9 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 // A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read does not mean
 // that it was tried.
 func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy)).external()
-	w.targets[0].machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	w := aCheck(a("m", health.Unhealthy, func(t *machines.Target) {
+		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+	})).external()
 	w.remediation.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
 	p := (&Reconciler{}).decide(t.Context(), w)
 	if d := p.Decisions[0]; d.Step != machines.NoStep || !d.Blocked(machines.TemplateUnusable) || d.Starts() {
@@ -221,12 +222,12 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 			r := &Reconciler{Requests: tc.cached, Live: tc.live.Live}
 			r.requested.Of(req.GroupVersionKind().GroupKind()).Note(req)
 			w := aCheck(a("m2", health.Unhealthy)).external()
-			w.remediation.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
+			w.Template.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
 			if err := r.observeRequests(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}
-			if starts := decide(w).starts() > 0; r.stale(t.Context(), w) != tc.waits || w.remediation.Known != tc.known || starts != tc.known {
-				t.Errorf("it waits: %t, it knows the requests: %t, a remediation starts: %t", w.lagging, w.remediation.Known, starts)
+			if starts := starts(decide(w)) > 0; r.stale(t.Context(), w) != tc.waits || w.Template.Known != tc.known || starts != tc.known {
+				t.Errorf("it waits: %t, it knows the requests: %t, a remediation starts: %t", w.lagging, w.Template.Known, starts)
 			}
 		})
 	}

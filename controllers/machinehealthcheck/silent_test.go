@@ -20,15 +20,15 @@ import (
 
 func TestACheckSaysThatItsClusterAnswersProbesAlone(t *testing.T) {
 	w := aCheck(a("m", health.Unknown))
-	w.link = workload.View{Link: workload.Down, Silent: true}
+	w.view = workload.View{Link: workload.Down, Silent: true}
 	p := decide(w)
-	c := p.condition(p.Reach)
+	c := p.Reach
 	if c.Status != metav1.ConditionFalse || c.Reason != mendv1.UnreachableReason || !strings.HasPrefix(c.Message, "The API server answers probes, and leaves other requests unanswered") {
 		t.Errorf("WorkloadClusterReachable is %s %s: %s", c.Status, c.Reason, c.Message)
 	}
-	w.now, w.before.reach = w.now.Add(time.Minute), p.reach()
+	w.Now, w.before.reach = w.Now.Add(time.Minute), p.Reach
 	p = decide(w)
-	if again := p.condition(p.Reach); again != c {
+	if again := p.Reach; again != c {
 		t.Errorf("a minute later it is %+v, and was %+v", again, c)
 	}
 }

@@ -29,19 +29,20 @@ import (
 // Hosts begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
 type Hosts interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	Notify(w remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
+	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
 }
 
 var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 
-// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that role a check
-// that waits for a spare host knows none, and waits until its deadline.
+// The rights to read hosts and Metal3Machines are those of package host, in the role of the feature that power-cycles hosts. Without that
+// role a check that waits for a spare host knows none, and waits until its deadline.
 const (
 	// unreadAgain is how soon hosts are tried to be read again that could not be. Nothing tells when they can.
 	unreadAgain = time.Minute
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
-	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then. (KubeadmControlPlane)
+	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then.
+	// (KubeadmControlPlane)
 	claimLasts = 10 * time.Minute
 	// claimShown is how long the caches may not show that an owner was asked.
 	claimShown = 30 * time.Second
@@ -50,8 +51,8 @@ const (
 // errNoHosts is what a reader says that was not given any way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in what
-// is stored, but for the moment between a write and the event of it.
+// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in
+// what is stored, but for the moment between a write and the event of it.
 type spares struct {
 	mu sync.Mutex
 	// waiting are the checks a remediation of which waits for a spare host, by namespace.
@@ -74,17 +75,17 @@ type claim struct {
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.waiting[check.Namespace]
+	waiting := s.waiting[check.Namespace]
 	switch {
-	case waits && of == nil:
+	case waits && waiting == nil:
 		if s.waiting == nil {
 			s.waiting = map[string]map[string]bool{}
 		}
 		s.waiting[check.Namespace] = map[string]bool{check.Name: true}
 	case waits:
-		of[check.Name] = true
+		waiting[check.Name] = true
 	default:
-		delete(of, check.Name)
+		delete(waiting, check.Name)
 	}
 }
 
@@ -92,20 +93,20 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]reconcile.Request, 0, len(s.waiting[namespace]))
+	checks := make([]reconcile.Request, 0, len(s.waiting[namespace]))
 	for name := range s.waiting[namespace] {
-		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
 	}
-	return all
+	return checks
 }
 
-// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since w was observed: then nothing
-// is claimed, and the hosts have to be read again.
-func (s *spares) claim(w *observed, p plan) bool {
-	begins := map[*target]bool{}
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Starts() && d.Spare != nil {
-			begins[w.targets[i]] = true
+// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since state was
+// observed: then nothing is claimed, and the hosts have to be read again.
+func (s *spares) claim(state *observed, plan *machines.Plan) bool {
+	begins := map[*machines.Target]bool{}
+	for _, i := range plan.Open {
+		if d := plan.Decisions[i]; d.Starts() && d.Spare != nil {
+			begins[state.Targets[i]] = true
 		}
 	}
 	if len(begins) == 0 {
@@ -113,19 +114,19 @@ func (s *spares) claim(w *observed, p plan) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made[w.check.Namespace] != w.spares.made {
+	if s.made[state.Check.Namespace] != state.spares.made {
 		return false
 	}
 	if s.claims == nil {
 		s.claims, s.made = map[types.UID]*claim{}, map[string]int{}
 	}
-	s.made[w.check.Namespace]++
+	s.made[state.Check.Namespace]++
 	for t := range begins {
-		is := &claim{namespace: w.check.Namespace, at: w.now, wants: w.spares.wants[t.machine.UID]}
-		if owner := metav1.GetControllerOf(t.machine); owner != nil {
+		is := &claim{namespace: state.Check.Namespace, at: state.Now, wants: state.spares.wants[t.Machine.UID]}
+		if owner := metav1.GetControllerOf(t.Machine); owner != nil {
 			is.owner = owner.UID
 		}
-		s.claims[t.machine.UID] = is
+		s.claims[t.Machine.UID] = is
 	}
 	return true
 }
@@ -151,7 +152,7 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 			is.gone = now
 		}
 		switch {
-		case m != nil && OwnerAsked(m):
+		case m != nil && machines.OwnerOf(m) != machines.NotAsked:
 			continue // it is observed
 		case m != nil && !now.Before(is.at.Add(claimShown)), m == nil && !now.Before(is.gone.Add(claimLasts)):
 			delete(s.claims, id)
@@ -164,56 +165,55 @@ func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machin
 
 // observedSpares is what a reconcile has read of spare hosts.
 type observedSpares struct {
-	machines.Spares
-	read  bool
 	made  int                      // as spares.made was before the hosts were read
 	wants map[types.UID]host.Wants // of the machines that were read
 }
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
-func (r *Reconciler) observeSpares(ctx context.Context, w *observed, p plan) {
-	w.spares = observedSpares{read: true, wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(w.check.Namespace)}
-	if !w.explains {
-		r.spares.wait(client.ObjectKeyFromObject(w.check), true)
+func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *machines.Plan) {
+	state.Spares, state.Read.Spares = machines.Spares{}, true
+	state.spares = observedSpares{wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(state.Check.Namespace)}
+	if !state.Explains {
+		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
 	}
-	all, hosts, err := r.machinesAndHosts(ctx, w.check.Namespace)
+	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
-		w.spares.Unread, w.spares.Reported = err.Error(), w.explains && errors.Is(err, explain.ErrUnread)
+		state.Spares.Unread, state.Spares.Reported = err.Error(), state.Explains && errors.Is(err, explain.ErrUnread)
 		if errors.Is(err, errListing) {
-			w.lookAgainIn(syncingRequests)
+			state.lookAgainIn(syncingRequests)
 		} else {
-			w.lookAgainIn(unreadAgain)
+			state.lookAgainIn(unreadAgain)
 		}
 		return
 	}
-	there := make(map[types.UID]*clusterv1.Machine, len(all))
-	for _, m := range all {
-		there[m.UID] = m
+	there := make(map[types.UID]*clusterv1.Machine, len(inNamespace))
+	for _, machine := range inNamespace {
+		there[machine.UID] = machine
 	}
-	claims := r.spares.claimed(w.check.Namespace, there, w.now)
-	for _, t := range w.targets {
-		delete(claims, t.machine.UID) // its write failed: else the check would wait for the cache
+	claims := r.spares.claimed(state.Check.Namespace, there, state.Now)
+	for _, target := range state.Targets {
+		delete(claims, target.Machine.UID) // its write failed: else the check would wait for the cache
 	}
-	expecting := expected(all, hosts, claims)
+	expecting := expected(inNamespace, hosts, claims)
 	var own []*clusterv1.Machine
-	for _, i := range p.Open {
-		if p.Decisions[i].Spare != nil {
-			own = append(own, w.targets[i].machine)
+	for _, i := range plan.Open {
+		if plan.Decisions[i].Spare != nil {
+			own = append(own, state.Targets[i].Machine)
 		}
 	}
-	w.spares.Fits, w.spares.Failed = map[string][]string{}, map[string]string{}
-	r.readWants(ctx, w, own, expecting)
-	for _, m := range own {
-		if wants, read := w.spares.wants[m.UID]; read {
-			w.spares.Fits[string(m.UID)] = wants.Fitting(hosts)
+	state.Spares.Fits, state.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
+	r.readWants(ctx, state, own, expecting)
+	for _, machine := range own {
+		if wants, read := state.spares.wants[machine.UID]; read {
+			state.Spares.Fits[machine.UID] = wants.Fitting(hosts)
 		}
 	}
-	for _, e := range expecting {
-		w.spares.Expected = append(w.spares.Expected, e.wants.Fitting(hosts))
+	for _, waiting := range expecting {
+		state.Spares.Expected = append(state.Spares.Expected, waiting.wants.Fitting(hosts))
 	}
-	for _, h := range hosts {
-		if host.Free(h) {
-			w.spares.Free++
+	for _, found := range hosts {
+		if host.Free(found) {
+			state.Spares.Free++
 		}
 	}
 }
@@ -235,15 +235,15 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
 	}
-	all := make([]*clusterv1.Machine, len(list.Items))
+	inNamespace := make([]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		inNamespace[i] = &list.Items[i]
 	}
 	free := make([]*bmov1alpha1.BareMetalHost, len(hosts.Items))
 	for i := range hosts.Items {
 		free[i] = &hosts.Items[i]
 	}
-	return all, free, nil
+	return inNamespace, free, nil
 }
 
 // expecting is a machine that will be put on a host: one that has none yet, or the replacement of one.
@@ -252,53 +252,55 @@ type expecting struct {
 	wants   host.Wants
 }
 
-// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have not made.
-func expected(all []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
+// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have
+// not made.
+func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
 	onto := make(map[string]bool, len(hosts))
-	for _, h := range hosts {
-		onto[host.Consumer(h)] = true
+	for _, bmh := range hosts {
+		onto[host.Consumer(bmh)] = true
 	}
-	var is []expecting
+	var expected []expecting
 	siblings := map[types.UID][]*clusterv1.Machine{}
-	for _, m := range all {
-		if !onHost(m) {
+	for _, machine := range inNamespace {
+		if !machines.OnHost(machine) {
 			continue
 		}
-		if owner := metav1.GetControllerOf(m); owner != nil {
-			siblings[owner.UID] = append(siblings[owner.UID], m)
+		if owner := metav1.GetControllerOf(machine); owner != nil {
+			siblings[owner.UID] = append(siblings[owner.UID], machine)
 		}
-		_, claimed := claims[m.UID]
-		if !deleting(m) && !claimed && !asked(m) && !onto[m.Spec.InfrastructureRef.Name] {
-			is = append(is, expecting{machine: m, wants: host.AnyHost})
+		_, claimed := claims[machine.UID]
+		if !machines.Deleting(machine) && !claimed && !asked(machine) && !onto[machine.Spec.InfrastructureRef.Name] {
+			expected = append(expected, expecting{machine: machine, wants: host.AnyHost})
 		}
 	}
-	for owner, those := range siblings {
-		is = append(is, replacements(those, claims, owner)...)
+	for owner, owned := range siblings {
+		expected = append(expected, replacements(owned, claims, owner)...)
 	}
 	for _, c := range claims { // of owners that have no machine left, until they make one
 		if _, known := siblings[c.owner]; !known {
-			is = append(is, expecting{wants: c.wants})
+			expected = append(expected, expecting{wants: c.wants})
 		}
 	}
-	return is
+	return expected
 }
 
-// asked reports whether the owner of m was asked to replace it and does not refuse to.
-func asked(m *clusterv1.Machine) bool { return OwnerAsked(m) && !ownerRefuses(m) }
+// asked reports whether the owner of machine was asked to replace it and does not refuse to.
+func asked(machine *clusterv1.Machine) bool { return machines.OwnerOf(machine) == machines.Asked }
 
 // replacements are the machines that an owner will make for those that it was asked to replace. Claims of machines that are gone count too.
-func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
-	facts, wanted := make([]machines.Sibling, 0, len(of)), make([]expecting, 0, len(of))
-	there := make(map[types.UID]bool, len(of))
-	for _, m := range of {
-		there[m.UID] = true
-		is, wants := machines.Sibling{Created: m.CreationTimestamp.Time, Deleting: deleting(m)}, expecting{machine: m, wants: host.AnyHost}
-		if c, claimed := claims[m.UID]; claimed {
-			is.Asked, wants = c.at, expecting{wants: c.wants}
-		} else if asked(m) {
-			is.Asked = conditionOf(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
+func replacements(owned []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
+	facts, wanted := make([]machines.Sibling, 0, len(owned)), make([]expecting, 0, len(owned))
+	there := make(map[types.UID]bool, len(owned))
+	for _, machine := range owned {
+		there[machine.UID] = true
+		sibling := machines.Sibling{Created: machine.CreationTimestamp.Time, Deleting: machines.Deleting(machine)}
+		wants := expecting{machine: machine, wants: host.AnyHost}
+		if c, claimed := claims[machine.UID]; claimed {
+			sibling.Asked, wants = c.at, expecting{wants: c.wants}
+		} else if asked(machine) {
+			sibling.Asked = machines.ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
 		}
-		facts, wanted = append(facts, is), append(wanted, wants)
+		facts, wanted = append(facts, sibling), append(wanted, wants)
 	}
 	for id, c := range claims {
 		if c.owner == owner && !there[id] {
@@ -306,15 +308,16 @@ func replacements(of []*clusterv1.Machine, claims map[types.UID]claim, owner typ
 		}
 	}
 	toCome := machines.ToCome(facts)
-	is := make([]expecting, 0, len(toCome))
+	sibling := make([]expecting, 0, len(toCome))
 	for _, i := range toCome {
-		is = append(is, wanted[i])
+		sibling = append(sibling, wanted[i])
 	}
-	return is
+	return sibling
 }
 
-// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken to want any host.
-func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv1.Machine, others []expecting) {
+// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken
+// to want any host.
+func (r *Reconciler) readWants(ctx context.Context, state *observed, own []*clusterv1.Machine, others []expecting) {
 	reader := r.Live
 	if reader == nil {
 		reader = r.Client
@@ -322,29 +325,29 @@ func (r *Reconciler) readWants(ctx context.Context, w *observed, own []*clusterv
 	wants, errs := make([]host.Wants, len(own)), make([]error, len(own))
 	var work errgroup.Group
 	work.SetLimit(readers)
-	for i, m := range own {
+	for i, machine := range own {
 		work.Go(func() error {
-			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, m)
+			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, machine)
 			return nil
 		})
 	}
 	for i := range others {
-		if m := others[i].machine; m != nil {
+		if machine := others[i].machine; machine != nil {
 			work.Go(func() error {
-				if is, err := host.WantsOf(ctx, reader, r.Client, m); err == nil {
-					others[i].wants = is
+				if wanted, err := host.WantsOf(ctx, reader, r.Client, machine); err == nil {
+					others[i].wants = wanted
 				}
 				return nil
 			})
 		}
 	}
 	_ = work.Wait() // errors are in errs
-	for i, m := range own {
+	for i, machine := range own {
 		if errs[i] == nil {
-			w.spares.wants[m.UID] = wants[i]
+			state.spares.wants[machine.UID] = wants[i]
 		} else {
-			w.spares.Failed[string(m.UID)] = errs[i].Error()
-			w.lookAgainIn(unreadAgain)
+			state.Spares.Failed[machine.UID] = errs[i].Error()
+			state.lookAgainIn(unreadAgain)
 		}
 	}
 }
@@ -354,11 +357,11 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 	return r.spares.waitingIn(h.GetNamespace())
 }
 
-// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any more that it
-// was counted for.
+// checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any
+// more that it was counted for.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && onHost(m) {
+	if m, ok := machine.(*clusterv1.Machine); ok && machines.OnHost(m) {
 		for _, waiting := range r.spares.waitingIn(m.Namespace) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
@@ -378,22 +381,4 @@ func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alph
 	if !host.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 		f.TypedEventHandler.Update(ctx, e, q)
 	}
-}
-
-// waitsForSpare reports whether a remediation of p waits for a spare host.
-func (p plan) waitsForSpare() bool {
-	for _, i := range p.Open {
-		if s := p.Decisions[i].Spare; s != nil && s.Lacks != "" && !s.Late {
-			return true
-		}
-	}
-	return false
-}
-
-// failedSince is since when the conditions of m say that it is unhealthy; zero if they do not.
-func failedSince(m *clusterv1.Machine) time.Time {
-	if !failedBefore(m) {
-		return time.Time{}
-	}
-	return since(conditionOf(m, clusterv1.MachineHealthCheckSucceededCondition))
 }

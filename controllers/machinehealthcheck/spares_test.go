@@ -16,6 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 const (
@@ -147,10 +148,10 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r.bad("c2", "b")
 			r.host("spare", "", "")
 			second(r)
-			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == OwnerAsked(r.get("b")) {
+			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == (machines.OwnerOf(r.get("b")) != machines.NotAsked) {
 				t.Errorf("asked: %q, want one of them: the one that was first", got)
 			}
-			if waits := r.says(r.get("b")); waits == "" && !OwnerAsked(r.get("b")) {
+			if waits := r.says(r.get("b")); waits == "" && machines.OwnerOf(r.get("b")) == machines.NotAsked {
 				t.Error("the one that waits does not say so")
 			}
 			r.host("another", "", "")
@@ -267,14 +268,14 @@ func TestForHowLongACheckWaitsForASpareHost(t *testing.T) {
 		"a time that is for too long": {map[string]string{timeout: "24h1s"}, 0, `"24h1s" is no duration of more than zero and at most 24h`},
 	} {
 		w := aCheck(a("m", health.Unhealthy))
-		w.check.Annotations = tc.annotations
-		d, invalid := SpareWaitOf(w.check)
+		w.Check.Annotations = tc.annotations
+		d, invalid := machines.SpareWaitOf(w.Check)
 		if ptr.Deref(d, 0) != tc.want && invalid == nil || (invalid == nil) != (tc.why == "") {
 			t.Errorf("%s: it waits %v (%v)", name, d, invalid)
 		}
 		p := decide(w)
-		if c := allowed(p); tc.why != "" && (p.starts() > 0 || c.Reason != mendv1.InvalidLimitReason || !strings.Contains(c.Message, tc.why)) {
-			t.Errorf("%s: %d begin; RemediationAllowed is %s: %s", name, p.starts(), c.Reason, c.Message)
+		if c := p.Allowed; tc.why != "" && (starts(p) > 0 || c.Reason != mendv1.InvalidLimitReason || !strings.Contains(c.Message, tc.why)) {
+			t.Errorf("%s: %d begin; RemediationAllowed is %s: %s", name, starts(p), c.Reason, c.Message)
 		}
 	}
 }

@@ -27,52 +27,32 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// plan is what was decided, and the facts that it was decided on.
-type plan struct {
-	machines.Plan
-	facts machines.Facts
-}
-
-// condition is c, one of the check's, as it is written.
-func (p plan) condition(c machines.Condition) metav1.Condition {
-	since := c.Since
-	if since.IsZero() {
-		since = p.facts.Now
+// statusAfter returns the check with the status that follows from plan and from what became of it.
+func statusAfter(state *observed, plan *machines.Plan, done result) *clusterv1.MachineHealthCheck {
+	next := state.Check.DeepCopy()
+	for _, cond := range plan.Conditions {
+		setCheckCondition(next, state, cond)
 	}
-	return metav1.Condition{
-		Type: c.Type, Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
-		LastTransitionTime: metav1.NewTime(since),
-	}
-}
-
-// reach is the condition WorkloadClusterReachable as it is from now on, for checks too whose status is not written.
-func (p plan) reach() *machines.Report {
-	return &machines.Report{Type: p.Reach.Type, Status: p.Reach.Status, Reason: p.Reach.Reason, Since: p.Reach.Since, Message: p.Reach.Message}
-}
-
-// statusAfter returns the check with the status that follows from p and from what became of it.
-func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
-	next := w.check.DeepCopy()
-	for _, c := range p.Conditions {
-		setCheckCondition(next, p, c)
-	}
-	if w.mode != machines.Active {
+	if state.Mode != machines.Active {
 		return next
 	}
-	if p.facts.Cluster.Settled() {
-		next.Status.ExpectedMachines = ptr.To(clamp(p.Population.Total()))
-		next.Status.CurrentHealthy = ptr.To(clamp(p.Population.Healthy))
-		next.Status.RemediationsAllowed = ptr.To(clamp(p.Grant.Remaining))
-		next.Status.Targets = w.targetNames()
-		if !is.failed {
+	if state.Settled() {
+		next.Status.ExpectedMachines = ptr.To(clamp(plan.Population.Total()))
+		next.Status.CurrentHealthy = ptr.To(clamp(plan.Population.Healthy))
+		next.Status.RemediationsAllowed = ptr.To(clamp(plan.Grant.Remaining))
+		next.Status.Targets = make([]string, min(len(state.Targets), maxTargets))
+		for i := range next.Status.Targets {
+			next.Status.Targets[i] = state.Targets[i].Name
+		}
+		if !done.failed {
 			next.Status.ObservedGeneration = next.Generation
 		}
 	}
 	switch {
-	case is.refused != nil:
+	case done.refused != nil:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", is.refused.Error())
-	case is.started || p.AllRequested:
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", done.refused.Error())
+	case done.started || plan.AllRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next
@@ -80,70 +60,63 @@ func statusAfter(w *observed, p plan, is result) *clusterv1.MachineHealthCheck {
 
 func clamp(n int) int32 { return int32(min(max(n, 0), math.MaxInt32)) }
 
-// targetNames are the names of the targets, as many as the status can hold.
-func (w *observed) targetNames() []string {
-	names := make([]string, min(len(w.targets), maxTargets))
-	for i := range names {
-		names[i] = w.targets[i].machine.Name
+// setCheckCondition sets cond, or removes it if it has no status, in both flavours if there are two.
+func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond metav1.Condition) {
+	if cond.LastTransitionTime.IsZero() {
+		cond.LastTransitionTime = metav1.NewTime(state.Now)
 	}
-	return names
-}
-
-// setCheckCondition sets or removes c, in both flavours if there are two.
-func setCheckCondition(next *clusterv1.MachineHealthCheck, p plan, c machines.Condition) {
-	is := p.condition(c)
-	if c.Remove {
-		conditions.Delete(next, c.Type)
+	if cond.Status == "" {
+		conditions.Delete(next, cond.Type)
 	} else {
-		conditions.Set(next, is)
+		conditions.Set(next, cond)
 	}
 	switch {
-	case c.Type == machines.RemediationAllowed && is.Status == metav1.ConditionTrue:
+	case cond.Type == machines.RemediationAllowed && cond.Status == metav1.ConditionTrue:
 		v1beta1conditions.MarkTrue(next, clusterv1.RemediationAllowedV1Beta1Condition)
-	case c.Type == machines.RemediationAllowed:
+	case cond.Type == machines.RemediationAllowed:
 		v1beta1conditions.Set(next, &clusterv1.Condition{
 			Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
-			Severity: clusterv1.ConditionSeverityWarning, Reason: is.Reason, Message: is.Message,
+			Severity: clusterv1.ConditionSeverityWarning, Reason: cond.Reason, Message: cond.Message,
 		})
-	case c.Type == mendv1.RemediationTemplateAvailable && is.Status == metav1.ConditionFalse:
+	case cond.Type == mendv1.RemediationTemplateAvailable && cond.Status == metav1.ConditionFalse:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", p.facts.Template.Missing)
-	case c.Type == mendv1.RemediationTemplateAvailable:
+			clusterv1.ExternalRemediationTemplateNotFoundV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", state.Template.Missing)
+	case cond.Type == mendv1.RemediationTemplateAvailable:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition)
 	}
 }
 
 // record brings the stored check up to date: label, owner and status. It writes only what differs.
-func (r *Reconciler) record(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if err := r.recordOwner(ctx, w); err != nil {
+func (r *Reconciler) record(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
+	if err := r.recordOwner(ctx, state); err != nil {
 		return err
 	}
-	return r.recordStatus(ctx, w, next)
+	return r.recordStatus(ctx, state, next)
 }
 
-func (r *Reconciler) recordStatus(ctx context.Context, w *observed, next *clusterv1.MachineHealthCheck) error {
-	if sameStatus(w.check.Status, next.Status) {
+func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
+	if sameStatus(state.Check.Status, next.Status) {
 		return nil
 	}
-	before, after := *w.check, *next
+	before, after := *state.Check, *next
 	if slices.Equal(before.Status.Targets, after.Status.Targets) { // thousands of names, which need not be encoded to be compared
 		before.Status.Targets, after.Status.Targets = nil, nil
 	}
 	patch, err := client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}).Data(&after)
 	if err != nil {
-		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+		return fmt.Errorf("encode the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	saved := &metav1.PartialObjectMetadata{}
 	saved.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	saved.Name, saved.Namespace = w.check.Name, w.check.Namespace
+	saved.Name, saved.Namespace = state.Check.Name, state.Check.Namespace
 	if err := r.Client.Status().Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+		return fmt.Errorf("write the status of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	return nil
 }
 
-// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what it costs to write
-// and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
+// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what
+// it costs to write and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
 func statusEvery(targets int) time.Duration {
 	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
 		return d
@@ -152,19 +125,19 @@ func statusEvery(targets int) time.Duration {
 }
 
 // putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
-func putOff(w *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	due := w.before.statusAt.Add(statusEvery(len(w.targets)))
-	if w.before.statusAt.IsZero() || !w.now.Before(due) || sameStatus(w.check.Status, next.Status) {
+func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
+	due := state.before.statusAt.Add(statusEvery(len(state.Targets)))
+	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) {
 		return time.Time{}
 	}
-	if !equality.Semantic.DeepEqual(withoutNumbers(&w.check.Status), withoutNumbers(&next.Status)) {
+	if !equality.Semantic.DeepEqual(withoutNumbers(&state.Check.Status), withoutNumbers(&next.Status)) {
 		return time.Time{}
 	}
 	return due
 }
 
-// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of the
-// older flavour that has another message has another time too.
+// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of
+// the older flavour that has another message has another time too.
 func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
 	rest := *status
 	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
@@ -193,31 +166,31 @@ func sameStatus(a, b clusterv1.MachineHealthCheckStatus) bool {
 
 // recordOwner makes the check belong to its Cluster, by label and owner reference, as Cluster API does. It
 // is what makes `clusterctl move` and the deletion of the cluster take the check along.
-func (r *Reconciler) recordOwner(ctx context.Context, w *observed) error {
+func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	owner := metav1.OwnerReference{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: w.cluster.Name, UID: w.cluster.UID,
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: state.Cluster.Name, UID: state.Cluster.UID,
 	}
-	owners := slices.DeleteFunc(slices.Clone(w.check.OwnerReferences), func(o metav1.OwnerReference) bool {
+	owners := slices.DeleteFunc(slices.Clone(state.Check.OwnerReferences), func(o metav1.OwnerReference) bool {
 		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
 	})
 	owners = append(owners, owner)
-	if w.check.Labels[clusterv1.ClusterNameLabel] == w.check.Spec.ClusterName && slices.Contains(w.check.OwnerReferences, owner) {
+	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": w.check.ResourceVersion,
-		"labels":          map[string]string{clusterv1.ClusterNameLabel: w.check.Spec.ClusterName},
+		"resourceVersion": state.Check.ResourceVersion,
+		"labels":          map[string]string{clusterv1.ClusterNameLabel: state.Check.Spec.ClusterName},
 		"ownerReferences": owners,
 	}})
 	if err != nil {
-		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+		return fmt.Errorf("encode the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: w.check.Name, Namespace: w.check.Namespace}}
+	saved := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: state.Check.Name, Namespace: state.Check.Namespace}}
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(w.check), err)
+		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
 	// The status is written next, on top of this.
-	is := *w.check
-	is.ResourceVersion, w.check = saved.ResourceVersion, &is
+	check := *state.Check
+	check.ResourceVersion, state.Check = saved.ResourceVersion, &check
 	return nil
 }

@@ -22,7 +22,7 @@ import (
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 	ranged := aCheck(a("a", health.Healthy), a("b", health.Unhealthy))
-	ranged.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
+	ranged.Check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[2-3]"
 	for want, w := range map[string]*observed{
 		"exceeds unhealthyLessThanOrEqualTo (total: 6, unhealthy: 1, unhealthyLessThanOrEqualTo: 40%). " +
 			"5 of 6 targets are not healthy: 1 unhealthy, 1 pending, 1 starting, 1 being deleted, 1 unknown; 40% of 6 allows 2": aCheck(
@@ -31,7 +31,7 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 		"does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
 			"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3": ranged,
 	} {
-		c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 		want = "Remediation is not allowed, the number of not started or unhealthy machines " + want
 		if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
 			t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
@@ -41,21 +41,21 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 
 func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 	for name, tc := range map[string]struct {
-		targets []target
+		targets []machines.Target
 		want    string
 	}{
 		"one begins beside one in flight, and two wait": {
-			[]target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
+			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
 			"2 remediations wait, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
 		"one waits": {
-			[]target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
+			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
 			"1 remediation waits, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"none waits": {[]target{a("a", health.Unhealthy)}, ""},
+		"none waits": {[]machines.Target{a("a", health.Unhealthy)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(tc.targets...)
-			w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-			c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
+			c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
 				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
 			}
@@ -75,10 +75,10 @@ func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 
 func TestAStatusIsTheSameAfterASecondReconcile(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
-	w.remediation.Missing = "it is gone"
+	w.Template.Missing = "it is gone"
 	first := statusAfter(w, decide(w), result{})
 	again := *w
-	again.check, again.now = first, noon.Add(time.Hour)
+	again.Check, again.Now = first, noon.Add(time.Hour)
 	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again), result{}).Status); diff != "" {
 		t.Errorf("the same observed state has another status an hour later (-first +second):\n%s", diff)
 	}
@@ -92,7 +92,7 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 		made  bool // a request
 		want  map[clusterv1.ConditionType]bool
 	}{
-		"requests cannot be read":              {func(w *observed) { w.remediation.Known = false }, false, map[clusterv1.ConditionType]bool{template: true, request: true}},
+		"requests cannot be read":              {func(w *observed) { w.Template.Known = false }, false, map[clusterv1.ConditionType]bool{template: true, request: true}},
 		"the template is there, nothing begun": {func(*observed) {}, false, map[clusterv1.ConditionType]bool{request: true}},
 		"it is there, and a request is made":   {func(*observed) {}, true, map[clusterv1.ConditionType]bool{}},
 		"no machine waits any more":            {func(w *observed) { w.having(a("a", health.Healthy)) }, false, map[clusterv1.ConditionType]bool{}},
@@ -100,9 +100,9 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("a", health.Unhealthy)).external()
-			w.remediation.Missing = "it is gone"
+			w.Template.Missing = "it is gone"
 			s := decide(w)
-			w.check, w.remediation.Missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
+			w.Check, w.Template.Missing = statusAfter(w, s, result{refused: errors.New("no rights")}), ""
 			tc.later(w)
 			got := map[clusterv1.ConditionType]bool{}
 			for _, c := range statusAfter(w, decide(w), result{started: tc.made}).GetV1Beta1Conditions() {
@@ -119,15 +119,16 @@ func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 
 func TestW14NumbersFitTheirFields(t *testing.T) {
 	w := aCheck(a("a", health.Healthy))
-	w.check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-99999999999]"
+	w.Check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[0-99999999999]"
 	if got := statusAfter(w, decide(w), result{}).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
 		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
 	}
-	many := make([]target, maxTargets+1)
+	many := make([]machines.Target, maxTargets+1)
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
-	status := statusAfter(aCheck(many...), decide(aCheck(many...)), result{}).Status
+	large := aCheck(many...)
+	status := statusAfter(large, decide(large), result{}).Status
 	if len(status.Targets) != maxTargets || *status.ExpectedMachines != maxTargets+1 {
 		t.Errorf("%d targets are listed and %d counted, want %d and %d", len(status.Targets), *status.ExpectedMachines, maxTargets, maxTargets+1)
 	}
@@ -138,34 +139,34 @@ func TestAGenerationIsObservedOnlyByAReconcileThatSucceeded(t *testing.T) {
 	if got := statusAfter(w, decide(w), result{failed: true}).Status.ObservedGeneration; got != 0 {
 		t.Errorf("a failed reconcile observed generation %d", got)
 	}
-	if got := statusAfter(w, decide(w), result{}).Status.ObservedGeneration; got != w.check.Generation {
-		t.Errorf("observedGeneration is %d, want %d", got, w.check.Generation)
+	if got := statusAfter(w, decide(w), result{}).Status.ObservedGeneration; got != w.Check.Generation {
+		t.Errorf("observedGeneration is %d, want %d", got, w.Check.Generation)
 	}
 }
 
 func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
 	w := aCheck()
-	if c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
+	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
 	}
-	w.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := conditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
+	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
 		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
 	}
 }
 
 func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Healthy))
-	w.targets[0].machine.Labels = map[string]string{"pool": "x"}
+	w.Targets[0].Machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.overlaps = []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}
-	targets := w.targets
-	w.targets = nil
+	w.Overlaps = []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	targets := w.Targets
+	w.Targets = nil
 	for _, target := range targets {
-		w.add(target.machine)
+		w.add(target.Machine)
 	}
-	c := conditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
+	c := machines.ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"
 	if c.Status != metav1.ConditionFalse || c.Message != want {
@@ -175,7 +176,7 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	w := aCheck(a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending), a("recovered", health.Healthy))
-	w.skipped = aCheck(a("skipped", health.Healthy)).targets
+	w.Skipped = aCheck(a("skipped", health.Healthy)).Targets
 	flights := map[types.UID]flight{}
 	for _, name := range []string{"recovered", "atWork", "dropped", "skipped", "gone"} {
 		flights[types.UID("uid-of-"+name)] = flight{name, "Owner"}
@@ -194,22 +195,22 @@ func TestEnded(t *testing.T) {
 // The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
 func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(count int) float64 {
-		targets := make([]target, count)
+		targets := make([]machines.Target, count)
 		for i := range targets {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}
 		w := aCheck(targets...)
-		for _, target := range w.targets {
-			target.known = health.NodePresent
+		for _, target := range w.Targets {
+			target.Health.Node = health.NodePresent
 		}
 		first := w.decide()
-		w.check, w.before.decided = statusAfter(w, first, result{}), first.Memory
+		w.Check, w.before.decided = statusAfter(w, first, result{}), first.Memory
 		return testing.AllocsPerRun(20, func() {
 			s := w.decide()
 			if steps := stepsOf(w, s); len(steps) > 0 {
 				t.Fatalf("a steady state needs %d steps", len(steps))
 			}
-			if next := statusAfter(w, s, result{}); !sameStatus(w.check.Status, next.Status) {
+			if next := statusAfter(w, s, result{}); !sameStatus(w.Check.Status, next.Status) {
 				t.Fatal("a steady state has another status")
 			}
 		})

@@ -10,20 +10,21 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
-	w.check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
-	w.check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
+	w.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
+	w.Check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
 	s := decide(w)
 	const until = "2026-01-01T12:09:00Z"
 	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
-		if c := conditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
+		if c := machines.ConditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
 			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
 		}
 	}
-	is := seen(w, s, w.targets[0])
+	is := seen(w, s, w.Targets[0])
 	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !is.Next.At.Equal(noon.Add(9*time.Minute)) {
 		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
 	}
@@ -42,17 +43,17 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(a("a", health.Unhealthy))
-			w.check.Annotations = map[string]string{tc.annotation: tc.value}
+			w.Check.Annotations = map[string]string{tc.annotation: tc.value}
 			s := decide(w)
-			c := allowed(s)
+			c := s.Allowed
 			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
 				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)
 			}
-			begins := s.starts() > 0
+			begins := starts(s) > 0
 			if begins != (tc.want == "") {
 				t.Errorf("a remediation begins: %t", begins)
 			}
-			if is := seen(w, s, w.targets[0]); !begins && !is.Next.Manual {
+			if is := seen(w, s, w.Targets[0]); !begins && !is.Next.Manual {
 				t.Errorf("no person is asked to do something: %+v", is.Next)
 			}
 		})

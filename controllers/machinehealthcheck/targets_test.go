@@ -84,16 +84,17 @@ func (f *fleet) taken(name, id string) {
 
 // found is what a reconcile finds of a machine.
 type found struct {
-	Facts   machines.Target
-	Verdict health.Verdict
+	Health     *health.Target
+	OlderCheck string
+	Verdict    health.Verdict
 }
 
 // check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
 func (f *fleet) check(now time.Time) *observed {
 	w := aCheck()
-	w.now, w.link = now, workload.Seen(workload.Up, f.nodes)
-	w.check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
-	w.check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+	w.Now, w.view = now, workload.Seen(workload.Up, f.nodes)
+	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
+	w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
 	}
 	return w
@@ -106,7 +107,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 		change(w)
 	}
 	r.Clusters, r.machines = none{}, f.machines
-	w.selector, _ = selectorOf(w.check)
+	w.selector, _ = selectorOf(w.Check)
 	r.memory.recall(w)
 	if err := r.observeMachines(ctx, w); err != nil {
 		t.Fatal(err)
@@ -115,20 +116,21 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	p := w.decide()
 	r.memory.leave(w, p)
 	all := map[string]found{}
-	for i := range w.targets {
-		all[w.targets[i].machine.Name] = found{*p.Decisions[i].Target, p.Decisions[i].Verdict}
-		read := *w.targets[i]
-		if diff := cmp.Diff(w.plainFacts(&read), p.Decisions[i].Target); diff != "" {
-			t.Fatal("the facts about " + w.targets[i].machine.Name + " are not those of the machine and the node as they were read: " + diff)
+	for i := range w.Targets {
+		all[w.Targets[i].Machine.Name] = found{w.Targets[i].Health, w.Targets[i].OlderCheck, p.Decisions[i].Verdict}
+		read := *w.Targets[i]
+		w.stateHealth(&read, read.Health.Node)
+		if diff := cmp.Diff(read.Health, w.Targets[i].Health); diff != "" {
+			t.Fatal("the facts about " + w.Targets[i].Machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
 	}
 	for i, other := range w.others {
-		if got, want := p.facts.Overlaps[i], w.shared(other); got != want {
+		if got, want := w.Overlaps[i], w.shared(other); got != want {
 			t.Fatal(fmt.Sprintf("of the targets %+v are shared, want %+v", got, want))
 		}
 	}
-	for i := range w.skipped {
-		all["skipped "+w.skipped[i].machine.Name] = found{Facts: *p.facts.Skipped[i]}
+	for i := range w.Skipped {
+		all["skipped "+w.Skipped[i].Name] = found{Health: w.Skipped[i].Health, OlderCheck: w.Skipped[i].OlderCheck}
 	}
 	return all
 }
@@ -136,8 +138,8 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 // shared is how many targets another check selects too, all looked at.
 func (w *observed) shared(other otherCheck) machines.Overlap {
 	is := machines.Overlap{Name: other.name, Older: other.older}
-	for _, t := range w.targets {
-		if other.selector.Matches(labels.Set(t.machine.Labels)) {
+	for _, t := range w.Targets {
+		if other.selector.Matches(labels.Set(t.Machine.Labels)) {
 			is.Shared++
 		}
 	}
@@ -170,7 +172,7 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 				})
 			},
 			"a machine is said to be healthy": func(name string) {
-				f.change(name, func(m *clusterv1.Machine) { markedBefore(&target{machine: m}) })
+				f.change(name, func(m *clusterv1.Machine) { markedBefore(&machines.Target{Machine: m}) })
 			},
 			"a machine has no node yet": func(name string) { f.change(name, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }) },
 			"a node is Ready":           func(name string) { f.ready(name, corev1.ConditionTrue, now) },
@@ -195,14 +197,16 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 					w.others = []otherCheck{{name: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "b"})}}
 				}
 			},
-			"time passes":               func(string) { now = now.Add(time.Minute) },
-			"the Cluster is paused":     func(string) { checked = func(w *observed) { w.cluster.Spec.Paused = ptr.To(true) } },
-			"the cluster is unreached":  func(string) { checked = func(w *observed) { w.link = workload.View{} } },
-			"the cluster is not set up": func(string) { checked = func(w *observed) { w.infrastructureReady = false } },
+			"time passes":              func(string) { now = now.Add(time.Minute) },
+			"the Cluster is paused":    func(string) { checked = func(w *observed) { w.Cluster.Spec.Paused = ptr.To(true) } },
+			"the cluster is unreached": func(string) { checked = func(w *observed) { w.view = workload.View{} } },
+			"the cluster is not set up": func(string) {
+				checked = func(w *observed) { w.Cluster.Status.Conditions = w.Cluster.Status.Conditions[:1] }
+			},
 			"the timeout is another": func(string) {
 				checked = func(w *observed) {
-					w.check.Generation++
-					w.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](120)
+					w.Check.Generation++
+					w.Check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](120)
 				}
 			},
 			"the check is as it was": func(string) { checked = nothing },
@@ -222,42 +226,12 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestTheFactsAboutAMachineThatHasNotChangedAreThoseOfBefore(t *testing.T) {
-	f, r := newFleet(), &Reconciler{}
-	for _, name := range []string{"a", "b"} {
-		f.change(name, func(*clusterv1.Machine) {})
-		f.ready(name, corev1.ConditionTrue, noon)
-	}
-	facts := func() []*machines.Target {
-		f.seen(t.Context(), t, r, noon)
-		targets := r.memory.checks[types.NamespacedName{Namespace: "ns", Name: "check"}].pass.targets
-		return []*machines.Target{targets[0].facts, targets[1].facts}
-	}
-	before := facts()
-	for _, change := range []struct {
-		name string
-		to   func()
-	}{
-		{"its node falls silent", func() { f.ready("b", corev1.ConditionUnknown, noon) }},
-		{"another node has the name", func() { f.taken("b", "id://x") }},
-		{"yet another node has it", func() { f.taken("b", "id://y") }},
-		{"its labels change", func() { f.change("b", func(m *clusterv1.Machine) { m.Labels["rack"] = "7" }) }},
-	} {
-		change.to()
-		after := facts()
-		if after[0] != before[0] || after[1] == before[1] {
-			t.Errorf("%s: the facts about a are kept: %t, those about b: %t", change.name, after[0] == before[0], after[1] == before[1])
-		}
-		before = after
-	}
-}
-
 // The first reconcile of a check writes all machines: both versions of thousands would be in memory until it ends.
 func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
-	w.targets[0].machine = r.machine()
-	of(w.targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
-	if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil || len(w.targets[0].machine.Labels) > 0 {
+	w.Targets[0].Machine = r.machine()
+	of(w.Targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
+	if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
 		t.Fatalf("it is not written, or all of it is kept: %+v", done)
 	}
 }
@@ -274,7 +248,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 	}
 	wrote := func() {
 		target := r.memory.checks[check].pass.targets[0]
-		target.machine = essential(target.machine)
+		target.Machine = statusCopy(target.Machine)
 	}
 	remade := func() {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a", UID: "again", CreationTimestamp: metav1.NewTime(noon.Add(17 * h / 2))}}
@@ -282,14 +256,14 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		_ = f.nodes.Update(n)
 	}
 	ofGPU := func(w *observed) {
-		w.check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
+		w.Check.Spec.Checks.UnhealthyMachineConditions = []clusterv1.UnhealthyMachineCondition{
 			{Type: "GPU", Status: "False", TimeoutSeconds: ptr.To[int32](300)},
 		}
 	}
-	unsure := func(w *observed) { w.link = workload.View{Link: workload.Unsure} }
+	unsure := func(w *observed) { w.view = workload.View{Link: workload.Unsure} }
 	edited := func(w *observed) {
-		w.check.Generation++
-		w.check.Spec.Checks.UnhealthyMachineConditions[0].Type = "Disk"
+		w.Check.Generation++
+		w.Check.Spec.Checks.UnhealthyMachineConditions[0].Type = "Disk"
 	}
 	diskFull := func() {
 		f.change("a", func(m *clusterv1.Machine) {
@@ -298,8 +272,8 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		})
 	}
 	ofNetwork := func(w *observed) {
-		w.check.Generation += 2
-		w.check.Spec.Checks.UnhealthyNodeConditions = append(w.check.Spec.Checks.UnhealthyNodeConditions,
+		w.Check.Generation += 2
+		w.Check.Spec.Checks.UnhealthyNodeConditions = append(w.Check.Spec.Checks.UnhealthyNodeConditions,
 			clusterv1.UnhealthyNodeCondition{Type: "NetworkUnavailable", Status: "True", TimeoutSeconds: ptr.To[int32](300)})
 	}
 	networkLost := func() {
@@ -344,7 +318,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 			is.change = func(*observed) {}
 		}
 		var got []string
-		for _, s := range f.seen(t.Context(), t, r, noon.Add(is.at), ofGPU, is.change)["a"].Facts.Health.Signals {
+		for _, s := range f.seen(t.Context(), t, r, noon.Add(is.at), ofGPU, is.change)["a"].Health.Signals {
 			since := s.Since.Sub(noon).String()
 			if s.Undated {
 				since = "(" + since + ")"

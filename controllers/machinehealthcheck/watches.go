@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -156,12 +157,12 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 	return checks
 }
 
-func (r *Reconciler) checksOfMachine(ctx context.Context, machine client.Object) []reconcile.Request {
-	m, ok := machine.(*clusterv1.Machine)
+func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []reconcile.Request {
+	machine, ok := obj.(*clusterv1.Machine)
 	if !ok {
 		return nil
 	}
-	return r.checksIn(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, labels.Set(m.Labels))
+	return r.checksIn(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, labels.Set(machine.Labels))
 }
 
 func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
@@ -170,15 +171,15 @@ func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object)
 
 // checkAndOthers maps a check to all checks of its cluster: with it, the overlaps of the others change.
 func (r *Reconciler) checkAndOthers(ctx context.Context, check client.Object) []reconcile.Request {
-	c, ok := check.(*clusterv1.MachineHealthCheck)
+	mhc, ok := check.(*clusterv1.MachineHealthCheck)
 	if !ok {
 		return nil
 	}
-	all := r.checksIn(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Spec.ClusterName}, nil)
-	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(c)}); !slices.Contains(all, self) {
-		all = append(all, self)
+	requests := r.checksIn(ctx, client.ObjectKey{Namespace: mhc.Namespace, Name: mhc.Spec.ClusterName}, nil)
+	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(mhc)}); !slices.Contains(requests, self) {
+		requests = append(requests, self)
 	}
-	return all
+	return requests
 }
 
 // checksOfRequest maps a remediation request to the checks of its machine and to the one that made it, and a template to the
@@ -241,12 +242,12 @@ func checkChanges() predicate.Predicate {
 // machineChanges passes what a verdict, a count or a condition of ours can depend on.
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return was.UID != is.UID || was.Generation != is.Generation ||
-			was.Status.NodeRef.Name != is.Status.NodeRef.Name ||
-			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() || finalFailure(was) != finalFailure(is) ||
-			!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
-			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, sameCondition)
+		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+		return before.UID != after.UID || before.Generation != after.Generation ||
+			before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
+			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	}}
 }
 
@@ -259,13 +260,13 @@ func sameCondition(a, b metav1.Condition) bool {
 // two conditions that open or close the gates.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-		if ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || was.UID != is.UID ||
-			was.Labels[clusterv1.WatchLabel] != is.Labels[clusterv1.WatchLabel] || workload.Kept(was) != workload.Kept(is) {
+		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
+		if ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false) || before.UID != after.UID ||
+			before.Labels[clusterv1.WatchLabel] != after.Labels[clusterv1.WatchLabel] || workload.Kept(before) != workload.Kept(after) {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			if (conditionTrue(was, gate) == nil) != (conditionTrue(is, gate) == nil) {
+			if (machines.ConditionTrue(before, gate) == nil) != (machines.ConditionTrue(after, gate) == nil) {
 				return true
 			}
 		}

@@ -113,23 +113,23 @@ const standsStill = 7
 // stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
 // begun would not count. It is no failure, and the check is reconciled again in a moment.
 // (docs/adr/0058-read-your-own-writes.md)
-func (r *Reconciler) stale(ctx context.Context, w *observed) bool {
-	for name, lost := range w.before.wrote {
-		if target := find(name, w.targets, w.skipped); target != nil && r.awaited(ctx, w, target.machine, lost) {
+func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
+	for name, lost := range state.before.wrote {
+		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {
 			return true
 		}
 	}
-	return w.lagging
+	return state.lagging
 }
 
 // awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
 // was lost, and if the wait is long: one that was restored from a backup never shows the write.
-func (r *Reconciler) awaited(ctx context.Context, w *observed, machine *clusterv1.Machine, lost bool) bool {
+func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
 	switch {
 	case lost:
 	case !r.written.stale(machine):
 		return false
-	case w.before.stale < standsStill:
+	case state.before.stale < standsStill:
 		return true
 	}
 	stored := &metav1.PartialObjectMetadata{}
@@ -138,7 +138,7 @@ func (r *Reconciler) awaited(ctx context.Context, w *observed, machine *clusterv
 	behind := stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
 	if behind || client.IgnoreNotFound(err) != nil {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
-			"Machine", klog.KObj(machine), "stale", w.before.stale, "error", err)
+			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
 		return true
 	}
 	r.written.saved.Forget(client.ObjectKeyFromObject(machine))

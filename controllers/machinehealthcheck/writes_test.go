@@ -10,7 +10,7 @@ import (
 )
 
 func version(name, version string) *clusterv1.Machine {
-	m := a(name, health.Healthy).machine
+	m := a(name, health.Healthy).Machine
 	m.ResourceVersion = version
 	return m
 }

@@ -25,8 +25,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -198,7 +198,7 @@ func (m *Manifest) Widen(scope *snapshot.Scope) {
 				scope.Templates = append(scope.Templates,
 					corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
 			}
-			wait, _ := machinehealthcheck.SpareWaitOf(check)
+			wait, _ := machines.SpareWaitOf(check)
 			scope.Spares = scope.Spares || wait != nil
 		case *nhcv1.NodeHealthCheck:
 			scope.NodeChecks = true

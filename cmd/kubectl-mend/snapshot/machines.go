@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // labelled selects what belongs to a cluster; everything if its name is empty.
@@ -39,7 +39,7 @@ func (r *reading) spares() []query {
 	}
 	var queries []query
 	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
-		wait, _ := machinehealthcheck.SpareWaitOf(check)
+		wait, _ := machines.SpareWaitOf(check)
 		there := slices.ContainsFunc(queries, func(q query) bool { return q.namespace == check.Namespace })
 		if wait != nil && !there && !check.Spec.Remediation.TemplateRef.IsDefined() {
 			queries = append(queries, query{gvk: metal3MachineGVK, namespace: check.Namespace})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -11,25 +12,25 @@ import (
 )
 
 // Acting is who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
-func (f *Facts) Acting() (by rule.Mode, text, detail string) {
-	about := &f.About
+func (facts *Facts) Acting() (by rule.Mode, text, detail string) {
+	cluster := facts.Check.Spec.ClusterName
 	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
-		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, about.WatchFilter)
+		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, facts.WatchFilter)
 	switch {
-	case about.Deleting:
+	case !facts.Check.DeletionTimestamp.IsZero():
 		return rule.None, "The check is being deleted", "check being deleted"
-	case about.WatchFilter != "" && f.Claimed:
+	case facts.WatchFilter != "" && Claimed(facts.Check):
 		text = "The check is claimed for kubemend, so Cluster API core leaves it alone, and " + clause(label)
 		return rule.None, text, clusterv1.WatchLabel + " differs"
-	case about.WatchFilter != "":
+	case facts.WatchFilter != "":
 		return rule.Core, label, clusterv1.WatchLabel + " differs"
-	case about.ClusterDeleting:
-		return rule.None, fmt.Sprintf("Cluster %s is being deleted", about.Cluster), "Cluster being deleted"
+	case !facts.Cluster.DeletionTimestamp.IsZero():
+		return rule.None, fmt.Sprintf("Cluster %s is being deleted", cluster), "Cluster being deleted"
 	}
-	paused, detail := about.paused()
-	switch f.Mode {
+	paused, detail := facts.paused()
+	switch facts.Mode {
 	case NoCluster:
-		return rule.None, fmt.Sprintf("There is no Cluster %s in namespace %s", about.Cluster, about.Namespace), detail
+		return rule.None, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, facts.Check.Namespace), detail
 	case BadSelector:
 		return rule.None, "The spec.selector of the check cannot be read", detail
 	case Paused:
@@ -47,77 +48,73 @@ func (f *Facts) Acting() (by rule.Mode, text, detail string) {
 // clause is a sentence as it goes on in another one.
 func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// paused is what pauses a check, as a sentence and in a few words. Of the annotation by which kubemend claims a check it says nothing:
-// that pauses Cluster API core alone.
-func (a *About) paused() (text, detail string) {
-	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", a.Cluster)
-	if a.PausedBy == nil {
-		if a.ClusterPaused {
-			return cluster, "Cluster paused"
-		}
-		return "", "check not claimed"
-	}
-	check := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, *a.PausedBy)
-	if strings.EqualFold(strings.TrimSpace(*a.PausedBy), mendv1.Claim) {
+// pausedBy is the value of the annotation that pauses the check; false if none does. The one by which kubemend claims a check pauses
+// Cluster API core alone.
+func (facts *Facts) pausedBy() (value string, paused bool) {
+	value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]
+	return value, annotated && !Claimed(facts.Check)
+}
+
+// paused is what pauses a check, as a sentence and in a few words.
+func (facts *Facts) paused() (text, detail string) {
+	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", facts.Check.Spec.ClusterName)
+	value, paused := facts.pausedBy()
+	check := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
+	if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
 		check += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
 	}
-	if a.ClusterPaused {
+	switch clusterPaused := ClusterPaused(facts.Cluster); {
+	case paused && clusterPaused:
 		return cluster + ", and " + clause(check), "Cluster and check paused"
+	case paused:
+		return check, "check paused"
+	case clusterPaused:
+		return cluster, "Cluster paused"
 	}
-	return check, "check paused"
+	return "", "check not claimed"
 }
 
 // Enable is what a person can do for a check to be acted on; empty if nothing.
-func (f *Facts) Enable() string {
-	about := &f.About
-	if f.ActsInCore() {
-		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", about.Name, about.Namespace)
+func (facts *Facts) Enable() string {
+	if facts.ActsInCore() {
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", facts.Check.Name, facts.Check.Namespace)
 	}
-	if f.Mode != Paused {
+	if facts.Mode != Paused {
 		return ""
 	}
 	annotation := fmt.Sprintf("remove the annotation %s from the check", clusterv1.PausedAnnotation)
-	cluster := fmt.Sprintf("set spec.paused of Cluster %s to false", about.Cluster)
-	switch {
-	case about.PausedBy != nil && about.ClusterPaused:
+	cluster := fmt.Sprintf("set spec.paused of Cluster %s to false", facts.Check.Spec.ClusterName)
+	switch _, paused := facts.pausedBy(); {
+	case paused && ClusterPaused(facts.Cluster):
 		return "When it is to go on, " + annotation + ", and " + cluster
-	case about.PausedBy != nil:
+	case paused:
 		return "When it is to go on, " + annotation
 	}
 	return "When it is to go on, " + cluster
 }
 
 // ActsInCore reports whether it is Cluster API core that acts on the check.
-func (f *Facts) ActsInCore() bool {
-	return f.Mode == Observed || f.Mode == Ignored && !f.About.ClusterDeleting
+func (facts *Facts) ActsInCore() bool {
+	return facts.Mode == Observed || facts.Mode == Ignored && facts.Cluster.DeletionTimestamp.IsZero()
 }
 
-// Action is what is done about t when it is unhealthy, as a clause.
-func (f *Facts) Action(t *Target) string {
-	switch {
-	case f.Template.External:
-		return fmt.Sprintf("requests a %s from %s %s/%s", f.Template.Kind, f.Template.TemplateKind, f.About.Namespace, f.Template.Name)
-	case t.OwnerKind != "":
-		return fmt.Sprintf("asks its owner, %s %s, to remediate it", t.OwnerKind, t.OwnerName)
+// Action is what is done about machine when it is unhealthy, as a clause.
+func (facts *Facts) Action(machine *clusterv1.Machine) string {
+	if facts.Template.External {
+		template := &facts.Template
+		return fmt.Sprintf("requests a %s from %s %s/%s", template.Kind, template.TemplateKind, facts.Check.Namespace, template.Name)
+	}
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		return fmt.Sprintf("asks its owner, %s %s, to remediate it", owner.Kind, owner.Name)
 	}
 	return "asks its owner to remediate it, but it has none"
 }
 
-// OwnerAnswer is the reason for which the owner of t, which was asked to replace it, has not yet; empty if it has given none.
-func (t *Target) OwnerAnswer() string {
-	asked := t.OwnerReport
-	if asked == nil || asked.Status != conditionFalse || asked.Reason == waitingForRemediation {
+// OwnerAnswer is the reason for which the owner of machine, which was asked to replace it, has not yet; empty if it has given none.
+func OwnerAnswer(machine *clusterv1.Machine) string {
+	asked := ConditionOf(machine, OwnerRemediated)
+	if asked == nil || asked.Status != metav1.ConditionFalse || asked.Reason == waitingForRemediation {
 		return ""
 	}
 	return asked.Reason
-}
-
-// PutOff reports whether the owner of t tries later to replace it. (Cluster API: the owners of all kinds have the same reasons.)
-func (t *Target) PutOff() bool {
-	return t.Owner != NotAsked && t.OwnerAnswer() == clusterv1.MachineSetMachineRemediationDeferredReason
-}
-
-// Refused reports whether the owner of t cannot replace it.
-func (t *Target) Refused() bool {
-	return t.Owner != NotAsked && t.OwnerAnswer() == clusterv1.MachineSetMachineCannotBeRemediatedReason
 }

@@ -3,18 +3,23 @@ package machines
 import (
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 func checkIn(mode Mode) *Facts {
-	return &Facts{Mode: mode, About: About{Namespace: "ns", Name: "check", Cluster: "c1"}}
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", Annotations: map[string]string{}}}
+	check.Spec.ClusterName = "c1"
+	return &Facts{Mode: mode, Check: check, Cluster: &clusterv1.Cluster{}}
 }
 
 func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
-	annotated := func(f *Facts) { f.About.PausedBy = ptr.To("maintenance") }
-	clusterPaused := func(f *Facts) { f.About.ClusterPaused = true }
+	annotated := func(f *Facts) { f.Check.Annotations[clusterv1.PausedAnnotation] = "maintenance" }
+	clusterPaused := func(f *Facts) { f.Cluster.Spec.Paused = ptr.To(true) }
 	for name, tc := range map[string]struct {
 		mode  Mode
 		given []func(*Facts)
@@ -42,12 +47,12 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 
 func TestAClaimedCheckWithoutTheLabelOfTheManagerHasNoController(t *testing.T) {
 	f := checkIn(Ignored)
-	f.About.WatchFilter = "blue"
+	f.WatchFilter = "blue"
 	if got, because, _ := f.Acting(); got != rule.Core || because != "The label cluster.x-k8s.io/watch-filter of the check, or of "+
 		"its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for" {
 		t.Errorf("unclaimed, got %s, because %q", got, because)
 	}
-	f.Claimed = true
+	f.Check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
 	want := "The check is claimed for kubemend, so Cluster API core leaves it alone, and the label cluster.x-k8s.io/watch-filter of the check, " +
 		"or of its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for"
 	if got, because, _ := f.Acting(); got != rule.None || because != want {
@@ -73,7 +78,7 @@ func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := checkIn(tc.mode)
-			f.About.PausedBy, f.About.ClusterPaused = ptr.To(""), true
+			f.Check.Annotations[clusterv1.PausedAnnotation], f.Cluster.Spec.Paused = "", ptr.To(true)
 			if got, because, _ := f.Acting(); got != tc.want || because != tc.because {
 				t.Errorf("got %s, because %q; want %s, because %q", got, because, tc.want, tc.because)
 			}

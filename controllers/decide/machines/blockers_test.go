@@ -1,10 +1,13 @@
 package machines
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -25,7 +28,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a pending machine is within its timeout":                    {of(is(health.Pending)), []Reason{WithinTimeout}},
 		"a starting machine too":                                     {of(is(health.Starting)), []Reason{WithinTimeout}},
 		"also if it starts without a timeout":                        {of(is(health.Starting, forever)), []Reason{WithinTimeout}},
-		"a machine of an unreachable cluster is unjudged":            {of(is(health.Unknown)).with(func(f *Facts) { f.Cluster.Link = LinkDown }), []Reason{ClusterUnreachable}},
+		"a machine of an unreachable cluster is unjudged":            {of(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable}},
 		"so is one whose node could not be asked for":                {of(is(health.Unknown)), []Reason{NodeNotSeen}},
 		"so is one that Cluster API has not looked at since a pause": {of(is(health.Unknown, unjudgedSincePause)), []Reason{AwaitsClusterAPI}},
 		"so is one whose control plane is not initialized": {of(is(health.Unknown, func(t *given) {
@@ -37,7 +40,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
 		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
 		"a check that is not acted on":                                   {of(bad()).with(observe), []Reason{NotActing}},
-		"an update in place":                                             {of(bad(updating)), []Reason{MachineUpdating}},
+		"an update in place":                                             {of(bad(updatingNow)), []Reason{MachineUpdating}},
 		"a power cycle":                                                  {of(bad(cycled)), []Reason{PowerCycleInProgress}},
 		"power cycles that cannot be read":                               {of(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
 		"but only on a host":                                             {of(bad()).with(cyclesUnread), nil},
@@ -54,12 +57,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"requests that are not known":                                    {of(bad()).with(unknown), []Reason{RequestsUnread}},
 		"a template that may not be read":                                {of(bad()).with(unread), []Reason{TemplateUnread}},
 		"a change that may be the first of many":                         {of(bad()).with(limitsMatter), []Reason{JustSeen}},
-		"all that has to change is said":                                 {of(bad(older, updating)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy}},
+		"all that has to change is said":                                 {of(bad(older, updatingNow)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy}},
 		"nothing blocks what is in flight already":                       {of(bad(asked)).with(tooMany), nil},
-		"nor do an update and a power cycle":                             {of(bad(asked, updating, cycled)), nil},
+		"nor do an update and a power cycle":                             {of(bad(asked, updatingNow, cycled)), nil},
 		"nor do requests that are not known, if its owner was asked":     {of(bad(refuses)).with(unknown), nil},
 		"a healthy machine that is marked so":                            {of(is(health.Healthy, markedHealthy)), []Reason{NotUnhealthy}},
-		"a mark by hand is the way out of an update that never ends":     {of(bad(updating, byPerson)), nil},
+		"a mark by hand is the way out of an update that never ends":     {of(bad(updatingNow, byPerson)), nil},
 		"to one that is being deleted a power cycle is no matter":        {of(bad(deleting, cycled)), []Reason{MachineDeleting}},
 		"nor are power cycles that cannot be read":                       {of(bad(deleting, onHost)).with(cyclesUnread), []Reason{MachineDeleting}},
 		"nor that its node cannot be seen":                               {of(is(health.Unknown, deleting)), []Reason{MachineDeleting}},
@@ -112,7 +115,7 @@ func TestWhenABlockerEnds(t *testing.T) {
 		want  ending
 	}{
 		"a timeout when it expires":                                {of(is(health.Pending)), ending{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = &Cycle{Until: until} })), ending{PowerCycleInProgress, until}},
+		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = cycleDeletingUntil(until) })), ending{PowerCycleInProgress, until}},
 		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), ending{PowerCyclesUnread, until}},
 		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), ending{CoolingDown, until}},
 		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), ending{JustSeen, noon.Add(Settling)}},
@@ -132,7 +135,7 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		given Facts
 		want  bool
 	}{
-		"a cluster that is not reached":          {of(is(health.Unknown)).with(func(f *Facts) { f.Cluster.Link = LinkDown }), true},
+		"a cluster that is not reached":          {of(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), true},
 		"a node that is not seen":                {of(is(health.Unknown)), true},
 		"what Cluster API has not looked at":     {of(is(health.Unknown, unjudgedSincePause)), true},
 		"a timeout that runs":                    {of(is(health.Pending)), false},
@@ -165,10 +168,11 @@ func TestEveryRuleHasItsWords(t *testing.T) {
 			continue
 		}
 		f := of(bad(requested(ForeignRequest), cycled)).with(missing)
-		f.Targets[0].UnusableWhy = "it is odd"
+		f.Targets[0].Unusable = errors.New("it is odd")
+		invalid(&f)
 		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
 		p := &Plan{
-			Reach: Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
+			Reach: metav1.Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: metav1.Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
 		}
 		f.Mode = Observed
 		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})

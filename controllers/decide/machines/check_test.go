@@ -1,11 +1,13 @@
 package machines
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -17,7 +19,7 @@ import (
 func conditionsOf(p *Plan) map[string]string {
 	all := map[string]string{}
 	for _, c := range p.Conditions {
-		if all[c.Type] = c.Status + "/" + c.Reason; c.Remove {
+		if all[c.Type] = string(c.Status) + "/" + c.Reason; c.Status == "" {
 			all[c.Type] = ""
 		}
 	}
@@ -34,8 +36,10 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		return f
 	}
 	unclaimed := func(f *Facts) { f.ActsUnclaimed = true }
-	claimed := func(f *Facts) { f.Claimed = true }
-	mode := func(m Mode) func(*Facts) { return func(f *Facts) { f.Mode = m } }
+	claimed := func(f *Facts) { f.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim} }
+	mode := func(m Mode) func(*Facts) {
+		return func(f *Facts) { f.Mode, f.SelectorErr = m, errors.New("it is odd") }
+	}
 	steady := map[string]string{
 		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
 		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
@@ -72,13 +76,13 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", mendv1.StormCooldown: "False/Storm"}},
 		"the cooldown": {of(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
 			map[string]string{RemediationAllowed: "False/CoolingDown", mendv1.StormCooldown: "True/CoolingDown"}},
-		"a limit that cannot be read": {of(unclaimed, func(f *Facts) { f.Invalid = true }), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
+		"a limit that cannot be read": {of(unclaimed, invalid), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
 		"no place for any":            {of(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
-		"an unreachable cluster": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkDown }), false,
+		"an unreachable cluster": {of(unclaimed, func(f *Facts) { f.Link = LinkDown }), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "False/Unreachable"}},
-		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Cluster.Link = LinkUnsure }), false,
+		"while an answer is awaited the numbers stand": {of(unclaimed, func(f *Facts) { f.Link = LinkUnsure }), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", mendv1.StormCooldown: "-", mendv1.SpareHostAvailable: "-"}},
-		"before the control plane is initialized there is no answer to await": {of(unclaimed, func(f *Facts) { f.Cluster.Initialized = false }, unsettled), false,
+		"before the control plane is initialized there is no answer to await": {of(unclaimed, uninitialized), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized"}},
 		"too few for a range have the same reason as too many": {of(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"too many go before a limit that leaves no place":      {of(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
@@ -112,18 +116,18 @@ func TestTheConditionsOfACheck(t *testing.T) {
 }
 
 func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
-	was := func(status, reason string) Report {
-		return Report{Status: status, Reason: reason, Message: "as it was", Since: ago(time.Hour)}
+	was := func(status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Status: status, Reason: reason, Message: "as it was", LastTransitionTime: metav1.NewTime(ago(time.Hour))}
 	}
 	for name, tc := range map[string]struct {
-		was         Report
+		was         metav1.Condition
 		initialized bool
 		link        Link
 		outage      Outage
 		want        string
 		since       time.Time
 	}{
-		"a cluster that answers is reachable":                        {Report{}, true, LinkUp, Outage{}, "True/Reachable", noon},
+		"a cluster that answers is reachable":                        {metav1.Condition{}, true, LinkUp, Outage{}, "True/Reachable", noon},
 		"and goes on being so":                                       {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
 		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
 		"and since then":                                             {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
@@ -131,12 +135,12 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
 		"and that is remembered":                                     {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
 		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"at first an answer is awaited":                              {Report{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"a control plane that is not up cannot be asked at all":      {Report{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"at first an answer is awaited":                              {metav1.Condition{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
 		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
 		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
 		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"nor one to which it reports nothing":                        {Report{Status: "False", Reason: "KubeconfigRefused", Since: ago(time.Hour)}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
+		"nor one to which it reports nothing":                        {metav1.Condition{Status: "False", Reason: "KubeconfigRefused", LastTransitionTime: metav1.NewTime(ago(time.Hour))}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
 		"a reader repeats what the manager reports":                  {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
 		"or concludes it from another check":                         {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
 		"another one in its place is not it": {
@@ -145,10 +149,13 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := of()
-			f.Reach, f.Cluster.Initialized, f.Cluster.Link, f.Outage = tc.was, tc.initialized, tc.link, tc.outage
+			if !tc.initialized {
+				uninitialized(&f)
+			}
+			f.Reach, f.Link, f.Outage = tc.was, tc.link, tc.outage
 			p := Decide(f)
-			if got := p.Reach.Status + "/" + p.Reach.Reason; got != tc.want || !p.Reach.Since.Equal(tc.since) {
-				t.Errorf("got %s since %s, want %s since %s", got, p.Reach.Since, tc.want, tc.since)
+			if got := string(p.Reach.Status) + "/" + p.Reach.Reason; got != tc.want || !p.Reach.LastTransitionTime.Time.Equal(tc.since) {
+				t.Errorf("got %s since %s, want %s since %s", got, p.Reach.LastTransitionTime, tc.want, tc.since)
 			}
 		})
 	}
@@ -158,7 +165,7 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := of()
-		f.Reach = Report{Status: conditionTrue, Reason: reason, Since: ago(time.Minute)}
+		f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
 		if got := f.reachedAgain(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
@@ -207,7 +214,7 @@ func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
 		t.Fatal("two unhealthy machines make no storm")
 	}
 	f = of(bad(), is(health.Healthy), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check, storm.Memory.Storm
+	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check.UID, storm.Memory.Storm
 	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
 		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
 	}
@@ -217,12 +224,12 @@ func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
 func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
 	began := noon.Add(300 * time.Millisecond) // the API server stores seconds
 	p := Decide(of(is(health.Healthy)).with(coolsFor(10*time.Minute), storming, func(f *Facts) { f.Now = began }))
-	at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == mendv1.StormCooldown })
-	if at < 0 || !p.Conditions[at].Since.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
+	at := slices.IndexFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.StormCooldown })
+	if at < 0 || !p.Conditions[at].LastTransitionTime.Time.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
 		t.Fatalf("set are %v, and the next decision is at %v", p.Conditions, p.Recheck)
 	}
 	f := of(bad()).with(coolsFor(20*time.Minute), func(f *Facts) {
-		f.Storm, f.Now = budget.Storm{Active: true, CoolingSince: p.Conditions[at].Since}, noon.Add(5*time.Minute)
+		f.Storm, f.Now = budget.Storm{Active: true, CoolingSince: p.Conditions[at].LastTransitionTime.Time}, noon.Add(5*time.Minute)
 	})
 	if p := Decide(f); p.Decisions[0].Starts() || !p.Recheck.Equal(noon.Add(20*time.Minute)) {
 		t.Errorf("after a restart the cooldown lasts until %v", p.Recheck)

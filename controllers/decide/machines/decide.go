@@ -12,122 +12,118 @@ import (
 // Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
 const Settling = 100 * time.Millisecond
 
-// Decide returns the plan for f: for each machine what blocks its remediation, how many remediations may start, and which do.
-func Decide(f Facts) Plan {
-	if f.Memory.Check != "" && f.Memory.Check == f.Check { // the cache may not show the status yet that this process wrote
-		f.Storm = f.Memory.Storm
+// Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
+func Decide(facts Facts) Plan {
+	if facts.Memory.Check != "" && facts.Memory.Check == facts.Check.UID { // the cache may not show the status yet that this process wrote
+		facts.Storm = facts.Memory.Storm
 	}
-	p := Plan{Reach: reach(&f)}
-	p.Decisions, p.Open = f.decisions()
-	for _, i := range p.Open {
-		d := p.Decisions[i]
-		d.InFlight = inFlight(&f, d)
-		ask(&f, &p, d, false)
-		d.Waits = waits(&f, d)
-		count(&p.Population, d)
+	plan := Plan{Reach: reach(&facts)}
+	plan.Decisions, plan.Open = facts.decisions()
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		decision.InFlight = inFlight(&facts, decision)
+		ask(&facts, &plan, decision, false)
+		decision.Waits = waits(&facts, decision)
+		if occupies(decision) {
+			plan.Population.InFlight++
+		}
+		if decision.Waits {
+			plan.Population.Waiting++
+		}
+		plan.Population.Count(decision.Class())
 	}
-	oneByOne(&f, &p)
-	awaitSpares(&f, &p)
-	settle(&f, &p)
-	p.Population.Healthy += len(p.Decisions) - len(p.Open)
-	if f.Counted != nil {
-		p.Population = p.Population.Complete(f.Counted.Total, f.Counted.Healthy)
+	oneByOne(&facts, &plan)
+	awaitSpares(&facts, &plan)
+	settle(&facts, &plan)
+	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
+	if facts.Counted != nil {
+		plan.Population = plan.Population.Complete(facts.Counted.Total, facts.Counted.Healthy)
 	}
-	grant(&f, &p)
-	queue(&f, &p)
-	p.Allowed = allowed(&f, &p)
-	p.Conditions = checkConditions(&f, &p)
-	p.AllRequested = f.Template.Known && f.Cluster.Settled() && p.Population.Waiting == 0 && !p.JustSeen
-	p.Restriction = restriction(&f, &p)
-	for _, i := range p.Open {
-		ask(&f, &p, p.Decisions[i], true)
-		step(&f, &p, p.Decisions[i])
+	grant(&facts, &plan)
+	queue(&facts, &plan)
+	plan.Allowed = allowed(&facts, &plan)
+	plan.Conditions = checkConditions(&facts, &plan)
+	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 && !plan.JustSeen
+	plan.Restriction = restriction(&facts, &plan)
+	for _, i := range plan.Open {
+		ask(&facts, &plan, plan.Decisions[i], true)
+		step(&facts, &plan, plan.Decisions[i])
 	}
-	p.Recheck = health.Earliest(health.Earliest(p.Storm.Recheck, settles(&p)), sparesUntil(&p))
-	p.Releases = releases(&f)
-	p.VerdictsUntil = verdictsUntil(&p)
-	p.Memory = f.Memory.after(&f, &p)
-	p.Needs = needs(&f, &p)
-	return p
+	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), sparesUntil(&plan)} {
+		plan.Recheck = health.Earliest(plan.Recheck, at)
+	}
+	plan.Releases = releases(&facts)
+	plan.VerdictsUntil = verdictsUntil(&plan)
+	plan.Memory = facts.Memory.after(&facts, &plan)
+	plan.Needs = needs(&facts, &plan)
+	return plan
 }
 
-// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are left to
-// their power cycles.
-func needs(f *Facts, p *Plan) Needs {
-	var is Needs
-	for _, i := range p.Open {
-		d := p.Decisions[i]
-		is.Cycles = is.Cycles || mayBeCycled(d)
-		is.Template = is.Template || d.Tried || f.Explains && !d.InFlight && !d.Blocked(NotUnhealthy)
+// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are
+// left to their power cycles.
+func needs(facts *Facts, plan *Plan) Needs {
+	var needed Needs
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+		needed.Cycles = needed.Cycles || due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
+		needed.Spares = needed.Spares || decision.Spare != nil
+		needed.Template = needed.Template || decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
 	}
-	is.Cycles = is.Cycles && !f.Read.Cycles
-	readable := f.Template.External && f.Template.Known && f.Template.Missing == ""
-	is.Template = is.Template && readable && !is.Cycles && !f.Read.Template
-	is.Spares = !is.Cycles && f.needSpares(p)
-	return is
-}
-
-// mayBeCycled reports whether the machine of d could have a power cycle, which is a matter of hosts, and whether that makes a difference.
-func mayBeCycled(d *Decision) bool {
-	state := d.Verdict.State
-	return d.Target.OnHost && !d.Target.Deleting && (state == health.Unhealthy || state == health.Pending)
+	needed.Cycles = needed.Cycles && !facts.Read.Cycles
+	readable := facts.Template.External && facts.Template.Known && facts.Template.Missing == ""
+	needed.Template = needed.Template && readable && !needed.Cycles && !facts.Read.Template
+	needed.Spares = needed.Spares && !needed.Cycles && !facts.Read.Spares && facts.Counted == nil
+	return needed
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
-// inFlight reports whether it is observed that a remediation of the machine of d was begun and is not over: a request of this check exists, or the
-// owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash can lose it.
-func inFlight(f *Facts, d *Decision) bool {
-	t := d.Target
+// inFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this check
+// exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash
+// can lose it.
+func inFlight(facts *Facts, decision *Decision) bool {
+	target := decision.Target
 	switch {
-	case t.Request != NoRequest:
-		return t.Request != ForeignRequest
-	case f.Template.Unread && t.Announced:
+	case target.Ownership != NoRequest:
+		return target.Ownership != ForeignRequest
+	case facts.Template.Unread && announced(target.Machine):
 		return true
-	case d.Verdict.State == health.Healthy && !t.Deleting || t.Owner == NotAsked:
+	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
 		return false
 	}
-	canRequest := f.Template.External && f.Template.Known
-	return !canRequest || t.Owner == Asked // that there is a template now is news to one whose owner cannot remediate it
+	canRequest := facts.Template.External && facts.Template.Known
+	return !canRequest || OwnerOf(target.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
 }
 
-// occupies reports whether the machine of d has one of the places that the limit on remediations in flight allows: its remediation is in progress, and
-// somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go on.
-// (docs/adr/0034-what-cannot-go-on-waits-last.md)
-func occupies(d *Decision) bool {
-	t := d.Target
-	return t.Cycle != nil || d.InFlight && (t.Deleting || t.Owner != CannotRemediate)
+// occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
+// is in progress, and somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go
+// on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
+func occupies(decision *Decision) bool {
+	target := decision.Target
+	return target.Cycle != nil || decision.InFlight && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)
 }
 
-// waits reports whether nothing about t itself, nor about its check, blocks a remediation. A check that is only observed counts those too.
-func waits(f *Facts, d *Decision) bool {
-	if d.Verdict.State != health.Unhealthy || d.InFlight || d.Target.Request != NoRequest {
+// waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
+// too.
+func waits(facts *Facts, decision *Decision) bool {
+	if decision.Verdict.State != health.Unhealthy || decision.InFlight || decision.Target.Ownership != NoRequest {
 		return false
 	}
-	for _, b := range d.Blockers {
+	for _, b := range decision.Blockers {
 		if b.Rule != NotActing {
 			return false
 		}
 	}
-	return f.Template.Known && f.Template.Missing == ""
+	return facts.Template.Known && facts.Template.Missing == ""
 }
 
-func count(p *budget.Population, d *Decision) {
-	if occupies(d) {
-		p.InFlight++
-	}
-	if d.Waits {
-		p.Waiting++
-	}
-	p.Count(d.Class())
-}
-
-// Class is what the limits count the machine of d as.
-func (d *Decision) Class() budget.Class {
-	if d.Target.Deleting {
+// Class is what the limits count the machine of decision as.
+func (decision *Decision) Class() budget.Class {
+	if Deleting(decision.Target.Machine) {
 		return budget.Deleting
 	}
-	return classes[d.Verdict.State]
+	return classes[decision.Verdict.State]
 }
 
 var classes = map[health.State]budget.Class{
@@ -137,123 +133,135 @@ var classes = map[health.State]budget.Class{
 
 // grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and how a cooldown goes on
 // is not known then.
-func grant(f *Facts, p *Plan) {
-	if f.Invalid {
-		p.Storm.Storm = f.Storm
+func grant(facts *Facts, plan *Plan) {
+	if facts.Invalid != nil {
+		plan.Storm.Storm = facts.Storm
 		return
 	}
-	p.Grant = budget.Decide(p.Population, f.Limits)
-	if p.Storm = stormAfter(f, p); p.Storm.Blocks && !p.Grant.ShortCircuited() {
-		p.Grant = budget.Grant{Reason: budget.CoolingDown}
+	plan.Grant = budget.Decide(plan.Population, facts.Limits)
+	if plan.Storm = stormAfter(facts, plan); plan.Storm.Blocks && !plan.Grant.ShortCircuited() {
+		plan.Grant = budget.Grant{Reason: budget.CoolingDown}
 	}
 }
 
-// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in every
-// rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
-func stormAfter(f *Facts, p *Plan) budget.StormStep {
-	tooMany := p.Grant.Reason == budget.TooMany && (f.Storm.Active || p.Population.Unhealthy > 0)
-	if !f.Cluster.Settled() && f.Storm.CoolingSince.IsZero() {
-		return budget.StormStep{Storm: f.Storm, Blocks: f.Storm.Active && f.Cooldown != nil}
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in
+// every rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
+func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
+	tooMany := plan.Grant.Reason == budget.TooMany && (facts.Storm.Active || plan.Population.Unhealthy > 0)
+	if !facts.Settled() && facts.Storm.CoolingSince.IsZero() {
+		return budget.StormStep{Storm: facts.Storm, Blocks: facts.Storm.Active && facts.Cooldown != nil}
 	}
-	is := f.Storm.Next(f.Cooldown, tooMany && f.Cluster.Settled(), f.Now)
-	if is.Turn == budget.StormCooling { // as it is stored, so that the end does not move
-		is.CoolingSince = is.CoolingSince.Truncate(time.Second)
-		is.Recheck = is.CoolingSince.Add(*f.Cooldown)
+	next := facts.Storm.Next(facts.Cooldown, tooMany && facts.Settled(), facts.Now)
+	if next.Turn == budget.StormCooling { // as it is stored, so that the end does not move
+		next.CoolingSince = next.CoolingSince.Truncate(time.Second)
+		next.Recheck = next.CoolingSince.Add(*facts.Cooldown)
 	}
-	return is
+	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if there
-// is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
+// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if
+// there is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
 //
-// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one machine
-// that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been due for
-// longest, and by name where that is the same.
-func queue(f *Facts, p *Plan) {
-	left := p.Grant.Start
-	if f.Mode != Active || f.queueUnread() {
+// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one
+// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
+// due for longest, and by name where that is the same.
+func queue(facts *Facts, plan *Plan) {
+	left := plan.Grant.Start
+	if facts.Mode != Active || facts.queueUnread() {
 		left = 0
 	}
-	for _, d := range waiting(f, p) {
+	for _, decision := range waiting(facts, plan) {
 		if left == 0 {
 			break
 		}
-		d.Tried = true
-		if t := d.Target; f.Template.External && !t.Unusable || !f.Template.External && t.Owned {
+		decision.Tried = true
+		if target := decision.Target; facts.Template.External && target.Unusable == nil || !facts.Template.External && owned(target.Machine) {
 			left--
 		}
 	}
 }
 
 // waiting are the decisions about the machines that wait, in the order of the queue.
-func waiting(f *Facts, p *Plan) []*Decision {
-	all := make([]*Decision, 0, len(p.Open))
-	for _, i := range p.Open {
-		if d := p.Decisions[i]; d.Waits {
-			all = append(all, d)
+func waiting(facts *Facts, plan *Plan) []*Decision {
+	queue := make([]*Decision, 0, len(plan.Open))
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; decision.Waits {
+			queue = append(queue, decision)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Decision) int {
-		return cmp.Or(cmp.Compare(last(f, a), last(f, b)), f.Memory.Refused[a.Target.ID].Compare(f.Memory.Refused[b.Target.ID]),
-			-cmp.Compare(byHand(a), byHand(b)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)), cmp.Compare(a.Target.Name, b.Target.Name))
+	slices.SortStableFunc(queue, func(a, b *Decision) int {
+		return cmp.Or(
+			cmp.Compare(last(facts, a), last(facts, b)),
+			facts.Memory.Refused[a.Target.UID].Compare(facts.Memory.Refused[b.Target.UID]),
+			-cmp.Compare(byHand(a), byHand(b)),
+			a.Verdict.OverdueSince(facts.Now).Compare(b.Verdict.OverdueSince(facts.Now)),
+			cmp.Compare(a.Target.Name, b.Target.Name),
+		)
 	})
-	return all
+	return queue
 }
 
 // queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
-func (f *Facts) queueUnread() bool { return f.Counted != nil && f.Limits.InFlight != budget.Unlimited }
+func (facts *Facts) queueUnread() bool {
+	return facts.Counted != nil && facts.Limits.InFlight != budget.Unlimited
+}
 
 // last is 1 for a machine that comes after all others in the queue, else 0.
-func last(f *Facts, d *Decision) int {
-	t := d.Target
-	if !f.Memory.Refused[t.ID].IsZero() || f.Template.External && t.RequestFailed || !f.Template.External && !t.Owned {
+func last(facts *Facts, decision *Decision) int {
+	target, cannotBegin := decision.Target, false
+	if facts.Template.External {
+		cannotBegin = RequestFailed(target.Machine)
+	} else {
+		cannotBegin = !owned(target.Machine)
+	}
+	if cannotBegin || !facts.Memory.Refused[target.UID].IsZero() {
 		return 1
 	}
 	return 0
 }
 
 // byHand is 1 for a machine that a person has marked, else 0.
-func byHand(d *Decision) int {
-	if slices.ContainsFunc(d.Verdict.Findings, func(is health.Finding) bool { return is.Reason == health.MarkedByHand }) {
+func byHand(decision *Decision) int {
+	if slices.ContainsFunc(decision.Verdict.Findings, func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }) {
 		return 1
 	}
 	return 0
 }
 
-// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits forbid its
-// remediation too, and in a storm everything is just seen.
-func settle(f *Facts, p *Plan) {
-	if !f.Limited {
+// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
+// forbid its remediation too, and in a storm everything is just seen.
+func settle(facts *Facts, plan *Plan) {
+	if !facts.Limited {
 		return
 	}
-	for _, i := range p.Open {
-		d := p.Decisions[i]
-		if until := f.Memory.settledAt(d.Target.ID, f.Now); d.Waits && f.Now.Before(until) {
-			d.Waits, d.Settled, p.JustSeen = false, until, true
-			p.Population.Waiting--
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		if until := facts.Memory.settledAt(decision.Target.UID, facts.Now); decision.Waits && facts.Now.Before(until) {
+			decision.Waits, decision.SettlesAt, plan.JustSeen = false, until, true
+			plan.Population.Waiting--
 		}
 	}
 }
 
 // settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.
-func settles(p *Plan) time.Time {
+func settles(plan *Plan) time.Time {
 	var next time.Time
-	if p.Grant.Reason == budget.Enough || p.Grant.Reason == budget.AtWork {
-		for _, i := range p.Open {
-			next = health.Earliest(next, p.Decisions[i].Settled)
+	if plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork {
+		for _, i := range plan.Open {
+			next = health.Earliest(next, plan.Decisions[i].SettlesAt)
 		}
 	}
 	return next
 }
 
 // verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(p *Plan) time.Time {
+func verdictsUntil(plan *Plan) time.Time {
 	var next time.Time
-	for _, i := range p.Open {
-		d := p.Decisions[i]
-		next = health.Earliest(next, d.Verdict.Recheck)
-		if t := d.Target; t.Cycle != nil && d.Verdict.State == health.Unhealthy && !t.Deleting && !d.InFlight {
-			next = health.Earliest(next, t.Cycle.Until)
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		next = health.Earliest(next, decision.Verdict.Recheck)
+		if decision.leftToCycle() && !decision.InFlight {
+			next = health.Earliest(next, cycleUntil(decision.Target.Cycle))
 		}
 	}
 	return next

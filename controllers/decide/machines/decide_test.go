@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -18,20 +19,41 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 	is := is(rapid.SampledFrom([]health.State{
 		health.Healthy, health.Starting, health.Pending, health.Unknown, health.Unhealthy, health.Unhealthy, health.Unhealthy,
 	}).Draw(t, "state"))
-	is.Deleting, is.Updating, is.OnHost = seldom.Draw(t, "deleting"), seldom.Draw(t, "updating"), seldom.Draw(t, "on a host")
-	is.Owned, is.Older = !seldom.Draw(t, "without owner"), seldom.Draw(t, "older check")
-	is.Owner = rapid.SampledFrom([]Owner{NotAsked, NotAsked, Asked, CannotRemediate}).Draw(t, "owner")
-	requested(rapid.SampledFrom([]Request{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request"))(&is)
-	is.Announced, is.RequestFailed, is.Unusable = seldom.Draw(t, "announced"), seldom.Draw(t, "failed"), seldom.Draw(t, "unusable")
-	is.TemplateNotFound, is.ProviderReports = is.RequestFailed && seldom.Draw(t, "template not found"), !is.RequestFailed && seldom.Draw(t, "reports")
-	is.Failed = is.Owner != NotAsked || seldom.Draw(t, "marked unhealthy")
-	is.AskedWhileHealthy = !is.Failed && seldom.Draw(t, "asked while healthy")
-	is.Healthy, is.RequestDeleting = !is.Failed && rapid.Bool().Draw(t, "marked healthy"), seldom.Draw(t, "request is being deleted")
+	may := func(change func(*given), name string) {
+		if seldom.Draw(t, name) {
+			change(&is)
+		}
+	}
+	may(deleting, "deleting")
+	may(updatingNow, "updating")
+	may(onHost, "on a host")
+	may(unowned, "without owner")
+	may(older, "older check")
+	may(unusable, "unusable")
+	for _, report := range []func(*given){announcedBefore, failedBefore, notFound, reports} {
+		may(report, "report")
+	}
+	switch rapid.SampledFrom([]Owner{NotAsked, NotAsked, Asked, CannotRemediate}).Draw(t, "owner") {
+	case Asked:
+		asked(&is)
+	case CannotRemediate:
+		refuses(&is)
+	case NotAsked:
+		may(marked, "marked unhealthy")
+		if Failed(is.Machine) == nil {
+			may(wasAsked, "asked while healthy")
+			may(markedHealthy, "marked healthy")
+		}
+	}
+	requested(rapid.SampledFrom([]Ownership{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request"))(&is)
+	if is.Request != nil {
+		may(requestDeleting, "request is being deleted")
+	}
 	if seldom.Draw(t, "marked by a person") && is.Verdict.State == health.Unhealthy {
 		byPerson(&is)
 	}
 	if seldom.Draw(t, "cycled") {
-		is.Cycle = &Cycle{}
+		cycled(&is)
 	}
 	if seldom.Draw(t, "refused") {
 		is.refused = ago(time.Second)
@@ -46,16 +68,18 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 		f.Mode = Observed
 	}
 	if seldom.Draw(t, "unreachable") {
-		f.Reach, f.Cluster.Link = Report{Status: conditionFalse}, LinkUnsure
+		f.Reach, f.Link = metav1.Condition{Status: metav1.ConditionFalse}, LinkUnsure
 	}
 	if seldom.Draw(t, "unsettled") {
-		f.Cluster.Link = LinkUnsure
+		f.Link = LinkUnsure
 	}
 	f.Limits = budget.Limits{
 		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),
 		InFlight: rapid.IntRange(budget.Unlimited, 4).Draw(t, "in flight"),
 	}
-	f.Invalid, f.Limited = seldom.Draw(t, "invalid"), seldom.Draw(t, "limited")
+	if f.Limited = seldom.Draw(t, "limited"); seldom.Draw(t, "invalid") {
+		invalid(&f)
+	}
 	if seldom.Draw(t, "cooling") {
 		cooldown := time.Minute
 		f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(30 * time.Second)}
@@ -77,8 +101,11 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 		}
 	}
 	for i := range f.Targets { // without a list of requests none is known, and without a template none can be of no use
-		if f.Targets[i].Unusable = f.Targets[i].Unusable && f.Template.External; !f.Template.External || !f.Template.Known {
-			f.Targets[i].Request = NoRequest
+		if !f.Template.External {
+			f.Targets[i].Unusable = nil
+		}
+		if !f.Template.External || !f.Template.Known {
+			f.Targets[i].Request, f.Targets[i].Ownership = nil, NoRequest
 		}
 	}
 	if seldom.Draw(t, "cycles unread") {
@@ -110,25 +137,25 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			if !d.Starts() {
 				continue
 			}
-			if f.Template.External || is.Owned {
+			if f.Template.External || owned(is.Machine) {
 				occupied++
 			}
 			for why, forbidden := range map[string]bool{
 				"it is not unhealthy":           d.Verdict.State != health.Unhealthy,
-				"it is being deleted":           is.Deleting,
-				"it is being updated":           is.Updating && byHand(d) == 0,
+				"it is being deleted":           Deleting(is.Machine),
+				"it is being updated":           updating(is.Machine) && byHand(d) == 0,
 				"its host is power-cycled":      is.Cycle != nil,
-				"an older check acts on it":     is.Older,
+				"an older check acts on it":     is.OlderCheck != "",
 				"its remediation is in flight":  d.InFlight,
-				"there is a request for it":     is.Request != NoRequest,
+				"there is a request for it":     is.Request != nil,
 				"the check is only observed":    f.Mode != Active,
-				"the limits cannot be read":     f.Invalid,
+				"the limits cannot be read":     f.Invalid != nil,
 				"too many are not healthy":      p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":       p.Population.NotHealthy() < f.Limits.AtLeast,
 				"it cools down":                 f.Cooldown != nil && f.Storm.Active,
 				"requests are not known":        f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
-				"no request can be made for it": is.Unusable,
-				"power cycles are not known":    is.OnHost && !f.CyclesUnread.IsZero(),
+				"no request can be made for it": is.Unusable != nil,
+				"power cycles are not known":    OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
 				"it may be the first of many":   f.Limited,
 			} {
 				if forbidden {
@@ -149,26 +176,26 @@ func TestNothingIsSetThatMustNot(t *testing.T) {
 		p := Decide(f)
 		for i, d := range p.Decisions {
 			is, state := f.Targets[i], d.Verdict.State
-			erases := slices.ContainsFunc(d.Conditions, func(c Condition) bool { return c.Type == OwnerRemediated && c.Remove })
-			others := slices.DeleteFunc(slices.Clone(d.Conditions), func(c Condition) bool { return c.Type == mendv1.Remediation })
-			unhealthy, asks := d.Sets(HealthCheckSucceeded, conditionFalse), d.Sets(OwnerRemediated, conditionFalse)
+			erases := slices.ContainsFunc(d.Conditions, func(c metav1.Condition) bool { return c.Type == OwnerRemediated && c.Status == "" })
+			others := slices.DeleteFunc(slices.Clone(d.Conditions), func(c metav1.Condition) bool { return c.Type == mendv1.Remediation })
+			unhealthy, asks := d.Sets(HealthCheckSucceeded, metav1.ConditionFalse), d.Sets(OwnerRemediated, metav1.ConditionFalse)
 			for what, forbidden := range map[string]bool{
 				"a machine is marked unhealthy that is not": unhealthy && state != health.Unhealthy,
-				"a machine is marked healthy that is not":   d.Sets(HealthCheckSucceeded, conditionTrue) && state != health.Healthy,
+				"a machine is marked healthy that is not":   d.Sets(HealthCheckSucceeded, metav1.ConditionTrue) && state != health.Healthy,
 				"something is done about a machine in between": (d.Step != NoStep || len(others) > 0) &&
 					(state == health.Pending || state == health.Starting || state == health.Unknown),
 				"anything is written of a machine that is unknown":                   !d.Idle() && state == health.Unknown,
-				"a condition is set on a machine that is being deleted":              !d.Idle() && is.Deleting,
-				"a condition is set on a machine of an older check":                  len(d.Conditions) > 0 && is.Older && d.Step != DeleteRequest,
+				"a condition is set on a machine that is being deleted":              !d.Idle() && Deleting(is.Machine),
+				"a condition is set on a machine of an older check":                  len(d.Conditions) > 0 && is.OlderCheck != "" && d.Step != DeleteRequest,
 				"the request of a machine that is not healthy is deleted":            d.Step == DeleteRequest && state != health.Healthy,
-				"a request is deleted or adopted that somebody else made":            (d.Step == DeleteRequest || d.Step == AdoptRequest) && is.Request == ForeignRequest,
-				"a request is deleted before it is this check's":                     d.Step == DeleteRequest && is.Request != OwnRequest,
-				"a request is created where there is one, or may be":                 d.Step == CreateRequest && (is.Request != NoRequest || !f.Template.Known),
+				"a request is deleted or adopted that somebody else made":            (d.Step == DeleteRequest || d.Step == AdoptRequest) && is.Ownership == ForeignRequest,
+				"a request is deleted before it is this check's":                     d.Step == DeleteRequest && is.Ownership != OwnRequest,
+				"a request is created where there is one, or may be":                 d.Step == CreateRequest && (is.Request != nil || !f.Template.Known),
 				"a second remediation starts":                                        d.Starts() && d.InFlight,
 				"an owner is asked beyond the limits":                                asks && p.Grant.ShortCircuited(),
 				"an owner is asked beside a request":                                 asks && f.Template.External,
-				"an owner is asked whose turn it is not":                             asks && !d.Starts() && is.Owner == NotAsked,
-				"an owner remediates since its machine is marked, beyond the limits": unhealthy && is.AskedWhileHealthy && !d.InFlight && !erases && d.Step != RequestOwnerRemediation,
+				"an owner is asked whose turn it is not":                             asks && !d.Starts() && OwnerOf(is.Machine) == NotAsked,
+				"an owner remediates since its machine is marked, beyond the limits": unhealthy && askedWhileHealthy(is.Machine) && !d.InFlight && !erases && d.Step != RequestOwnerRemediation,
 			} {
 				if forbidden {
 					t.Fatalf("machine %s: %s", is.Name, what)
@@ -184,13 +211,13 @@ func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 		f := anyFacts.Draw(t, "facts")
 		for i, d := range Decide(f).Decisions {
 			is := f.Targets[i]
-			if d.Verdict.State != health.Healthy || is.Deleting || is.RequestDeleting {
+			if d.Verdict.State != health.Healthy || Deleting(is.Machine) || is.RequestDeleting() {
 				continue
 			}
-			if is.Request == OwnRequest && d.Step != DeleteRequest || is.Request == AdoptableRequest && !is.Older && d.Step != AdoptRequest {
+			if is.Ownership == OwnRequest && d.Step != DeleteRequest || is.Ownership == AdoptableRequest && is.OlderCheck == "" && d.Step != AdoptRequest {
 				t.Fatalf("machine %s is healthy, and the step about its request is %q", is.Name, d.Step)
 			}
-			if is.Request == NoRequest && d.InFlight && !is.Announced {
+			if is.Request == nil && d.InFlight && !announced(is.Machine) {
 				t.Fatalf("machine %s is healthy, has no request, and its remediation is in flight", is.Name)
 			}
 		}

@@ -1,9 +1,17 @@
 package machines
 
 import (
+	"errors"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -15,21 +23,37 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 // of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
 func of(targets ...given) Facts {
 	f := Facts{
-		Now: noon, Mode: Active, Check: "uid-of-check", Cluster: Cluster{Initialized: true, InfrastructureReady: true, Link: LinkUp},
-		Template: Template{Known: true}, Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited},
+		Now: noon, Mode: Active, Link: LinkUp, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited}},
+		Check:   &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-check"}},
+		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-cluster"}},
 	}
-	f.Memory = Memory{Refused: map[string]time.Time{}}
+	initialized(time.Time{})(&f)
+	ready(time.Time{})(&f)
+	f.Memory = Memory{Refused: map[types.UID]time.Time{}}
 	for i := range targets {
 		t := &targets[i]
 		t.Name = string(rune('a' + i))
-		t.ID = "uid-of-" + t.Name
+		t.UID = types.UID("uid-of-" + t.Name)
 		f.Targets = append(f.Targets, &t.Target)
 		f.Verdicts = append(f.Verdicts, t.Verdict)
 		if !t.refused.IsZero() {
-			f.Memory.Failed(t.ID, t.refused)
+			f.Memory.Failed(t.UID, t.refused)
 		}
 	}
 	return f
+}
+
+// has gives a Machine, a check or a Cluster a condition.
+func has(obj interface {
+	GetConditions() []metav1.Condition
+	SetConditions([]metav1.Condition)
+}, cond metav1.Condition) {
+	kept := slices.DeleteFunc(slices.Clone(obj.GetConditions()), func(other metav1.Condition) bool { return other.Type == cond.Type })
+	obj.SetConditions(append(kept, cond))
+}
+
+func since(kind string, status metav1.ConditionStatus, reason string, at time.Time) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(at)}
 }
 
 // given is a machine and the verdict on it.
@@ -48,7 +72,7 @@ func (f Facts) with(changes ...func(*Facts)) Facts {
 
 // is a machine in a state, which has an owner; one that is unhealthy has been so for a minute, and the timeout of others expires in one.
 func is(state health.State, changes ...func(*given)) given {
-	t := given{Target: Target{Owned: true}, Verdict: health.Verdict{State: state}}
+	t := given{Target: Target{Machine: aMachine(), Health: &health.Target{}}, Verdict: health.Verdict{State: state}}
 	switch state {
 	case health.Unhealthy:
 		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Due: ago(time.Minute)}}
@@ -72,28 +96,62 @@ func byPerson(t *given) {
 	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.MarkedByHand})
 }
 
+// aMachine is one that has an owner.
+func aMachine() *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Controller: ptr.To(true)}}}}
+}
+
+func condOf(kind string, status metav1.ConditionStatus, reason string) func(*given) {
+	return func(t *given) { has(t.Machine, metav1.Condition{Type: kind, Status: status, Reason: reason}) }
+}
+
 // What a machine may be.
-func deleting(t *given)          { t.Deleting = true }
-func older(t *given)             { t.Older = true }
-func updating(t *given)          { t.Updating = true }
-func onHost(t *given)            { t.OnHost = true }
-func cycled(t *given)            { t.Cycle = &Cycle{} }
-func unowned(t *given)           { t.Owned = false }
-func unusable(t *given)          { t.Unusable, t.UnusableWhy = true, "it is odd" }
-func markedHealthy(t *given)     { t.Healthy = true }
-func marked(t *given)            { t.Failed = true }
-func asked(t *given)             { t.Owner, t.Failed = Asked, true }
-func refuses(t *given)           { t.Owner, t.Failed = CannotRemediate, true }
-func askedWhileHealthy(t *given) { t.AskedWhileHealthy = true }
-func announced(t *given)         { t.Announced = true }
-func reports(t *given)           { t.ProviderReports = true }
-func notFound(t *given)          { t.RequestFailed, t.TemplateNotFound = true, true }
-func requestFailed(t *given)     { t.RequestFailed = true }
-func requestDeleting(t *given)   { t.RequestDeleting = true }
+func deleting(t *given) { t.DeletionTimestamp = &metav1.Time{Time: noon} }
+func older(t *given)    { t.OlderCheck = "older" }
+func onHost(t *given) {
+	t.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
+}
+func cycled(t *given) {
+	t.Cycle = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{mendv1.HostRemediationFinalizer}}}
+}
+
+// cycleDeletingUntil is a power cycle that is being deleted and counts until then.
+func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Finalizers: []string{mendv1.HostRemediationFinalizer}, DeletionTimestamp: &metav1.Time{Time: until.Add(-cycleDeletingFor)},
+	}}
+}
+func unowned(t *given)  { t.OwnerReferences = nil }
+func unusable(t *given) { t.Unusable = errors.New("it is odd") }
+func markedHealthy(t *given) {
+	condOf(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
+	t.SetV1Beta1Conditions(clusterv1.Conditions{{Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue}})
+}
+func asked(t *given) {
+	marked(t)
+	wasAsked(t)
+}
+func refuses(t *given) {
+	marked(t)
+	condOf(OwnerRemediated, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
+}
+func requestDeleting(t *given) { t.Request.DeletionTimestamp = &metav1.Time{Time: noon} }
+
+var (
+	updatingNow     = condOf(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "")
+	marked          = condOf(HealthCheckSucceeded, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)
+	putOff          = condOf(OwnerRemediated, metav1.ConditionFalse, clusterv1.MachineSetMachineRemediationDeferredReason)
+	wasAsked        = condOf(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation)
+	announcedBefore = condOf(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation)
+	reports         = condOf(ExternallyRemediated, metav1.ConditionTrue, "")
+	notFound        = condOf(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound)
+	failedBefore    = condOf(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed)
+)
 
 // saidToFail is a machine whose provider once wrote that it has failed, and whose node is Ready.
 func saidToFail(t *given) {
-	t.NodeReady, t.Verdict.Findings = true, []health.Finding{{Reason: health.MachineFailed}}
+	t.Node = &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
+	t.Verdict.Findings = []health.Finding{{Reason: health.MachineFailed}}
 }
 
 func quiet(t *given) {
@@ -102,12 +160,34 @@ func quiet(t *given) {
 
 func awaited(t *given) { t.Health.Node = health.NodeAwaited }
 
-func requested(r Request) func(*given) {
-	return func(t *given) { t.Request, t.RequestFacts = r, &RequestFacts{Name: "req"} }
+func requested(by Ownership) func(*given) {
+	return func(t *given) {
+		owners := []metav1.OwnerReference{{UID: "uid-of-a"}, {UID: "uid-of-b"}, {UID: t.UID}}
+		t.Request, t.Ownership = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "req", OwnerReferences: owners}}, by
+		if by == NoRequest {
+			t.Request = nil
+		}
+	}
 }
 
 // unjudgedSincePause is a machine of which something is known that Cluster API wrote before a pause.
 func unjudgedSincePause(t *given) { t.Verdict.Void = []health.Void{{Doubt: health.NotSincePause}} }
+
+// initialized says that the control plane was at that moment, ready that the infrastructure of the Cluster was.
+func initialized(at time.Time) func(*Facts) {
+	return func(f *Facts) {
+		has(f.Cluster, since(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionTrue, "", at))
+	}
+}
+func ready(at time.Time) func(*Facts) {
+	return func(f *Facts) {
+		has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionTrue, "", at))
+	}
+}
+func uninitialized(f *Facts) {
+	has(f.Cluster, since(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionFalse, "", noon))
+	f.Link = LinkUnsure
+}
 
 // What may be so of the check, its template and its cluster.
 func external(f *Facts)         { f.Template.External = true }
@@ -118,10 +198,10 @@ func explained(f *Facts)        { f.Explains = true }
 func observe(f *Facts)          { f.Mode = Observed }
 func tooMany(f *Facts)          { f.Limits.AtMost = 0 }
 func tooFew(f *Facts)           { f.Limits.AtLeast = 8 }
-func invalid(f *Facts)          { f.Invalid = true }
+func invalid(f *Facts)          { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
 func limitsMatter(f *Facts)     { f.Limited = true }
 func storming(f *Facts)         { f.Storm.Active = true }
-func unsettled(f *Facts)        { f.Cluster.Link = LinkUnsure }
+func unsettled(f *Facts)        { f.Link = LinkUnsure }
 func atOnce(n int) func(*Facts) { return func(f *Facts) { f.Limits.InFlight = n } }
 
 // refused is a kind that can be no template: then it is not looked for.
@@ -140,7 +220,7 @@ func cooling(since time.Duration) func(*Facts) {
 // knownSince says that the machine of that name is known not to be healthy for so long.
 func knownSince(name string, d time.Duration) func(*Facts) {
 	return func(f *Facts) {
-		f.Memory.Check, f.Memory.NotHealthy = f.Check, map[string]time.Time{"uid-of-" + name: ago(d)}
+		f.Memory.Check, f.Memory.NotHealthy = f.Check.UID, map[types.UID]time.Time{types.UID("uid-of-" + name): ago(d)}
 	}
 }
 

@@ -3,54 +3,56 @@ package machines
 import (
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Judge returns the verdicts on f.Targets, in the same order.
-func Judge(f *Facts) []health.Verdict {
-	reached := f.reachedAgain()
-	verdicts := make([]health.Verdict, len(f.Targets))
-	for i, target := range f.Targets {
-		verdicts[i] = health.Judge(f.health(target, reached), f.Policy, f.Now)
+// Judge returns the verdicts on facts.Targets, in the same order.
+func Judge(facts *Facts) []health.Verdict {
+	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+	ready := ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition)
+	paused, reached := ClusterPaused(facts.Cluster), facts.reachedAgain()
+	starts := [...]time.Time{Since(initialized), Since(ready), reached}
+	verdicts := make([]health.Verdict, len(facts.Targets))
+	for i, target := range facts.Targets {
+		judged := *target.Health
+		judged.Paused, judged.Reached = judged.Paused || paused, reached
+		for _, start := range starts {
+			if start.After(judged.AwaitedSince) {
+				judged.AwaitedSince = start
+			}
+		}
+		_, controlPlane := target.Labels[clusterv1.MachineControlPlaneLabel]
+		switch {
+		case initialized == nil && !controlPlane:
+			judged.Gate = health.ControlPlaneNotInitialized
+		case ready == nil:
+			judged.Gate = health.InfrastructureNotReady
+		}
+		verdicts[i] = health.Judge(judged, facts.Policy, facts.Now)
 	}
 	return verdicts
 }
 
 // reachedAgain is when the workload cluster was reached again after an outage; zero if it never was unreachable.
-func (f *Facts) reachedAgain() time.Time {
-	if cond := reach(f); cond.Reason == mendv1.ReachableAgainReason {
-		return cond.Since
+func (facts *Facts) reachedAgain() time.Time {
+	if cond := reach(facts); cond.Reason == mendv1.ReachableAgainReason {
+		return cond.LastTransitionTime.Time
 	}
 	return time.Time{}
 }
 
-// health is what the verdict on target depends on.
-func (f *Facts) health(target *Target, reached time.Time) health.Target {
-	facts, cluster := target.Health, &f.Cluster
-	facts.Paused, facts.Reached = facts.Paused || cluster.Paused, reached
-	for _, start := range [...]time.Time{cluster.InitializedAt, cluster.ReadyAt, reached} {
-		if start.After(facts.AwaitedSince) {
-			facts.AwaitedSince = start
-		}
-	}
-	switch {
-	case !cluster.Initialized && !target.ControlPlane:
-		facts.Gate = health.ControlPlaneNotInitialized
-	case !cluster.InfrastructureReady:
-		facts.Gate = health.InfrastructureNotReady
-	}
-	return facts
-}
-
-// decisions are those about f.Targets to begin with, in the same order, and the places of those about which there is something to decide.
-func (f *Facts) decisions() (decisions []*Decision, open []int) {
-	list := make([]Decision, len(f.Targets)) // in one piece: there may be thousands
-	decisions = make([]*Decision, len(f.Targets))
-	for i, target := range f.Targets {
+// decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to
+// decide.
+func (facts *Facts) decisions() (decisions []*Decision, open []int) {
+	list := make([]Decision, len(facts.Targets)) // in one piece: there may be thousands
+	decisions = make([]*Decision, len(facts.Targets))
+	for i, target := range facts.Targets {
 		decision := &list[i]
-		decision.Target, decision.Verdict = target, f.Verdicts[i]
-		if f.plain(decision) {
+		decision.Target, decision.Verdict = target, facts.Verdicts[i]
+		if facts.plain(decision) {
 			decision.Blockers = notUnhealthy
 		} else {
 			open = append(open, i)
@@ -62,8 +64,8 @@ func (f *Facts) decisions() (decisions []*Decision, open []int) {
 
 // plain reports whether there is nothing to decide about the machine of decision: it is healthy, which time alone does not change, and
 // nothing was begun for it. Nearly all machines are.
-func (f *Facts) plain(decision *Decision) bool {
+func (facts *Facts) plain(decision *Decision) bool {
 	target := decision.Target
-	return decision.Verdict.State == health.Healthy && !target.Deleting && target.Request == NoRequest && target.Cycle == nil &&
-		!f.Template.Unread && target.Healthy
+	return decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
+		MarkedHealthy(target.Machine)
 }

@@ -4,31 +4,35 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // noNode is a machine that waits for its first node since then.
 func noNode(since time.Time) Target {
-	return Target{Owned: true, Health: health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
 }
 
 // silent is a machine whose node has not been Ready since then.
 func silent(since time.Time) Target {
-	return Target{Owned: true, Health: health.Target{
+	return Target{Machine: aMachine(), Health: &health.Target{
 		Node: health.NodePresent, Signals: []health.Signal{{Source: health.OnNode, Type: "Ready", Status: "Unknown", Since: since}},
 	}}
 }
 
 // failed is a machine that has failed for good.
 func failed() Target {
-	return Target{Owned: true, Health: health.Target{Node: health.NodePresent, Failure: "it burns"}}
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodePresent, Failure: "it burns"}}
 }
 
 // judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one.
 func judging(t Target, changes ...func(*Facts)) Facts {
 	f := of().with(changes...)
-	t.Name, t.ID = "a", "uid-of-a"
+	t.Name, t.UID = "a", "uid-of-a"
 	f.Targets = []*Target{&t}
 	f.Policy = health.Policy{
 		Rules:       []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute}},
@@ -45,16 +49,17 @@ func judged(f Facts) Plan {
 
 func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	const minute = time.Minute
-	controlPlane := func(t Target) Target { t.ControlPlane = true; return t }
+	controlPlane := func(t Target) Target { t.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}; return t }
 	machinePaused := func(t Target) Target { t.Health.Paused = true; return t }
-	uninitialized := func(f *Facts) { f.Cluster.Initialized, f.Cluster.Link = false, LinkUnsure }
-	unready := func(f *Facts) { f.Cluster.InfrastructureReady = false }
-	paused := func(f *Facts) { f.Cluster.Paused = true }
-	initialized := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.InitializedAt = ago(d) } }
-	ready := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cluster.ReadyAt = ago(d) } }
+	unready := func(f *Facts) {
+		has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, "", noon))
+	}
+	paused := func(f *Facts) { f.Cluster.Spec.Paused = ptr.To(true) }
+	initialized := func(d time.Duration) func(*Facts) { return initialized(ago(d)) }
+	ready := func(d time.Duration) func(*Facts) { return ready(ago(d)) }
 	reached := func(d time.Duration) func(*Facts) {
 		return func(f *Facts) {
-			f.Reach = Report{Status: conditionTrue, Reason: mendv1.ReachableAgainReason, Since: ago(d)}
+			f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: mendv1.ReachableAgainReason, LastTransitionTime: metav1.NewTime(ago(d))}
 		}
 	}
 	hour := ago(60 * minute)
@@ -106,15 +111,5 @@ func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
 			t.Errorf("after %s: %s, starts %t", pass.at, got.Verdict.State, got.Starts())
 		}
 		f.Memory = p.Memory
-	}
-}
-
-func TestOfAHealthyMachineARequestIsAnnouncedToAReaderWhoMayNotSeeIt(t *testing.T) {
-	f := of(is(health.Healthy, markedHealthy, announced))
-	if p := Decide(f); len(p.Open) > 0 {
-		t.Fatalf("there is something to decide about a healthy machine: %v", p.Open)
-	}
-	if p := Decide(f.with(unread)); len(p.Open) != 1 || p.Population.InFlight != 1 {
-		t.Errorf("open are %v, in flight are %d; want the one that is announced", p.Open, p.Population.InFlight)
 	}
 }

@@ -3,11 +3,14 @@ package machines
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were, just now.
-func (m Memory) settledAt(machine string, now time.Time) time.Time {
+// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were,
+// just now.
+func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	since, known := m.NotHealthy[machine]
 	if m.ShortCircuited || !known {
 		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
@@ -18,24 +21,25 @@ func (m Memory) settledAt(machine string, now time.Time) time.Time {
 	return since.Add(Settling)
 }
 
-// after is the memory that goes with the plan for f.
-func (m Memory) after(f *Facts, p *Plan) Memory {
+// after is the memory that goes with the plan for facts.
+func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
-		Check: f.Check, NotHealthy: map[string]time.Time{}, Calm: m.Calm, ShortCircuited: p.Grant.ShortCircuited(), Storm: p.Storm.Storm,
-		Refused: map[string]time.Time{},
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
+		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
+		Refused: map[types.UID]time.Time{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
-		next.Calm = f.Now
+		next.Calm = facts.Now
 	}
-	for _, i := range p.Open {
-		d, id := p.Decisions[i], p.Decisions[i].Target.ID
-		if d.Verdict.State != health.Healthy {
-			next.NotHealthy[id] = f.Now
+	for _, i := range plan.Open {
+		decision, id := plan.Decisions[i], plan.Decisions[i].Target.UID
+		if decision.Verdict.State != health.Healthy {
+			next.NotHealthy[id] = facts.Now
 			if since, known := m.NotHealthy[id]; known {
 				next.NotHealthy[id] = since
 			}
 		}
-		if at, refused := m.Refused[id]; refused && d.Verdict.State == health.Unhealthy {
+		if at, refused := m.Refused[id]; refused && decision.Verdict.State == health.Unhealthy {
 			next.Refused[id] = at
 		}
 	}
@@ -43,7 +47,7 @@ func (m Memory) after(f *Facts, p *Plan) Memory {
 }
 
 // Began notes that a remediation was begun.
-func (m Memory) Began(id string) { delete(m.Refused, id) }
+func (m Memory) Began(id types.UID) { delete(m.Refused, id) }
 
 // Failed notes that it was tried to begin a remediation, in vain.
-func (m Memory) Failed(id string, at time.Time) { m.Refused[id] = at }
+func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }

@@ -31,7 +31,7 @@ func TestAMachineThatWasJustSeenIsReconciledAgain(t *testing.T) {
 
 func TestAVerdictHoldsUntilTheHostCountsAsPowerCycled(t *testing.T) {
 	until := noon.Add(time.Minute)
-	cycled := func(t *given) { t.Cycle = &Cycle{Until: until} }
+	cycled := func(t *given) { t.Cycle = cycleDeletingUntil(until) }
 	for name, tc := range map[string]struct {
 		given given
 		want  time.Time
@@ -60,11 +60,11 @@ func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 // A check that was deleted and made again between two decisions has the name of the one that is remembered, and no storm.
 func TestAStormIsRememberedOfTheVeryCheck(t *testing.T) {
 	cooldown := 10 * time.Minute
-	f := of(bad(func(t *given) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Check, f.Memory.Storm.Active = &cooldown, f.Check, true })
+	f := of(bad(func(t *given) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Check, f.Memory.Storm.Active = &cooldown, f.Check.UID, true })
 	if p := Decide(f); !p.Decisions[0].Blocked(CoolingDown) {
 		t.Error("the storm of the decision before is forgotten")
 	}
-	f.Check = "made again"
+	f.Check.UID = "made again"
 	if p := Decide(f); p.Storm.Active || !p.Decisions[0].Starts() {
 		t.Errorf("the storm of another check of that name goes on, blocked by %v", p.Decisions[0].Blockers)
 	}

@@ -4,27 +4,29 @@ import (
 	"cmp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// remediationCondition sets the condition kubemend.io/Remediation of the machine of d while it is not healthy, and removes it when it is.
-// The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
-func remediationCondition(facts *Facts, d *Decision) {
-	stored := d.Target.RemediationReport
-	switch d.Verdict.State {
+// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when
+// it is. The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
+func remediationCondition(facts *Facts, decision *Decision) {
+	stored := ConditionOf(decision.Target, mendv1.Remediation)
+	switch decision.Verdict.State {
 	case health.Unknown:
 		return
 	case health.Healthy, health.Starting:
 		if stored != nil {
-			d.remove(mendv1.Remediation)
+			decision.remove(mendv1.Remediation)
 		}
 		return
 	case health.Pending, health.Unhealthy:
 	}
-	cond := inProgress(facts, d)
+	cond := inProgress(facts, decision)
 	if cond.Status == "" {
-		cond = blocked(d)
+		cond = blocked(decision)
 	}
 	switch {
 	case cond.Status == "", facts.Mode != Active, facts.Template.Syncing:
@@ -32,57 +34,49 @@ func remediationCondition(facts *Facts, d *Decision) {
 	case stored == nil:
 	case stored.Status == cond.Status && stored.Reason == cond.Reason && stored.Message == cond.Message:
 		return
-	case stored.Status == conditionTrue && (d.Blocked(PowerCyclesUnread) || d.Blocked(RequestsUnread)):
+	case stored.Status == metav1.ConditionTrue && (decision.Blocked(PowerCyclesUnread) || decision.Blocked(RequestsUnread)):
 		return // what is in progress was read before, and cannot be read now
 	}
-	d.Conditions = append(d.Conditions, cond)
+	decision.Conditions = append(decision.Conditions, cond)
 }
 
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
 // any other one.
-func inProgress(facts *Facts, d *Decision) Condition {
-	t := d.Target
-	if !d.InFlight && !d.Starts() {
-		if cycle := d.BlockedBy(PowerCycleInProgress); cycle != nil {
-			return Condition{Type: mendv1.Remediation, Status: conditionTrue, Reason: cycle.Reason, Message: cycle.Text}
+func inProgress(facts *Facts, decision *Decision) metav1.Condition {
+	if !decision.InFlight && !decision.Starts() {
+		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {
+			return condition(mendv1.Remediation, metav1.ConditionTrue, cycle.Reason, cycle.Text)
 		}
-		return Condition{}
+		return metav1.Condition{}
 	}
-	owner := t.OwnerKind + " " + t.OwnerName
-	switch byOwner := t.Owner != NotAsked && d.InFlight || !facts.Template.External; {
-	case byOwner && !t.Owned:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionFalse, Reason: mendv1.NoOwnerReason,
-			Message: "Its owner is to remediate it, and it has none: see to it by hand",
-		}
-	case byOwner && t.Owner == CannotRemediate:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionFalse, Reason: t.OwnerAnswer(),
-			Message: "Its owner, " + owner + ", cannot remediate it: the condition " + OwnerRemediated + " says why",
-		}
+	target := decision.Target
+	progress, owner := OwnerOf(target.Machine), metav1.GetControllerOfNoCopy(target.Machine)
+	switch byOwner := progress != NotAsked && decision.InFlight || !facts.Template.External; {
+	case byOwner && owner == nil:
+		return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.NoOwnerReason,
+			"Its owner is to remediate it, and it has none: see to it by hand")
+	case byOwner && progress == CannotRemediate:
+		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
+			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
 	case byOwner:
-		return Condition{
-			Type: mendv1.Remediation, Status: conditionTrue, Reason: mendv1.OwnerAskedReason,
-			Message: "Its owner, " + owner + ", was asked to remediate it",
-		}
+		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason,
+			"Its owner, "+owner.Kind+" "+owner.Name+", was asked to remediate it")
 	}
-	return Condition{ // a request has the name of its Machine
-		Type: mendv1.Remediation, Status: conditionTrue, Reason: mendv1.RequestedReason,
-		Message: facts.Template.Kind + " " + t.Name + " is under way for the machine",
-	}
+	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
+		facts.Template.Kind+" "+target.Name+" is under way for the machine")
 }
 
 // blocked is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for
 // its timeout: the limits, which other machines change, do not matter before that.
-func blocked(d *Decision) Condition {
-	cond := Condition{Type: mendv1.Remediation, Status: conditionFalse}
-	lines := make([]string, 0, len(d.Blockers))
-	for i := range d.Blockers {
-		blocker := &d.Blockers[i]
+func blocked(decision *Decision) metav1.Condition {
+	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
+	lines := make([]string, 0, len(decision.Blockers))
+	for i := range decision.Blockers {
+		blocker := &decision.Blockers[i]
 		switch {
 		case blocker.Rule == NotUnhealthy, blocker.Rule == JustSeen: // over within Settling
 			continue
-		case d.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
+		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
 			continue
 		}
 		line := cmp.Or(blocker.Brief, blocker.Text)
@@ -94,7 +88,7 @@ func blocked(d *Decision) Condition {
 	}
 	switch len(lines) {
 	case 0:
-		return Condition{}
+		return metav1.Condition{}
 	case 1:
 		cond.Message = lines[0]
 	default:

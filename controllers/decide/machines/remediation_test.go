@@ -5,20 +5,18 @@ import (
 	"testing"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // ofSet is a machine that belongs to a MachineSet.
-func ofSet(t *given) { t.OwnerKind, t.OwnerName = "MachineSet", "ms" }
+func ofSet(t *given) { t.OwnerReferences[0].Kind, t.OwnerReferences[0].Name = "MachineSet", "ms" }
 
 // told is a machine that has the condition kubemend.io/Remediation.
-func told(status, reason, message string) func(*given) {
-	return func(t *given) {
-		t.RemediationReport = &Report{Type: mendv1.Remediation, Status: status, Reason: reason, Message: message}
-	}
+func told(status metav1.ConditionStatus, reason, message string) func(*given) {
+	return func(t *given) { has(t.Machine, condition(mendv1.Remediation, status, reason, message)) }
 }
 
 func TestWhatTheConditionRemediationSays(t *testing.T) {
@@ -43,18 +41,15 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone"
 		noUse      = "False RemediationRequestCreationFailed: it is odd"
 	)
-	named := func(f *Facts) { f.About.Name, f.Template.Kind = "check", "Metal3Remediation" }
+	named := func(f *Facts) { f.Check.Name, f.Template.Kind = "check", "Metal3Remediation" }
 	timeout := func(t *given) {
 		signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "Silent"}
 		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: t.Verdict.Recheck, Signal: signal}}
 	}
-	before := told(conditionTrue, "OwnerAsked", askedOwner)
+	before := told(metav1.ConditionTrue, "OwnerAsked", askedOwner)
 	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
 	syncing := func(f *Facts) { f.Template.Syncing = true }
-	another := func(t *given) { t.Cycle = &Cycle{Kind: "HostRemediation", Name: "x"} }
-	says := func(t *given) {
-		t.OwnerReport = &Report{Status: conditionFalse, Reason: clusterv1.MachineSetMachineCannotBeRemediatedReason}
-	}
+	another := func(t *given) { cycled(t); t.Cycle.Kind, t.Cycle.Name = "HostRemediation", "x" }
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string
@@ -71,7 +66,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"an owner is asked":                                        {of(bad(ofSet)), ownerAsked},
 		"one that was asked":                                       {of(bad(ofSet, asked)), ownerAsked},
 		"which is said once":                                       {of(bad(ofSet, asked, before)), stands},
-		"one that cannot remediate it":                             {of(bad(ofSet, refuses, says)), ownerRefuses},
+		"one that cannot remediate it":                             {of(bad(ofSet, refuses)), ownerRefuses},
 		"none that could":                                          {of(bad(unowned)), ownerMissing},
 		"a request is made":                                        {of(bad()).with(external), requestMade},
 		"one that exists":                                          {of(bad(requested(OwnRequest))).with(external), requestMade},
@@ -80,7 +75,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"a power cycle that somebody else began":                   {of(bad(another)), byAnother},
 		"a limit blocks, without numbers":                          {of(bad()).with(tooMany), "False TooManyUnhealthy: " + manyFailed},
 		"another limit, without the place in the queue":            {of(bad(), bad(asked, ofSet)).with(atOnce(1)), inQueue},
-		"all blockers are listed, the first is the reason":         {of(bad(updating)).with(tooMany), updates},
+		"all blockers are listed, the first is the reason":         {of(bad(updatingNow)).with(tooMany), updates},
 		"what ends in a moment is not said":                        {of(bad()).with(limitsMatter), stands},
 		"nor among others":                                         {of(bad()).with(limitsMatter, tooMany), "False TooManyUnhealthy: " + manyFailed},
 		"no spare host, without the number of those that are free": {of(bad(onHost)).with(waitsFor(time.Hour, none)), noSpare},
@@ -94,10 +89,10 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Decide(tc.given.with(named)).Decisions[0]
-			got, at := stands, slices.IndexFunc(d.Conditions, func(c Condition) bool { return c.Type == mendv1.Remediation })
+			got, at := stands, slices.IndexFunc(d.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.Remediation })
 			if at >= 0 {
 				cond := d.Conditions[at]
-				if got = cond.Status + " " + cond.Reason + ": " + cond.Message; cond.Remove {
+				if got = string(cond.Status) + " " + cond.Reason + ": " + cond.Message; cond.Status == "" {
 					got = gone
 				}
 			}

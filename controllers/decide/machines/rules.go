@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -46,12 +48,12 @@ type Case struct {
 	plan *Plan
 }
 
-// ask adds to the blockers of d the rules of the stage ofAll, or those of the stages before it.
-func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
-	c, blocked := &Case{Facts: facts, Decision: d, plan: plan}, false
+// ask adds to the blockers of decision the rules of the stage ofAll, or those of the stages before it.
+func ask(facts *Facts, plan *Plan, decision *Decision, all bool) {
+	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
 	for i := range rules {
 		r := &rules[i]
-		if (r.asked == ofAll) != all || r.asked != ofEach && d.InFlight || r.Else && blocked {
+		if (r.asked == ofAll) != all || r.asked != ofEach && decision.InFlight || r.Else && blocked {
 			continue
 		}
 		if blocked = r.When(c); !blocked {
@@ -62,7 +64,7 @@ func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
 			b.Blocker = r.Words(c)
 			b.Reason = cmp.Or(b.Reason, string(r.Reason))
 		}
-		d.Blockers = append(d.Blockers, b)
+		decision.Blockers = append(decision.Blockers, b)
 	}
 }
 
@@ -70,20 +72,20 @@ func ask(facts *Facts, plan *Plan, d *Decision, all bool) {
 var rules = []Rule{
 	{
 		Reason: MachineDeleting,
-		When:   func(c *Case) bool { return c.Target.Deleting },
+		When:   func(c *Case) bool { return Deleting(c.Target.Machine) },
 		Words: says(rule.Blocker{
 			Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone",
 		}),
 	},
 	{
 		Reason: OlderCheckActs,
-		When:   func(c *Case) bool { return c.Target.Older },
+		When:   func(c *Case) bool { return c.Target.OlderCheck != "" },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: mendv1.OverlapReason, Detail: "older check " + c.Target.OlderCheck,
 				Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", c.Target.OlderCheck),
 				Fix:    "If this check is to act on it, change the selector of the other one",
-				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.About.Namespace, Name: c.Target.OlderCheck},
+				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Check.Namespace, Name: c.Target.OlderCheck},
 			}
 		},
 	},
@@ -102,8 +104,8 @@ var rules = []Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				EndsWhen: "the control plane of Cluster " + c.About.Cluster + " is initialized",
-				Text: "The control plane of Cluster " + c.About.Cluster + " is not initialized: " +
+				EndsWhen: "the control plane of Cluster " + c.Check.Spec.ClusterName + " is initialized",
+				Text: "The control plane of Cluster " + c.Check.Spec.ClusterName + " is not initialized: " +
 					"machines that are not part of it are not judged before",
 			}
 		},
@@ -115,14 +117,16 @@ var rules = []Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				EndsWhen: "the infrastructure of Cluster " + c.About.Cluster + " is ready",
-				Text:     "The infrastructure of Cluster " + c.About.Cluster + " is not ready: no machine is judged before",
+				EndsWhen: "the infrastructure of Cluster " + c.Check.Spec.ClusterName + " is ready",
+				Text:     "The infrastructure of Cluster " + c.Check.Spec.ClusterName + " is not ready: no machine is judged before",
 			}
 		},
 	},
 	{
 		Reason: ClusterUnreachable, Else: true,
-		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.plan.Reach.Status != conditionTrue },
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
+		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message,
@@ -145,7 +149,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: NodeNotSeen, Else: true, // the node of a machine that is being deleted is not looked for
-		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !c.Target.Deleting },
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !Deleting(c.Target.Machine) },
 		Words: func(c *Case) rule.Blocker {
 			if other := c.Target.Health.Other; other.Name != "" {
 				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
@@ -166,7 +170,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: MachineUpdating, asked: unlessBegun, // marking it by hand is the way out of an update that never ends
-		When: func(c *Case) bool { return c.Target.Updating && byHand(c.Decision) == 0 },
+		When: func(c *Case) bool { return updating(c.Target.Machine) && byHand(c.Decision) == 0 },
 		Words: says(rule.Blocker{
 			EndsWhen: "its update is over",
 			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
@@ -175,15 +179,15 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
-		When: func(c *Case) bool { return c.Target.Cycle != nil && !c.Target.Deleting },
+		When: func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
 		Words: func(c *Case) rule.Blocker {
 			cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
 			b := rule.Blocker{
-				Detail: cycle, Until: c.Target.Cycle.Until, EndsWhen: cycle + " is over",
-				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.About.Namespace, Name: c.Target.Cycle.Name},
+				Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
+				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
 				Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
 			}
-			if c.Target.Cycle.Deleting {
+			if !c.Target.Cycle.DeletionTimestamp.IsZero() {
 				b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
 			}
 			return b
@@ -191,7 +195,9 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,
-		When: func(c *Case) bool { return c.Target.OnHost && !c.Target.Deleting && !c.CyclesUnread.IsZero() },
+		When: func(c *Case) bool {
+			return OnHost(c.Target.Machine) && !Deleting(c.Target.Machine) && !c.CyclesUnread.IsZero()
+		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: c.CyclesUnread,
@@ -215,19 +221,19 @@ var rules = []Rule{
 	},
 	{
 		Reason: JustSeen, asked: ofAll,
-		When: func(c *Case) bool { return !c.Settled.IsZero() },
+		When: func(c *Case) bool { return !c.SettlesAt.IsZero() },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Text:  "It may be the first of many machines that fail, or recover, in the same moment",
-				Until: c.Settled, EndsWhen: "the changes that come with it have been seen",
+				Until: c.SettlesAt, EndsWhen: "the changes that come with it have been seen",
 			}
 		},
 	},
 	{
 		Reason: InvalidLimit, asked: ofAll, // also a cooldown that cannot be read
-		When: func(c *Case) bool { return c.Invalid },
+		When: func(c *Case) bool { return c.Invalid != nil },
 		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{Text: c.plan.Allowed.Message, Fix: "Correct " + c.About.InvalidField, Detail: c.About.InvalidField}
+			return rule.Blocker{Text: c.plan.Allowed.Message, Fix: "Correct " + c.Invalid.Field, Detail: c.Invalid.Field}
 		},
 	},
 	{
@@ -289,18 +295,18 @@ var rules = []Rule{
 			return rule.Blocker{
 				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
 				Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
-					c.About.Name + ")",
+					c.Check.Name + ")",
 				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
 			}
 		},
 	},
 	{
 		Reason: RequestInTheWay, asked: ofAll,
-		When: func(c *Case) bool { return c.Target.Request == ForeignRequest },
+		When: func(c *Case) bool { return c.Target.Ownership == ForeignRequest },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Text: c.foreignRequest(c.Target), Detail: c.Template.Kind + " " + c.Target.RequestFacts.Name,
-				Object: rule.Ref{Kind: c.Template.Kind, Namespace: c.About.Namespace, Name: c.Target.RequestFacts.Name},
+				Text: c.foreignRequest(c.Target), Detail: c.Template.Kind + " " + c.Target.Request.Name,
+				Object: rule.Ref{Kind: c.Template.Kind, Namespace: c.Check.Namespace, Name: c.Target.Request.Name},
 				Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
 			}
 		},
@@ -309,7 +315,7 @@ var rules = []Rule{
 		Reason: TemplateUnread, asked: ofAll, // by the reader, while kubemend may
 		When: func(c *Case) bool { return c.Template.Unread },
 		Words: func(c *Case) rule.Blocker {
-			if stored := &c.About.Template; stored.Status == conditionFalse {
+			if stored := ConditionOf(c.Check, mendv1.RemediationTemplateAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
 				return rule.Blocker{
 					Reason: stored.Reason, Text: stored.Message, Fix: "See to that, or name another template in spec.remediation.templateRef",
 				}
@@ -341,10 +347,10 @@ var rules = []Rule{
 	},
 	{
 		Reason: TemplateUnusable, asked: ofAll, // for this machine
-		When: func(c *Case) bool { return c.Target.Unusable },
+		When: func(c *Case) bool { return c.Target.Unusable != nil },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: requestCreationFailed, Text: c.Target.UnusableWhy, Object: c.templateRef(),
+				Reason: requestCreationFailed, Text: c.Target.Unusable.Error(), Object: c.templateRef(),
 				Fix: "Fix the template, or name another one in spec.remediation.templateRef",
 			}
 		},
@@ -391,6 +397,49 @@ func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 	return rule.Blocker{
 		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
 		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
-		Next:  "kubemend " + c.Action(c.Target) + ", or as soon as a host fits its replacement",
+		Next:  "kubemend " + c.Action(c.Target.Machine) + ", or as soon as a host fits its replacement",
 	}
+}
+
+// noTemplate is why no request can be made for any machine.
+func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
+
+// foreignRequest is why none is made for target, for which one exists.
+func (facts *Facts) foreignRequest(target *Target) string {
+	request := facts.Template.Kind + " " + target.Request.Name
+	owns := func(owner metav1.OwnerReference) bool { return owner.UID == target.UID }
+	if !slices.ContainsFunc(target.Request.OwnerReferences, owns) {
+		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, target.UID)
+	}
+	return request + " exists and was not made by this MachineHealthCheck"
+}
+
+func (facts *Facts) template() string {
+	return strings.TrimSpace(facts.Template.TemplateKind + " " + facts.Template.Name)
+}
+
+// templateRef is the template of the check; zero if the check names none.
+func (facts *Facts) templateRef() rule.Ref {
+	if facts.Template.Name == "" {
+		return rule.Ref{}
+	}
+	return rule.Ref{Kind: facts.Template.TemplateKind, Namespace: facts.Check.Namespace, Name: facts.Template.Name}
+}
+
+// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
+func (c *Case) notHealthy(wanted int) string {
+	population := &c.plan.Population
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// counts is where a person finds the numbers that a condition of a machine leaves out.
+func (c *Case) counts() string {
+	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.Check.Name + " has the numbers"
 }

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -17,20 +20,21 @@ const (
 	LongestSpareWait = 24 * time.Hour
 )
 
-// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader of the
-// facts; how many machines may count on the same host is decided here.
+// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
+// of the facts; how many machines may count on the same host is decided here.
 type Spares struct {
-	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the manager reports.
+	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the
+	// manager reports.
 	Unread   string
 	Reported bool
 	// Free is how many hosts of the namespace no machine has.
 	Free int
-	// Fits are the names of the hosts that the replacement of a machine could take, by Target.ID. Of a machine that is not in it, Failed may say why that
-	// is not known.
-	Fits   map[string][]string
-	Failed map[string]string
-	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements that their
-	// owners have still to make.
+	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
+	// say why that is not known.
+	Fits   map[types.UID][]string
+	Failed map[types.UID]string
+	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements
+	// that their owners have still to make.
 	Expected [][]string
 }
 
@@ -42,44 +46,41 @@ type Spare struct {
 	Lacks Reason
 	// Late says that the wait is over, so that it starts without a host.
 	Late bool
-	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could take one of those.
+	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could
+	// take one of those.
 	Free, Fit, Expected int
 }
 
 func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
-// NeedsSpare reports whether the remediation of t waits for a spare host where none fits.
-func (f *Facts) NeedsSpare(t *Target) bool {
-	return f.SpareWait != nil && !f.Template.External && f.Mode == Active && t.OnHost && t.Owned
+// NeedsSpare reports whether the remediation of target waits for a spare host where none fits.
+func (facts *Facts) NeedsSpare(target *Target) bool {
+	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine)
 }
 
-// spareUntil is until when the remediation of the machine of d waits for a spare host; zero if it needs none: only an owner that deletes a machine to
-// replace it needs a host for the new one.
+// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that
+// deletes a machine to replace it needs a host for the new one.
 //
-// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when its condition
-// HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose condition turns once more.
-func (f *Facts) spareUntil(d *Decision) time.Time {
-	t := d.Target
-	if !f.NeedsSpare(t) {
+// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when
+// its condition HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose
+// condition turns once more.
+func (facts *Facts) spareUntil(decision *Decision) time.Time {
+	target := decision.Target
+	if !facts.NeedsSpare(target) {
 		return time.Time{}
 	}
-	since := health.Earliest(t.FailedSince, d.Verdict.OverdueSince(f.Now))
+	since := health.Earliest(Since(Failed(target.Machine)), decision.Verdict.OverdueSince(facts.Now))
 	if since.IsZero() {
-		since = f.Now.Truncate(time.Second) // as it is about to be stored
+		since = facts.Now.Truncate(time.Second) // as it is about to be stored
 	}
-	return since.Add(*f.SpareWait)
+	return since.Add(*facts.SpareWait)
 }
 
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
-func (f *Facts) sparesReported() bool { return f.Counted != nil || f.Spares.Reported }
+func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// needSpares reports whether p depends on hosts that were not read.
-func (f *Facts) needSpares(p *Plan) bool {
-	return !f.Read.Spares && f.Counted == nil && slices.ContainsFunc(p.Open, func(i int) bool { return p.Decisions[i].Spare != nil })
-}
-
-// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more: they take no
-// place from others, and no host is counted for two of them.
+// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
+// they take no place from others, and no host is counted for two of them.
 //
 // CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
 func awaitSpares(facts *Facts, plan *Plan) {
@@ -87,40 +88,40 @@ func awaitSpares(facts *Facts, plan *Plan) {
 		return
 	}
 	expected := slices.Clone(facts.Spares.Expected)
-	for _, d := range waiting(facts, plan) {
-		until := facts.spareUntil(d)
+	for _, decision := range waiting(facts, plan) {
+		until := facts.spareUntil(decision)
 		if until.IsZero() {
 			continue
 		}
-		d.Spare = facts.spareFor(d, expected)
-		d.Spare.Until, d.Spare.Late = until, d.Spare.Lacks != "" && !facts.Now.Before(until)
-		if d.Spare.blocks() {
-			d.Waits = false
+		decision.Spare = facts.spareFor(decision, expected)
+		decision.Spare.Until, decision.Spare.Late = until, decision.Spare.Lacks != "" && !facts.Now.Before(until)
+		if decision.Spare.blocks() {
+			decision.Waits = false
 			plan.Population.Waiting--
 			continue
 		}
-		expected = append(expected, facts.Spares.Fits[d.Target.ID])
+		expected = append(expected, facts.Spares.Fits[decision.Target.UID])
 	}
 }
 
-// spareFor is what the machine of d finds while those who expect a host have not taken it.
-func (f *Facts) spareFor(d *Decision, expected [][]string) *Spare {
-	if f.sparesReported() {
-		is := &Spare{}
-		if stored := d.Target.SpareReport; stored != nil && stored.Status == conditionFalse {
-			is.Lacks = Reason(stored.Reason)
+// spareFor is what the machine of decision finds while those who expect a host have not taken it.
+func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+	if facts.sparesReported() {
+		spare := &Spare{}
+		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
+			spare.Lacks = Reason(stored.Reason)
 		}
-		return is
+		return spare
 	}
-	hosts, known := f.Spares.Fits[d.Target.ID]
-	is := &Spare{Free: f.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
+	hosts, known := facts.Spares.Fits[decision.Target.UID]
+	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
-	case !known || f.Spares.Unread != "" || !f.Read.Spares:
-		is.Lacks = SpareHostsUnread
-	case is.Fit <= is.Expected, oneTooMany(hosts, expected):
-		is.Lacks = NoSpareHost
+	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
+		spare.Lacks = SpareHostsUnread
+	case spare.Fit <= spare.Expected, oneTooMany(hosts, expected):
+		spare.Lacks = NoSpareHost
 	}
-	return is
+	return spare
 }
 
 // wanting is how many of those who expect a host could take one of these.
@@ -134,8 +135,8 @@ func wanting(hosts []string, expected [][]string) int {
 	return n
 }
 
-// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then. One that may
-// find none anyway does not count.
+// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then.
+// One that may find none anyway does not count.
 func oneTooMany(hosts []string, expected [][]string) bool {
 	return slices.ContainsFunc(expected, func(others []string) bool {
 		return share(others, hosts) && wanting(others, expected) == len(others)
@@ -150,22 +151,26 @@ func share(a, b []string) bool {
 func sparesUntil(plan *Plan) time.Time {
 	var next time.Time
 	for _, i := range plan.Open {
-		if d := plan.Decisions[i]; d.Spare.blocks() {
-			next = health.Earliest(next, d.Spare.Until)
+		if decision := plan.Decisions[i]; decision.Spare.blocks() {
+			next = health.Earliest(next, decision.Spare.Until)
 		}
 	}
 	return next
 }
 
-// spareCondition sets the condition SpareHostAvailable of the machine of d while its remediation waits, and removes it when that is over. One that
-// could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
-func spareCondition(facts *Facts, d *Decision) {
+// WaitsForSpare reports whether a remediation waits for a spare host.
+func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
+
+// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
+// over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
+func spareCondition(facts *Facts, decision *Decision) {
 	switch {
-	case d.Spare.blocks():
-		d.set(mendv1.SpareHostAvailable, conditionFalse, string(d.Spare.Lacks), facts.spareText(d)+d.Spare.deadline())
-	case d.Target.SpareReport == nil:
-	case d.Spare != nil, d.InFlight, facts.spareUntil(d).IsZero(), d.Verdict.State == health.Healthy:
-		d.remove(mendv1.SpareHostAvailable)
+	case decision.Spare.blocks():
+		message := facts.spareText(decision) + decision.Spare.deadline()
+		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
+	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
+	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
+		decision.remove(mendv1.SpareHostAvailable)
 	}
 }
 
@@ -174,14 +179,14 @@ func (s *Spare) deadline() string {
 	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
 }
 
-// spareText is why no spare host is counted on for the machine of d.
-func (f *Facts) spareText(d *Decision) string {
-	spare := d.Spare
+// spareText is why no spare host is counted on for the machine of decision.
+func (facts *Facts) spareText(decision *Decision) string {
+	spare := decision.Spare
 	switch {
-	case f.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(d.Target.SpareReport.Message, spare.deadline())
+	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
+		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
 	case spare.Lacks == SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + cmp.Or(f.Spares.Unread, f.Spares.Failed[d.Target.ID])
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
 	case spare.Free == 0:
 		return "No spare host fits its replacement: no host is free"
 	case spare.Fit == 0:
@@ -210,22 +215,22 @@ func (s *Spare) InVain() string {
 	return fmt.Sprintf("%s, and the wait for one ended at %s", text, stamp(s.Until))
 }
 
-// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and until when
-// at most. Of several reasons the one that names a fact goes first.
-func sparesAwaited(facts *Facts, plan *Plan) Condition {
+// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and
+// until when at most. Of several reasons the one that names a fact goes first.
+func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
 	for _, i := range plan.Open {
-		d := plan.Decisions[i]
-		if !d.Spare.blocks() {
+		decision := plan.Decisions[i]
+		if !decision.Spare.blocks() {
 			continue
 		}
-		machines = append(machines, d.Target.Name+" until "+stamp(d.Spare.Until))
+		machines = append(machines, decision.Target.Name+" until "+stamp(decision.Spare.Until))
 		if reason != NoSpareHost {
-			reason = d.Spare.Lacks
+			reason = decision.Spare.Lacks
 		}
 	}
 	if reason == "" {
-		return Condition{Type: mendv1.SpareHostAvailable, Remove: true}
+		return metav1.Condition{Type: mendv1.SpareHostAvailable}
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
 	switch {
@@ -235,7 +240,7 @@ func sparesAwaited(facts *Facts, plan *Plan) Condition {
 	default:
 		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
 	}
-	return condition(mendv1.SpareHostAvailable, conditionFalse, string(reason), message)
+	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)
 }
 
 // firstOf are the first names, and how many more there are.
@@ -257,8 +262,8 @@ type Sibling struct {
 	Deleting bool
 }
 
-// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
-// Each new one replaces one.
+// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner
+// was asked. Each new one replaces one.
 func ToCome(siblings []Sibling) []int {
 	var asked []int
 	for i, s := range siblings {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -15,9 +17,9 @@ import (
 // waitsFor makes a check wait that long for spare hosts, which were read: those that fit each machine, in the order of the names of the machines.
 func waitsFor(d time.Duration, fits ...[]string) func(*Facts) {
 	return func(f *Facts) {
-		f.SpareWait, f.Read.Spares, f.Spares.Fits = &d, true, map[string][]string{}
+		f.SpareWait, f.Read.Spares, f.Spares.Fits = &d, true, map[types.UID][]string{}
 		for i, hosts := range fits {
-			f.Spares.Fits[f.Targets[i].ID] = hosts
+			f.Spares.Fits[f.Targets[i].UID] = hosts
 		}
 	}
 }
@@ -27,11 +29,11 @@ func expecting(hosts ...string) func(*Facts) {
 }
 
 func failedFor(d time.Duration) func(*given) {
-	return func(t *given) { t.Failed, t.FailedSince = true, ago(d) }
+	return func(t *given) { has(t.Machine, since(HealthCheckSucceeded, metav1.ConditionFalse, "", ago(d))) }
 }
 
 func toldToWait(t *given) {
-	t.SpareReport = &Report{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
+	has(t.Machine, condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(NoSpareHost), ""))
 }
 
 var (
@@ -154,16 +156,16 @@ func TestTwoMachinesDoNotCountOnTheSameHost(t *testing.T) {
 func stormBefore(f *Facts) { f.Memory.ShortCircuited = true }
 
 func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
-	says := Condition{Type: mendv1.SpareHostAvailable, Status: conditionFalse, Reason: string(NoSpareHost)}
-	gone := Condition{Type: mendv1.SpareHostAvailable, Remove: true}
+	says := metav1.Condition{Type: mendv1.SpareHostAvailable, Status: metav1.ConditionFalse, Reason: string(NoSpareHost)}
+	gone := metav1.Condition{Type: mendv1.SpareHostAvailable}
 	hour := time.Hour
 	for name, tc := range map[string]struct {
 		given Facts
-		want  Condition // of the first machine; zero if it stands as it was
+		want  metav1.Condition // of the first machine; zero if it stands as it was
 	}{
 		"that it waits":                                {of(bad(onHost)).with(waitsFor(hour, none)), says},
 		"also if its limits block it as well":          {of(bad(onHost)).with(waitsFor(hour, none), tooMany), says},
-		"nothing of a machine that needs no host":      {of(bad()).with(waitsFor(hour)), Condition{}},
+		"nothing of a machine that needs no host":      {of(bad()).with(waitsFor(hour)), metav1.Condition{}},
 		"no longer when a host fits":                   {of(bad(onHost, toldToWait)).with(waitsFor(hour, one)), gone},
 		"nor if limits block it then":                  {of(bad(onHost, toldToWait)).with(waitsFor(hour, one), tooMany), gone},
 		"nor when it starts without one":               {of(bad(onHost, toldToWait, due(2*hour))).with(waitsFor(hour, none)), gone},
@@ -171,18 +173,18 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 		"nor when the check does not ask for it":       {of(bad(onHost, toldToWait)), gone},
 		"nor when a template says how":                 {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), external), gone},
 		"nor when the machine is healthy":              {of(is(health.Healthy, onHost, toldToWait)).with(waitsFor(hour)), gone},
-		"what is pending in between says it still":     {of(is(health.Pending, onHost, toldToWait)).with(waitsFor(hour, none)), Condition{}},
+		"what is pending in between says it still":     {of(is(health.Pending, onHost, toldToWait)).with(waitsFor(hour, none)), metav1.Condition{}},
 		"that it waits, of what was just seen":         {of(bad(onHost)).with(waitsFor(hour, none), limitsMatter), says},
 		"also in a storm, in which all was just seen":  {of(bad(onHost)).with(waitsFor(hour, none), limitsMatter, tooMany, stormBefore), says},
 		"still of what was just seen after a restart":  {of(bad(onHost, toldToWait)).with(waitsFor(hour, none), limitsMatter), says},
 		"no longer in a storm when a host fits":        {of(bad(onHost, toldToWait)).with(waitsFor(hour, one), limitsMatter, tooMany, stormBefore), gone},
 		"nor in a storm when the wait is over":         {of(bad(onHost, toldToWait, due(2*hour))).with(waitsFor(hour, none), limitsMatter, tooMany, stormBefore), gone},
-		"nothing on a machine that is being deleted":   {of(bad(onHost, toldToWait, deleting)).with(waitsFor(hour, none)), Condition{}},
-		"nothing on a machine that an older check has": {of(bad(onHost, toldToWait, older)).with(waitsFor(hour, none)), Condition{}},
+		"nothing on a machine that is being deleted":   {of(bad(onHost, toldToWait, deleting)).with(waitsFor(hour, none)), metav1.Condition{}},
+		"nothing on a machine that an older check has": {of(bad(onHost, toldToWait, older)).with(waitsFor(hour, none)), metav1.Condition{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			var got Condition
+			var got metav1.Condition
 			for _, c := range p.Decisions[0].Conditions {
 				if c.Type == mendv1.SpareHostAvailable {
 					got, got.Message = c, ""
@@ -191,18 +193,18 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("says %+v, want %+v", got, tc.want)
 			}
-			at := slices.IndexFunc(p.Conditions, func(c Condition) bool { return c.Type == mendv1.SpareHostAvailable })
-			if at < 0 || p.Conditions[at].Remove != (tc.want != says) {
+			at := slices.IndexFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.SpareHostAvailable })
+			if at < 0 || (p.Conditions[at].Status == "") != (tc.want != says) {
 				t.Errorf("the check says %+v", p.Conditions)
 			}
 		})
 	}
 	mixed := Decide(of(bad(onHost), bad(onHost)).with(func(f *Facts) {
 		waitsFor(hour, none)(f)
-		f.Spares.Fits[f.Targets[1].ID] = none
-		delete(f.Spares.Fits, f.Targets[0].ID)
+		f.Spares.Fits[f.Targets[1].UID] = none
+		delete(f.Spares.Fits, f.Targets[0].UID)
 	}))
-	if at := slices.IndexFunc(mixed.Conditions, func(c Condition) bool { return c.Reason == string(NoSpareHost) }); at < 0 {
+	if at := slices.IndexFunc(mixed.Conditions, func(c metav1.Condition) bool { return c.Reason == string(NoSpareHost) }); at < 0 {
 		t.Errorf("of an unknown host and of none the check says %+v", mixed.Conditions)
 	}
 }
@@ -216,9 +218,11 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 		wait := rapid.SampledFrom([]time.Duration{time.Second, time.Minute, time.Hour}).Draw(t, "wait")
 		waitsFor(wait)(&f)
 		for _, is := range f.Targets {
-			is.FailedSince = rapid.SampledFrom([]time.Time{{}, ago(time.Second), ago(2 * time.Minute), ago(2 * time.Hour)}).Draw(t, "failed since")
+			if at := rapid.SampledFrom([]time.Time{{}, ago(time.Second), ago(2 * time.Minute), ago(2 * time.Hour)}).Draw(t, "failed since"); Failed(is.Machine) != nil {
+				Failed(is.Machine).LastTransitionTime = metav1.NewTime(at)
+			}
 			if rapid.IntRange(0, 7).Draw(t, "unread") > 0 {
-				f.Spares.Fits[is.ID] = hosts.Draw(t, "fits")
+				f.Spares.Fits[is.UID] = hosts.Draw(t, "fits")
 			}
 		}
 		f.Spares.Expected = rapid.SliceOfN(hosts, 0, 3).Draw(t, "expected")
@@ -226,7 +230,7 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 		claims, late := slices.Clone(f.Spares.Expected), false // one that starts without a host may take any
 		for _, d := range p.Decisions {
 			if s := d.Spare; s != nil && s.Lacks == "" && d.Starts() {
-				claims = append(claims, f.Spares.Fits[d.Target.ID])
+				claims = append(claims, f.Spares.Fits[d.Target.UID])
 			}
 			late = late || d.Spare != nil && d.Spare.Late
 		}
@@ -239,7 +243,7 @@ func TestWhateverIsKnownOfSpareHosts(t *testing.T) {
 				}
 				continue
 			}
-			if n, fits := wanting(f.Spares.Fits[d.Target.ID], claims), len(f.Spares.Fits[d.Target.ID]); s.Lacks == "" && d.Starts() && !late && n > fits {
+			if n, fits := wanting(f.Spares.Fits[d.Target.UID], claims), len(f.Spares.Fits[d.Target.UID]); s.Lacks == "" && d.Starts() && !late && n > fits {
 				t.Fatalf("machine %s counts on %d hosts, on which %d machines do", d.Target.Name, fits, n)
 			}
 			if s.blocks() && !f.Now.Before(s.Until) {

@@ -2,8 +2,8 @@ package machines
 
 import (
 	"fmt"
-	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -28,14 +28,6 @@ const (
 	Release Step = "release"
 )
 
-// Condition is a condition to set, or to remove. Of a failed health check the message is made when it is written, in two flavours.
-type Condition struct {
-	Type, Status, Reason, Message string
-	// Since is from when it is so; zero if it is from now on, where that is news.
-	Since  time.Time
-	Remove bool
-}
-
 // The conditions of a Machine that a check sets.
 const (
 	HealthCheckSucceeded = clusterv1.MachineHealthCheckSucceededCondition
@@ -47,8 +39,6 @@ const (
 	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
 
-const conditionTrue, conditionFalse, conditionUnknown = "True", "False", "Unknown"
-
 // reasons are those of HealthCheckSucceeded for what was found.
 var reasons = map[health.Reason]string{
 	health.MarkedByHand:     clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
@@ -59,175 +49,186 @@ var reasons = map[health.Reason]string{
 	health.NodeCondition:    clusterv1.MachineHealthCheckUnhealthyNodeReason,
 }
 
-// step decides what to do about the machine of d, and which conditions to set.
+// step decides what to do about the machine of decision, and which conditions to set.
 //
 // Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
 // API: a node on its way from Unknown to False must not lose its remediation halfway.
-func step(facts *Facts, plan *Plan, d *Decision) {
-	switch d.Verdict.State {
+func step(facts *Facts, plan *Plan, decision *Decision) {
+	switch decision.Verdict.State {
 	case health.Healthy:
-		healthyStep(facts, d)
+		healthyStep(facts, decision)
 	case health.Unhealthy:
-		unhealthyStep(facts, plan, d)
+		unhealthyStep(facts, plan, decision)
 	case health.Starting, health.Pending, health.Unknown:
 	}
-	if d.Target.Older || d.Target.Deleting {
+	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) {
 		return
 	}
-	if d.Verdict.State == health.Healthy || d.Verdict.State == health.Unhealthy {
-		spareCondition(facts, d)
+	if decision.Verdict.State == health.Healthy || decision.Verdict.State == health.Unhealthy {
+		spareCondition(facts, decision)
 	}
-	remediationCondition(facts, d)
+	remediationCondition(facts, decision)
 }
 
-func healthyStep(facts *Facts, d *Decision) {
-	t := d.Target
-	if t.Deleting {
+func healthyStep(facts *Facts, decision *Decision) {
+	target := decision.Target
+	if Deleting(target.Machine) {
 		return
 	}
 	switch {
-	case t.RequestDeleting:
-	case t.Request == OwnRequest:
-		d.Step = DeleteRequest
-	case t.Request == AdoptableRequest && !t.Older: // only what is ours is deleted, so what is adopted is deleted by the next reconcile
-		d.Step = AdoptRequest
+	case target.RequestDeleting():
+	case target.Ownership == OwnRequest:
+		decision.Step = DeleteRequest
+	case target.Ownership == AdoptableRequest && target.OlderCheck == "":
+		decision.Step = AdoptRequest // only what is ours is deleted: the next reconcile deletes it
 	}
-	if t.Older || t.Healthy && d.Step != DeleteRequest {
+	if target.OlderCheck != "" || MarkedHealthy(target.Machine) && decision.Step != DeleteRequest {
 		return
 	}
-	d.set(HealthCheckSucceeded, conditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
-	if !t.ProviderReports || t.Request != ForeignRequest && facts.Template.Known {
-		d.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
+	decision.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
+	if !providerReports(target.Machine) || target.Ownership != ForeignRequest && facts.Template.Known {
+		decision.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
 	}
 }
 
-func unhealthyStep(facts *Facts, plan *Plan, d *Decision) {
-	t := d.Target
-	if t.Older || t.Deleting || awaits(facts, d) {
+func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
+	target := decision.Target
+	if target.OlderCheck != "" || Deleting(target.Machine) || awaits(facts, decision) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
 	}
-	due := d.Verdict.Due(facts.Now)
+	due := decision.Verdict.Due(facts.Now)
 	if len(due) > 0 {
-		d.set(HealthCheckSucceeded, conditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
 	}
-	if outdated(facts, d) {
-		d.remove(OwnerRemediated)
+	if outdated(facts, decision) {
+		decision.remove(OwnerRemediated)
 	}
 	if facts.Template.External {
-		externalStep(facts, d)
+		externalStep(facts, decision)
 		return
 	}
-	if d.Starts() {
-		d.Step = RequestOwnerRemediation
+	if decision.Starts() {
+		decision.Step = RequestOwnerRemediation
 	}
-	if d.Starts() || d.InFlight && !plan.Grant.ShortCircuited() {
-		d.set(OwnerRemediated, conditionFalse, waitingForRemediation, "Waiting for remediation")
+	if decision.Starts() || decision.InFlight && !plan.Grant.ShortCircuited() {
+		decision.set(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, "Waiting for remediation")
 	}
-	d.remove(ExternallyRemediated) // of a template that the check does not name any more
+	decision.remove(ExternallyRemediated) // of a template that the check does not name any more
 }
 
 // awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
-func awaits(facts *Facts, d *Decision) bool {
-	if facts.Template.Syncing && !d.Target.Failed {
-		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the machine
-		// would look as if the provider had removed its report.
+func awaits(facts *Facts, decision *Decision) bool {
+	if facts.Template.Syncing && Failed(decision.Target.Machine) == nil {
+		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the
+		// machine would look as if the provider had removed its report.
 		return true
 	}
 	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
-	return d.Target.AskedWhileHealthy && !facts.Template.External && (d.Blocked(JustSeen) || d.Blocked(PowerCyclesUnread))
+	unknown := decision.Blocked(JustSeen) || decision.Blocked(PowerCyclesUnread)
+	return unknown && askedWhileHealthy(decision.Target.Machine) && !facts.Template.External
 }
 
 // outdated reports whether it is outdated that the owner of the machine was asked.
-func outdated(facts *Facts, d *Decision) bool {
-	t := d.Target
-	if d.InFlight { // a provider whose request came to nothing asks the owner too
+func outdated(facts *Facts, decision *Decision) bool {
+	target := decision.Target
+	if decision.InFlight { // a provider whose request came to nothing asks the owner too
 		return false
 	}
-	created := d.Tried && !t.Unusable
-	return t.AskedWhileHealthy && (facts.Template.External || !d.Starts()) || created && t.Owner != NotAsked
+	created := decision.Tried && target.Unusable == nil
+	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) || created && OwnerOf(target.Machine) != NotAsked
 }
 
-// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to update
-// or to delete.
-func externalStep(facts *Facts, d *Decision) {
-	t := d.Target
+// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to
+// update or to delete.
+func externalStep(facts *Facts, decision *Decision) {
+	target := decision.Target
 	switch {
-	case t.Request == ForeignRequest:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, facts.foreignRequest(t))
-	case t.Request != NoRequest:
-		existingStep(d)
+	case target.Ownership == ForeignRequest:
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, facts.foreignRequest(target))
+	case target.Ownership != NoRequest:
+		existingStep(decision)
 	case facts.Template.Refused:
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound, facts.noTemplate())
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound, facts.noTemplate())
 	case facts.Template.Missing != "": // a request that exists needs its template no more
-		d.set(ExternallyRemediated, conditionFalse, remediationTemplateNotFound,
-			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.About.Namespace, facts.Template.Name))
-	case d.Tried && t.Unusable:
-		d.set(ExternallyRemediated, conditionFalse, requestCreationFailed, t.UnusableWhy)
-	case d.Starts():
-		d.Step = CreateRequest
-		if !t.ProviderReports {
-			d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound,
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
+	case decision.Tried && target.Unusable != nil:
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, target.Unusable.Error())
+	case decision.Starts():
+		decision.Step = CreateRequest
+		if !providerReports(target.Machine) {
+			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}
-	case facts.Template.Known && !d.Blocked(JustSeen) && t.TemplateNotFound: // it is not its turn yet, and what blocked it is over
-		d.remove(ExternallyRemediated)
+	case facts.Template.Known && !decision.Blocked(JustSeen) && templateNotFound(target): // it is not its turn yet, and what blocked it is over
+		decision.remove(ExternallyRemediated)
 	}
+}
+
+// templateNotFound reports whether the conditions of target say that no request could be made since there was no template.
+func templateNotFound(target *Target) bool {
+	cond := ConditionOf(target, ExternallyRemediated)
+	return cond != nil && cond.Reason == remediationTemplateNotFound
 }
 
 // existingStep is about a machine whose request exists and is this check's, or will be.
-func existingStep(d *Decision) {
-	t := d.Target
-	if t.Request == AdoptableRequest && !t.RequestDeleting {
-		d.Step = AdoptRequest
+func existingStep(decision *Decision) {
+	target := decision.Target
+	if target.Ownership == AdoptableRequest && !target.RequestDeleting() {
+		decision.Step = AdoptRequest
 	}
-	if t.RequestFailed || !t.ProviderReports && (d.Step == AdoptRequest || !t.Failed) { // created by a reconcile that ended before it set the condition
-		d.set(ExternallyRemediated, conditionFalse, waitingForRemediation, "")
+	// A reconcile that created the request may have ended before it set the condition.
+	if unannounced := decision.Step == AdoptRequest || Failed(target.Machine) == nil; RequestFailed(target.Machine) ||
+		!providerReports(target.Machine) && unannounced {
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 	}
 }
 
-func (d *Decision) set(kind, status, reason, message string) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Status: status, Reason: reason, Message: message})
+func (decision *Decision) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	decision.Conditions = append(decision.Conditions, condition(kind, status, reason, message))
 }
 
-func (d *Decision) remove(kind string) {
-	d.Conditions = append(d.Conditions, Condition{Type: kind, Remove: true})
+func (decision *Decision) remove(kind string) {
+	decision.Conditions = append(decision.Conditions, metav1.Condition{Type: kind})
 }
 
-// Sets reports whether d sets a condition to a status.
-func (d *Decision) Sets(kind, status string) bool {
-	for _, c := range d.Conditions {
-		if c.Type == kind && c.Status == status {
+// Sets reports whether decision sets a condition to a status.
+func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool {
+	for _, cond := range decision.Conditions {
+		if cond.Type == kind && cond.Status == status {
 			return true
 		}
 	}
 	return false
 }
 
-// Idle reports whether d does nothing. Whether a condition is there already is found out when it is written.
-func (d *Decision) Idle() bool { return d.Step == NoStep && len(d.Conditions) == 0 }
+// Idle reports whether decision does nothing. Whether a condition is there already is found out when it is written.
+func (decision *Decision) Idle() bool {
+	return decision.Step == NoStep && len(decision.Conditions) == 0
+}
 
 // releases are the decisions about the machines that their users want left alone, and that have conditions of a check that are not good.
 func releases(facts *Facts) []*Decision {
-	var all []*Decision
-	for _, t := range facts.Skipped {
-		if t.Marked && !t.Older && !t.Deleting {
-			all = append(all, &Decision{Target: t, Step: Release})
+	var decisions []*Decision
+	for _, target := range facts.Skipped {
+		if Marked(target.Machine) && target.OlderCheck == "" && !Deleting(target.Machine) {
+			decisions = append(decisions, &Decision{Target: target, Step: Release})
 		}
 	}
-	return all
+	return decisions
 }
 
 // NotCreated are the conditions of a machine whose request could not be created, and why.
-func NotCreated(why error) []Condition {
-	return []Condition{
-		{Type: ExternallyRemediated, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
-		{Type: mendv1.Remediation, Status: conditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+func NotCreated(why error) []metav1.Condition {
+	return []metav1.Condition{
+		{Type: ExternallyRemediated, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+		{Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
 	}
 }
 
-// WithRequest is the decision about the machine of d, as t states it with a request that was not observed when d was decided on these
-// facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
-func WithRequest(facts *Facts, d *Decision, t *Target) *Decision {
-	next := &Decision{Target: t, Verdict: d.Verdict, InFlight: t.Request != ForeignRequest}
-	unhealthyStep(&Facts{Now: facts.Now, About: facts.About, Template: facts.Template}, &Plan{}, next)
+// WithRequest is the decision about the machine of decision, as target states it with a request that was not observed when decision was
+// decided on these facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
+func WithRequest(facts *Facts, decision *Decision, target *Target) *Decision {
+	next := &Decision{Target: target, Verdict: decision.Verdict, InFlight: target.Ownership != ForeignRequest}
+	unhealthyStep(&Facts{Now: facts.Now, Check: facts.Check, Template: facts.Template}, &Plan{}, next)
 	return next
 }

@@ -20,12 +20,12 @@ func (d *Decision) steps() string {
 	for _, c := range d.Conditions {
 		switch {
 		case c.Type == mendv1.Remediation: // TestWhatTheConditionRemediationSays
-		case c.Remove:
+		case c.Status == "":
 			words = append(words, "no "+c.Type)
 		case c.Type == ExternallyRemediated && c.Message != "":
 			words = append(words, c.Reason+": "+c.Message)
 		default:
-			words = append(words, c.Type+"="+c.Status+" "+c.Reason)
+			words = append(words, c.Type+"="+string(c.Status)+" "+c.Reason)
 		}
 	}
 	return strings.Join(words, ", ")
@@ -63,9 +63,10 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"but is not asked anew beyond the limits":                     {of(bad(asked)).with(tooMany), unhealthy + ", " + noReport},
 		"a machine that is being deleted keeps the reason":            {of(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":         {of(bad(older)), ""},
-		"being marked does not request what was asked before":         {of(bad(askedWhileHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
-		"what it may be asked in a moment is not erased before":       {of(bad(askedWhileHealthy)).with(limitsMatter), ""},
-		"nor while power cycles are not known":                        {of(bad(askedWhileHealthy, onHost)).with(cyclesUnread), ""},
+		"being marked does not request what was asked before":         {of(bad(wasAsked)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"also if its conditions say that it is healthy":               {of(bad(wasAsked, markedHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"what it may be asked in a moment is not erased before":       {of(bad(wasAsked)).with(limitsMatter), ""},
+		"nor while power cycles are not known":                        {of(bad(wasAsked, onHost)).with(cyclesUnread), ""},
 		"a request is created":                                        {of(bad()).with(external), "create request, " + unhealthy + ", " + waiting},
 		"an owner that cannot remediate is not asked any more":        {of(bad(refuses)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
 		"one that exists is enough":                                   {of(bad(marked, requested(OwnRequest))).with(external), unhealthy},
@@ -83,26 +84,26 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 
 		"a request that is being deleted is not deleted again":             {of(is(health.Healthy, requested(OwnRequest), requestDeleting)).with(external), healthy + ", " + noReport},
 		"nor is one adopted of a machine that an older check acts on":      {of(is(health.Healthy, older, requested(AdoptableRequest))).with(external), ""},
-		"a failure that a check reported is over when it is healthy":       {of(is(health.Healthy, requestFailed, requested(ForeignRequest))).with(external), healthy + ", " + noReport},
+		"a failure that a check reported is over when it is healthy":       {of(is(health.Healthy, failedBefore, requested(ForeignRequest))).with(external), healthy + ", " + noReport},
 		"so is the report on a request that is gone":                       {of(is(health.Healthy, reports)).with(external), healthy + ", " + noReport},
 		"also without a template":                                          {of(is(health.Healthy, reports)), healthy + ", " + noReport},
 		"an owner is not asked while there is no place":                    {of(bad()).with(atOnce(0)), unhealthy + ", " + noReport},
 		"nor while a power cycle is in progress":                           {of(bad(cycled)), unhealthy + ", " + noReport},
-		"nor while the machine is updated in place":                        {of(bad(updating)), unhealthy + ", " + noReport},
-		"one that was asked before and is to remediate now is not erased":  {of(bad(askedWhileHealthy)), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
-		"but with a template it is":                                        {of(bad(askedWhileHealthy)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
-		"also if there is no place for a request":                          {of(bad(askedWhileHealthy)).with(external, atOnce(0)), unhealthy + ", " + notAsked},
-		"not if there is a request: its provider may have asked the owner": {of(bad(askedWhileHealthy, reports, requested(OwnRequest))).with(external), unhealthy},
-		"but if it is somebody else's":                                     {of(bad(askedWhileHealthy, requested(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", " + inTheWay},
+		"nor while the machine is updated in place":                        {of(bad(updatingNow)), unhealthy + ", " + noReport},
+		"one that was asked before and is to remediate now is not erased":  {of(bad(wasAsked)), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
+		"but with a template it is":                                        {of(bad(wasAsked)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
+		"also if there is no place for a request":                          {of(bad(wasAsked)).with(external, atOnce(0)), unhealthy + ", " + notAsked},
+		"not if there is a request: its provider may have asked the owner": {of(bad(wasAsked, reports, requested(OwnRequest))).with(external), unhealthy},
+		"but if it is somebody else's":                                     {of(bad(wasAsked, requested(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", " + inTheWay},
 		"an owner that cannot remediate stays asked until it is replaced":  {of(bad(refuses)).with(external, atOnce(0)), unhealthy},
 		"also if no request can be made instead":                           {of(bad(refuses, unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
 		"an owner that was asked goes on though there is a template":       {of(bad(asked)).with(external), unhealthy},
 		"a template of no use is reported when it is the machine's turn":   {of(bad(unusable)).with(external, atOnce(0)), unhealthy},
 		"the report of a provider is not replaced by a new request":        {of(bad(reports)).with(external), "create request, " + unhealthy},
-		"a failure is over once there is a request":                        {of(bad(marked, requestFailed, requested(OwnRequest))).with(external), unhealthy + ", " + waiting},
+		"a failure is over once there is a request":                        {of(bad(marked, failedBefore, requested(OwnRequest))).with(external), unhealthy + ", " + waiting},
 		"that the template was missing stands while that is not known":     {of(bad(notFound)).with(unknown), unhealthy},
 		"and while the remediation starts in a moment":                     {of(bad(notFound)).with(external, limitsMatter), unhealthy},
-		"another failure stands until the next try":                        {of(bad(requestFailed)).with(external, atOnce(0)), unhealthy},
+		"another failure stands until the next try":                        {of(bad(failedBefore)).with(external, atOnce(0)), unhealthy},
 		"an adoptable request that the provider reports on is adopted":     {of(bad(reports, requested(AdoptableRequest))).with(external), "adopt request, " + unhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,16 +139,16 @@ func TestWhatActsOnAMachine(t *testing.T) {
 
 func TestASkippedMachineIsReleasedIfACheckHasMarkedIt(t *testing.T) {
 	for name, tc := range map[string]struct {
-		given Target
+		given given
 		want  int
 	}{
-		"one that is marked":                {Target{Marked: true}, 1},
-		"not one that never was":            {Target{}, 0},
-		"not one that is being deleted":     {Target{Marked: true, Deleting: true}, 0},
-		"not one that an older check marks": {Target{Marked: true, Older: true}, 0},
+		"one that is marked":                {is(health.Healthy, marked), 1},
+		"not one that never was":            {is(health.Healthy), 0},
+		"not one that is being deleted":     {is(health.Healthy, marked, deleting), 0},
+		"not one that an older check marks": {is(health.Healthy, marked, older), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := len(Decide(of().with(func(f *Facts) { f.Skipped = []*Target{&tc.given} })).Releases); got != tc.want {
+			if got := len(Decide(of().with(func(f *Facts) { f.Skipped = []*Target{&tc.given.Target} })).Releases); got != tc.want {
 				t.Errorf("%d are released, want %d", got, tc.want)
 			}
 		})
@@ -161,7 +162,7 @@ func TestARequestIsCreatedOrAnOwnerAskedExactlyWhereARemediationStarts(t *testin
 			if begins := d.Step == CreateRequest || d.Step == RequestOwnerRemediation; begins != d.Starts() {
 				t.Fatalf("machine %d starts: %t, and the step is %q", i, d.Starts(), d.Step)
 			}
-			if d.Step != NoStep && d.Target.Deleting {
+			if d.Step != NoStep && Deleting(d.Target.Machine) {
 				t.Fatalf("machine %d is being deleted, and the step is %q", i, d.Step)
 			}
 		}
@@ -201,8 +202,8 @@ func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
 	}{
 		"one of this check":                           {bad(requested(OwnRequest)), unhealthy + ", ExternallyRemediated=False WaitingForRemediation"},
 		"one that its provider has reported on":       {bad(reports, requested(OwnRequest)), unhealthy},
-		"one whose provider may have asked the owner": {bad(askedWhileHealthy, reports, requested(OwnRequest)), unhealthy},
-		"one of another check, which did not":         {bad(askedWhileHealthy, requested(ForeignRequest)), unhealthy + ", no OwnerRemediated, " + inTheWay},
+		"one whose provider may have asked the owner": {bad(wasAsked, reports, requested(OwnRequest)), unhealthy},
+		"one of another check, which did not":         {bad(wasAsked, requested(ForeignRequest)), unhealthy + ", no OwnerRemediated, " + inTheWay},
 		"one of another check":                        {bad(requested(ForeignRequest)), unhealthy + ", " + inTheWay},
 	} {
 		t.Run(name, func(t *testing.T) {

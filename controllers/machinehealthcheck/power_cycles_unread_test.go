@@ -24,8 +24,8 @@ import (
 )
 
 // onMetal makes the target's machine one of a bare-metal host.
-func onMetal(t *target) {
-	t.machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.machine.Name}
+func onMetal(t *machines.Target) {
+	t.Machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.Machine.Name}
 }
 
 // brokenKinds can all be read but for those of that name, in all versions or in one: a conversion webhook does not answer.
@@ -67,15 +67,15 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 // readCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
 func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
-	w.remediation, w.trouble, w.requests = remediation{Template: machines.Template{Known: true}}, nil, nil
+	w.Template, w.CyclesUnread, w.Trouble, w.requests = machines.Template{Known: true}, time.Time{}, nil, nil
 	r.memory.recall(w)
-	if w.unread = nil; decide(w).Needs.Cycles {
+	if w.unread, w.Read.Cycles = nil, false; decide(w).Needs.Cycles {
 		r.observeCycles(t.Context(), w)
 	}
 	begins := map[string]bool{}
 	p := decide(w)
 	for _, s := range stepsOf(w, p) {
-		begins[s.target.machine.Name] = s.Starts()
+		begins[s.Target.Machine.Name] = s.Starts()
 	}
 	r.memory.leave(w, p)
 	return begins
@@ -87,18 +87,18 @@ func TestAKindThatIsNotInstalledIsNotAskedFor(t *testing.T) {
 		return crd == "hostremediations.kubemend.io", nil
 	}}
 	w := aCheck(a("metal", health.Unhealthy, onMetal))
-	if begins := r.readCycles(t, w); !begins["metal"] || len(w.trouble) > 0 {
-		t.Errorf("remediations begin of %v, in trouble: %v; want the machine remediated, since there are no Metal3Remediations", begins, w.trouble)
+	if begins := r.readCycles(t, w); !begins["metal"] || len(w.Trouble) > 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want the machine remediated, since there are no Metal3Remediations", begins, w.Trouble)
 	}
 	r.Installed = func(_ context.Context, crd string) (bool, error) {
 		return crd == "metal3remediations.infrastructure.cluster.x-k8s.io", nil
 	}
-	if begins := r.readCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
-		t.Errorf("remediations begin of %v, in trouble: %v; want Metal3Remediations asked for that are installed", begins, w.trouble)
+	if begins := r.readCycles(t, w); begins["metal"] || len(w.Trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want Metal3Remediations asked for that are installed", begins, w.Trouble)
 	}
 	r.Installed = func(context.Context, string) (bool, error) { return false, errors.New("no answer") }
-	if begins := r.readCycles(t, w); begins["metal"] || len(w.trouble) == 0 {
-		t.Errorf("remediations begin of %v, in trouble: %v; want nothing begun while it is not known", begins, w.trouble)
+	if begins := r.readCycles(t, w); begins["metal"] || len(w.Trouble) == 0 {
+		t.Errorf("remediations begin of %v, in trouble: %v; want nothing begun while it is not known", begins, w.Trouble)
 	}
 }
 
@@ -108,17 +108,17 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 	if begins := r.readCycles(t, w); begins["metal"] || !begins["virtual"] {
 		t.Errorf("remediations begin of %v, want that of the virtual machine alone", begins)
 	}
-	if len(w.trouble) == 0 {
+	if len(w.Trouble) == 0 {
 		t.Error("it is not said what could not be read")
 	}
-	is := seen(w, decide(w), w.targets[0])
+	is := seen(w, decide(w), w.Targets[0])
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != machines.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
 	virtual := aCheck(a("virtual", health.Unhealthy))
 	r.readCycles(t, virtual)
-	if len(virtual.trouble) > 0 {
-		t.Errorf("a check without bare metal is in trouble: %v", virtual.trouble)
+	if len(virtual.Trouble) > 0 {
+		t.Errorf("a check without bare metal is in trouble: %v", virtual.Trouble)
 	}
 }
 
@@ -127,7 +127,7 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
 	w := aCheck(a("metal", health.Unhealthy, onMetal))
 	at := func(minutes int) map[string]bool {
-		w.now = noon.Add(time.Duration(minutes) * time.Minute)
+		w.Now = noon.Add(time.Duration(minutes) * time.Minute)
 		w.recheck = time.Time{}
 		return r.readCycles(t, w)
 	}
@@ -139,16 +139,19 @@ func TestWhatCannotBeReadForTenMinutesHoldsUpNothingAnyMore(t *testing.T) {
 			t.Fatalf("after %d minutes the next reconcile is at %s", minute, w.recheck)
 		}
 	}
-	if !at(10)["metal"] || len(w.trouble) == 0 {
-		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.trouble)
+	if !at(10)["metal"] || len(w.Trouble) == 0 {
+		t.Errorf("after the deadline nothing begins, or nothing is said: %v", w.Trouble)
 	}
 	// They were not read for an hour, as all machines were healthy. The deadline begins anew.
+	healthy := aCheck(a("metal", health.Healthy, onMetal))
+	healthy.Now = noon.Add(11 * time.Minute)
+	r.readCycles(t, healthy)
 	if at(70)["metal"] {
 		t.Error("its remediation begins because of what could not be read an hour ago")
 	}
 	kinds.kind = ""
-	if !at(71)["metal"] || len(w.trouble) > 0 {
-		t.Errorf("when it can be read again its remediation does not begin: %v", w.trouble)
+	if !at(71)["metal"] || len(w.Trouble) > 0 {
+		t.Errorf("when it can be read again its remediation does not begin: %v", w.Trouble)
 	}
 }
 
@@ -160,8 +163,8 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 	cycle.SetGroupVersionKind(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"))
 	r := &Reconciler{Kinds: &brokenKinds{kind: "Metal3Remediation", version: infrav1.GroupVersion.Version}, Requests: cyclesOfHosts(cycle)}
 	w := aCheck(a("another", health.Unhealthy, onMetal), m)
-	if begins := r.readCycles(t, w); begins["metal"] || !begins["another"] || len(w.trouble) > 0 {
-		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.trouble)
+	if begins := r.readCycles(t, w); begins["metal"] || !begins["another"] || len(w.Trouble) > 0 {
+		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.Trouble)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -62,10 +61,11 @@ func newObserving(t *testing.T) *observing {
 // sees makes one reconcile of what w comes to, and remembers it for the next one.
 func (o *observing) sees(w *observed, m *memory) []string {
 	o.t.Helper()
-	w.mode = machines.Observed
+	w.Mode = machines.Observed
 	m.recall(w)
+	w.owned()
 	p := w.decide()
-	m.keep(after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}), w)
+	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{shadows: o.recordObserved(o.t.Context(), w, p)}))
 	return o.lines()
 }
 
@@ -88,12 +88,14 @@ func (o *observing) lines() []string {
 }
 
 // marked by hand is the simplest way to be unhealthy: it takes no node.
-func byHand(t *target) {
-	t.machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+func byHand(t *machines.Target) {
+	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 }
 
 // withNode makes a machine one whose node is there.
-func withNode(t *target) { t.known, t.machine.Status.NodeRef.Name = health.NodePresent, "node" }
+func withNode(t *machines.Target) {
+	t.Health.Node, t.Machine.Status.NodeRef.Name = health.NodePresent, "node"
+}
 
 func TestAnObservedCheckRecordsWhatWouldBegin(t *testing.T) {
 	others := requestedBy("", "", func(r *remediationrequest.Metadata) {
@@ -145,13 +147,13 @@ func TestAnObservedCheckRecordsWhatWouldBegin(t *testing.T) {
 
 // atOnce limits the remediations in flight.
 func (w *observed) atOnce(limit string) *observed {
-	w.check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: limit}
+	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: limit}
 	return w
 }
 
 // listingCycles has power cycles that are not known yet.
 func (w *observed) listingCycles() *observed {
-	w.unread, w.remediation.cyclesUnread = map[schema.GroupKind]*unread{}, w.now.Add(machines.CyclesUnreadFor)
+	w.Read.Cycles, w.CyclesUnread = true, w.Now.Add(machines.CyclesUnreadFor)
 	return w
 }
 
@@ -179,8 +181,8 @@ func TestARecordThatHasEndedIsOfThatRemediationUntilAnotherOneBegins(t *testing.
 	if got := o.sees(aCheck(a("m", health.Unhealthy, byHand, askedOwner)), &memory{}); len(got) != 1 {
 		t.Errorf("a manager that starts later records it again: %q", got)
 	}
-	later := aCheck(a("m", health.Unhealthy, byHand, askedOwner, func(t *target) {
-		t.machine.Status.Conditions[1].LastTransitionTime = metav1.NewTime(ago(time.Second))
+	later := aCheck(a("m", health.Unhealthy, byHand, askedOwner, func(t *machines.Target) {
+		t.Machine.Status.Conditions[1].LastTransitionTime = metav1.NewTime(ago(time.Second))
 	}))
 	if got := o.sees(later, &memory{}); len(got) != 2 {
 		t.Errorf("the owner is asked again: %q", got)

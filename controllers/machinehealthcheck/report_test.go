@@ -11,6 +11,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -23,7 +24,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 		orphan := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		orphan.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 		p := w.decide()
-		for _, note := range remediationNotes(w, p, []outcome{{step: step{Decision: p.Decisions[0], target: w.targets[0]}, requested: true}, {released: orphan}}) {
+		for _, note := range remediationNotes(w, []outcome{{step: step{Decision: p.Decisions[0]}, requested: true}, {released: orphan}}) {
 			related[note.Text] = note.Related.GetObjectKind().GroupVersionKind().Kind + " " + note.Related.GetName()
 		}
 	}
@@ -37,21 +38,23 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 }
 
 // failedAndReady is a machine that its provider has failed, and whose node is Ready.
-func failedAndReady(t *target) {
+func failedAndReady(t *machines.Target) {
 	message := "authentication failed"
 	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
-	t.machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
-	t.known, t.node, t.machine.Status.NodeRef.Name = health.NodePresent, &corev1.Node{}, "node"
-	t.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	t.Machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
+	t.Node, t.Machine.Status.NodeRef.Name = &corev1.Node{}, "node"
+	t.Node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	facts := healthOf(clusterv1.MachineHealthCheckChecks{}, t.Machine, health.NodePresent, t.Node)
+	t.Health = &facts
 }
 
 // A manager that starts has not read the records yet.
 func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
 	for said, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 0, metav1.ConditionTrue: 1} {
 		w := aCheck(a("m", health.Unhealthy, failedAndReady))
-		conditions.Set(w.check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
+		conditions.Set(w.Check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
 		(&Reconciler{}).observeCapacity(t.Context(), w)
-		if got := w.decide().starts(); got != want {
+		if got := starts(w.decide()); got != want {
 			t.Errorf("CapacityBack=%s: %d start, want %d", said, got, want)
 		}
 	}
@@ -59,20 +62,20 @@ func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
 
 // A provider with a wrong credential fails all its machines: users read of it where they look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
-	of := func(name string) target { return a(name, health.Unhealthy, failedAndReady) }
+	of := func(name string) machines.Target { return a(name, health.Unhealthy, failedAndReady) }
 	w := aCheck(of("first"), of("second"), of("third"))
 	p := w.decide()
 	got := map[string]string{}
 	for i, d := range p.Decisions {
-		saved := w.targets[i].machine.DeepCopy()
+		saved := w.Targets[i].Machine.DeepCopy()
 		conditions.Set(saved, metav1.Condition{
 			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine",
 		})
 		for range 2 {
-			for _, note := range machineNotes(w, []outcome{{step: step{Decision: d, target: w.targets[i]}, saved: saved}}) {
+			for _, note := range machineNotes(w, []outcome{{step: step{Decision: d}, saved: saved}}) {
 				got[note.About.GetName()] += note.Kind
 			}
-			w.targets[i].machine = saved // the cache shows it
+			w.Targets[i].Machine = saved // the cache shows it
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {

@@ -1,6 +1,7 @@
-package machinehealthcheck
+package machines
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -9,14 +10,35 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
-// limited reports whether more unhealthy machines could forbid to remediate any.
-func limited(check *clusterv1.MachineHealthCheck) bool {
+// Settings are what the spec and the annotations of a check limit.
+type Settings struct {
+	// Limits are absolute numbers. Invalid is what is wrong with the limits, the cooldown or the wait for a spare host; nil if they can be
+	// read.
+	Limits  budget.Limits
+	Invalid *InvalidField
+	// Limited says that more unhealthy machines could forbid to remediate any.
+	Limited bool
+	// Cooldown is how long nothing begins after a storm; nil if the check does not ask for that.
+	Cooldown *time.Duration
+	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the
+	// check does not wait for one.
+	SpareWait *time.Duration
+}
+
+// SettingsOf are the settings of check, which has so many targets.
+func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
+	var settings Settings
+	var invalidLimits, invalidCooldown, invalidWait *InvalidField
+	settings.Limits, invalidLimits = limitsOf(check, total)
+	settings.Cooldown, invalidCooldown = cooldownOf(check)
+	settings.SpareWait, invalidWait = SpareWaitOf(check)
+	settings.Invalid = cmp.Or(invalidLimits, invalidCooldown, invalidWait)
 	trigger := check.Spec.Remediation.TriggerIf
 	most := trigger.UnhealthyLessThanOrEqualTo
-	return trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
+	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
+	return settings
 }
 
 // InvalidField is a field of a check that cannot be read.
@@ -65,8 +87,8 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *I
 	return limits, nil
 }
 
-// CooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
-func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
+// cooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
+func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
 	value, set := check.Annotations[mendv1.StormCooldownAnnotation]
 	if !set {
 		return nil, nil
@@ -78,12 +100,13 @@ func CooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidFi
 	return &d, nil
 }
 
-// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the field.
+// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the
+// field.
 func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	wait := machines.SpareWait
+	wait := SpareWait
 	if value, set := check.Annotations[mendv1.WaitForSpareTimeoutAnnotation]; set {
 		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 || d > machines.LongestSpareWait {
+		if err != nil || d <= 0 || d > LongestSpareWait {
 			return nil, &InvalidField{annotation(mendv1.WaitForSpareTimeoutAnnotation),
 				fmt.Errorf("%q is no duration of more than zero and at most 24h, such as 30m or 1h30m", value)}
 		}
@@ -102,24 +125,42 @@ func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidF
 	}
 }
 
-// stormOf is the storm as the check's condition StormCooldown says it. It is the memory of the cooldown, which so outlives a
+// StormOf is the storm as the condition StormCooldown of check says it. It is the memory of the cooldown, which so outlives a
 // restart: the condition turned True when the cooldown began.
-func stormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
-	c := conditionOf(check, mendv1.StormCooldown)
-	if c == nil {
+func StormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
+	cond := ConditionOf(check, mendv1.StormCooldown)
+	if cond == nil {
 		return budget.Storm{}
 	}
-	s := budget.Storm{Active: true}
-	if c.Status == metav1.ConditionTrue {
-		s.CoolingSince = c.LastTransitionTime.Time
+	storm := budget.Storm{Active: true}
+	if cond.Status == metav1.ConditionTrue {
+		storm.CoolingSince = cond.LastTransitionTime.Time
 	}
-	return s
+	return storm
 }
 
-// mostUnhealthy is the limit of a check without a range, as it is written.
-func mostUnhealthy(check *clusterv1.MachineHealthCheck) string {
+// MostUnhealthy is the limit of a check without a range, as it is written.
+func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
 		return limit.String()
 	}
 	return budget.All.String()
+}
+
+// LimitText is the limits of check as they are written, with the words of the version that is served, and not of one that is not.
+func LimitText(check *clusterv1.MachineHealthCheck) string {
+	text := "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
+	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
+		text = "unhealthyInRange " + written
+	}
+	if written, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
+		text += ", " + written + " at once"
+	}
+	if written, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
+		text += ", " + written + " of cooldown after a storm"
+	}
+	if wait, _ := SpareWaitOf(check); wait != nil && !check.Spec.Remediation.TemplateRef.IsDefined() {
+		text += ", waits up to " + cmp.Or(check.Annotations[mendv1.WaitForSpareTimeoutAnnotation], "1h") + " for a spare host"
+	}
+	return text
 }

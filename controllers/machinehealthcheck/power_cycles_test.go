@@ -13,13 +13,14 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // powerCycled gives the target a power cycle that a person asked for, under a name of its own.
-func powerCycled(t *target) {
-	t.cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
+func powerCycled(t *machines.Target) {
+	t.Cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
 // otherCheckWith gives the observed state another check that selects everything and names a template.
@@ -52,7 +53,7 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	} {
 		r := &remediationrequest.Metadata{}
 		tc.given(r)
-		if underWay(r, noon) != tc.want {
+		if machines.CycleUnderWay(r, noon) != tc.want {
 			t.Errorf("%s: under way is %t", name, !tc.want)
 		}
 	}
@@ -79,26 +80,26 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	w := aCheck(m, other).oneAtOnce()
 	r.observeRemediation(t.Context(), w)
 	r.observeCycles(t.Context(), w)
-	if len(w.trouble) > 0 || !w.remediation.cyclesUnread.IsZero() {
-		t.Fatalf("the power cycles are not known: %v", w.trouble)
+	if len(w.Trouble) > 0 || !w.CyclesUnread.IsZero() {
+		t.Fatalf("the power cycles are not known: %v", w.Trouble)
 	}
 	s := decide(w)
 	for _, step := range stepsOf(w, s) {
 		if step.Starts() {
-			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.target.machine.Name)
+			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.Target.Name)
 		}
 	}
-	if c := allowed(s); !strings.Contains(c.Message, "m to HostRemediation by-hand") {
+	if c := s.Allowed; !strings.Contains(c.Message, "m to HostRemediation by-hand") {
 		t.Errorf("the check says %q", c.Message)
 	}
-	is := seen(w, s, w.targets[0])
+	is := seen(w, s, w.Targets[0])
 	if len(is.Blockers) == 0 || is.Blockers[0].Reason != explain.RemediationUnderWay || is.StartsNow {
 		t.Errorf("explain says %+v", is.Blockers)
 	}
 	if want := "blocked. Resumes when HostRemediation by-hand is over"; is.Next.Text != want {
 		t.Errorf("next is %q, want %q", is.Next.Text, want)
 	}
-	if seen(w, s, w.targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {
+	if seen(w, s, w.Targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {
 		t.Error("the other machine is left to it as well")
 	}
 }
@@ -118,7 +119,7 @@ func TestOfTwoPowerCyclesOfAMachineItIsAlwaysTheSameThatCounts(t *testing.T) {
 	for range 50 {
 		w := aCheck(m)
 		r.observeCycles(t.Context(), w)
-		if is := w.targets[0].cycle; is == nil || is.Name != "one" {
+		if is := w.Targets[0].Cycle; is == nil || is.Name != "one" {
 			t.Fatalf("the machine is left to %v, want the first by name", is)
 		}
 	}
@@ -126,10 +127,10 @@ func TestOfTwoPowerCyclesOfAMachineItIsAlwaysTheSameThatCounts(t *testing.T) {
 
 func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, powerCycled))
-	onItsWayOut(w.targets[0].cycle)
-	w.targets[0].cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
+	onItsWayOut(w.Targets[0].Cycle)
+	w.Targets[0].Cycle.Finalizers = []string{mendv1.HostRemediationFinalizer}
 	deadline := ago(time.Second).Add(time.Hour)
-	if h := seen(w, decide(w), w.targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Fix, "finalizer") {
+	if h := seen(w, decide(w), w.Targets[0]).Blockers[0]; !h.Until.Equal(deadline) || !strings.Contains(h.Fix, "finalizer") {
 		t.Errorf("explain says %+v, want until %s and what a person can do", h, deadline)
 	}
 	if next := decide(w).VerdictsUntil; !next.Equal(deadline) {
@@ -140,7 +141,7 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 // No event says that no controller has taken a power cycle on.
 func TestACheckIsReconciledWhenAPowerCycleThatNoControllerTakesOnStopsCounting(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, powerCycled))
-	w.targets[0].cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
+	w.Targets[0].Cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
 	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
 		t.Errorf("the next reconcile is at %s, want %s", next, want)
 	}

@@ -24,16 +24,16 @@ import (
 )
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
-func (r *Reconciler) tell(ctx context.Context, w *observed, p plan, done applied) ctrl.Result {
-	is := after(w, p, done)
-	r.memory.keep(is, w)
-	r.spares.wait(client.ObjectKeyFromObject(w.check), p.waitsForSpare())
-	measure(w, p, done.outcomes)
-	r.send(ctx, append(machineNotes(w, done.outcomes), remediationNotes(w, p, done.outcomes)...))
+func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
+	next := after(state, plan, done)
+	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
+	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
+	measure(state, plan, done.outcomes)
+	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
 	if done.status != nil {
-		r.send(ctx, turnNotes(w, p, done.status))
+		r.send(ctx, turnNotes(state, plan, done.status))
 	}
-	return r.next(ctx, w, p, done, is.failed)
+	return r.next(ctx, state, plan, done, next.failed)
 }
 
 // send sends events, and logs one line for each.
@@ -46,21 +46,21 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 }
 
 // machineNotes are the events on machines: one for each change of their conditions.
-func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
+func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
-	check := w.check.Namespace + "/" + w.check.Name
+	check := state.Check.Namespace + "/" + state.Check.Name
 	for _, o := range outcomes {
-		if o.target == nil {
+		if o.Decision == nil {
 			continue
 		}
-		about := machineOf(o.target.machine)
+		about := machineOf(o.Target.Machine)
 		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: about, Related: w.check, Kind: kind, Reason: reason, Action: action, Text: text})
+			notes = append(notes, recorder.Event{About: about, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
 		}
 		switch {
 		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
-			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(w.now)), "; ")
+			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
 			if blocker := o.BlockedBy(machines.FailureContradicted); blocker != nil {
 				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
 			}
@@ -79,24 +79,24 @@ func machineNotes(w *observed, outcomes []outcome) []recorder.Event {
 	return notes
 }
 
-// machineOf returns m with the kind that an event refers to; objects from a cache do not carry theirs.
-func machineOf(m *clusterv1.Machine) *clusterv1.Machine {
+// machineOf returns machine with the kind that an event refers to; objects from a cache do not carry theirs.
+func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
-	about.Name, about.Namespace, about.UID = m.Name, m.Namespace, m.UID
+	about.Name, about.Namespace, about.UID = machine.Name, machine.Namespace, machine.UID
 	return about
 }
 
-// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each request
-// that was deleted because nothing needs it any more.
+// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each
+// request that was deleted because nothing needs it any more.
 //
-// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only count how
-// often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has the same
-// regarding, related, reason and action.)
-func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event {
+// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
+// count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
+// the same regarding, related, reason and action.)
+func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
 		notes = append(notes, recorder.Event{
-			About: checkOf(w.check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+			About: checkOf(state.Check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
 		})
 	}
 	for _, o := range outcomes {
@@ -105,13 +105,13 @@ func remediationNotes(w *observed, p plan, outcomes []outcome) []recorder.Event 
 			add(o.released, mendv1.EventRequestReleased, "Release",
 				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
-			text := "Asked the owner to remediate " + o.target.machine.Name + o.Spare.InVain()
-			if p.facts.Template.External {
-				text = fmt.Sprintf("Requested a %s for %s", p.facts.Template.Kind, o.target.machine.Name)
+			text := "Asked the owner to remediate " + o.Target.Machine.Name + o.Spare.InVain()
+			if state.Template.External {
+				text = fmt.Sprintf("Requested a %s for %s", state.Template.Kind, o.Target.Machine.Name)
 			}
-			add(machineOf(o.target.machine), mendv1.EventRemediationStarted, "Remediate", text)
+			add(machineOf(o.Target.Machine), mendv1.EventRemediationStarted, "Remediate", text)
 		case o.recovered():
-			add(machineOf(o.target.machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.target.machine.Name)
+			add(machineOf(o.Target.Machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.Target.Machine.Name)
 		}
 	}
 	return notes
@@ -127,36 +127,37 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 
 // reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
 func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text string) {
-	c, turned := turned(check, next, mendv1.WorkloadClusterReachable)
-	switch changed := c != nil && c.Reason == mendv1.ChangedReason; {
-	case changed && conditions.GetReason(check, c.Type) != c.Reason:
-		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, c.Message
+	cond, turned := turned(check, next, mendv1.WorkloadClusterReachable)
+	switch changed := cond != nil && cond.Reason == mendv1.ChangedReason; {
+	case changed && conditions.GetReason(check, cond.Type) != cond.Reason:
+		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, cond.Message
 	case changed || !turned:
 		return "", "", ""
-	case c.Status == metav1.ConditionFalse:
-		return corev1.EventTypeWarning, mendv1.EventUnreachable, c.Message
+	case cond.Status == metav1.ConditionFalse:
+		return corev1.EventTypeWarning, mendv1.EventUnreachable, cond.Message
 	}
 	return corev1.EventTypeNormal, mendv1.EventReachable, "The workload cluster can be reached again"
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
+func turnNotes(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, recorder.Event{About: checkOf(w.check), Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
-	was, is, allowed := w.restricted(), p.Restriction, conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	before, now := state.restricted(), plan.Restriction
+	allowed := machines.ConditionOf(next, machines.RemediationAllowed)
 	switch {
-	case allowed == nil || !p.facts.Cluster.Settled():
-	case is != "" && was != is:
+	case allowed == nil || !state.Settled():
+	case now != "" && before != now:
 		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
-	case was != "" && allowed.Status == metav1.ConditionTrue:
+	case before != "" && allowed.Status == metav1.ConditionTrue:
 		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
-	if c, turned := turned(w.check, next, mendv1.TargetsExclusive); turned && c.Status == metav1.ConditionFalse {
-		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", c.Message)
+	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
+		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
 	}
-	if kind, reason, text := reachNote(w.check, next); reason != "" {
+	if kind, reason, text := reachNote(state.Check, next); reason != "" {
 		add(kind, reason, "Observe", text)
 	}
 	return notes
@@ -164,67 +165,68 @@ func turnNotes(w *observed, p plan, next *clusterv1.MachineHealthCheck) []record
 
 // restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which
 // tells as well of limits that kept no machine from being remediated.
-func (w *observed) restricted() string {
-	if w.before.warned != nil {
-		return *w.before.warned
+func (state *observed) restricted() string {
+	if state.before.warned != nil {
+		return *state.before.warned
 	}
-	c := conditionOf(w.check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	if c == nil || c.Status != metav1.ConditionFalse {
+	cond := machines.ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if cond == nil || cond.Status != metav1.ConditionFalse {
 		return ""
 	}
-	return c.Reason
+	return cond.Reason
 }
 
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
-func warnedAfter(w *observed, p plan, next *clusterv1.MachineHealthCheck) string {
-	allowed := conditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	switch is := p.Restriction; {
-	case allowed == nil || !p.facts.Cluster.Settled():
-		return w.restricted()
-	case is != "" || allowed.Status == metav1.ConditionTrue:
-		return is
+func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) string {
+	allowed := machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	switch restriction := plan.Restriction; {
+	case allowed == nil || !state.Settled():
+		return state.restricted()
+	case restriction != "" || allowed.Status == metav1.ConditionTrue:
+		return restriction
 	}
-	return w.restricted()
+	return state.restricted()
 }
 
 // turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
 // before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
-	is := conditionOf(next, kind)
-	if is == nil {
+	cond := machines.ConditionOf(next, kind)
+	if cond == nil {
 		return nil, false
 	}
-	was := metav1.ConditionTrue
-	if c := conditionOf(before, kind); c != nil && c.Status != metav1.ConditionUnknown {
-		was = c.Status
+	status := metav1.ConditionTrue
+	if stored := machines.ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
+		status = stored.Status
 	}
-	return is, is.Status != was && is.Status != metav1.ConditionUnknown
+	return cond, cond.Status != status && cond.Status != metav1.ConditionUnknown
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as often as that.
+// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed, for as
+// often as that.
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, w *observed, p plan, done applied, failed int) ctrl.Result {
-	at := health.Earliest(health.Earliest(w.recheck, p.VerdictsUntil), done.statusDue)
-	if w.mode == machines.Active || r.Records != nil { // or a record tells what would begin
-		at = health.Earliest(at, p.Recheck)
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *machines.Plan, done applied, failed int) ctrl.Result {
+	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
+	if state.Mode == machines.Active || r.Records != nil { // or a record tells what would begin
+		at = health.Earliest(at, plan.Recheck)
 	}
 	if r.Resync > 0 {
-		at = health.Earliest(at, w.now.Add(r.Resync))
+		at = health.Earliest(at, state.Now.Add(r.Resync))
 	}
 	if failed > 0 {
-		at = health.Earliest(at, w.now.Add(enqueue.Backoff(failed)))
+		at = health.Earliest(at, state.Now.Add(enqueue.Backoff(failed)))
 	}
-	if errs, _ := done.failures(w); len(errs) > 0 {
+	if errs, _ := done.failures(state); len(errs) > 0 {
 		log.FromContext(ctx).Error(errors.Join(errs...), "Reconcile failed, retrying", "tries", failed)
 	}
 	return enqueue.At(at, r.Clock.Now())
 }
 
 // failures are the errors of a reconcile, and whether it is to be repeated for what another writer did meanwhile.
-func (done applied) failures(w *observed) (errs []error, retry bool) {
-	errs = append(errs, w.trouble...)
+func (done applied) failures(state *observed) (errs []error, retry bool) {
+	errs = append(errs, state.Trouble...)
 	add := func(err error) {
 		if apierrors.IsConflict(err) {
 			retry = true
