@@ -18,10 +18,9 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var full, all bool
+	var full, all, notOK bool
 	var cluster string
 	var again watching
-	list := listing{sort: string(page.ByName)}
 	c := &cobra.Command{
 		Use:   "status [CLUSTER]",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
@@ -33,20 +32,18 @@ func (o *Options) status() *cobra.Command {
 		ValidArgsFunction: o.completeCluster,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !c.Flags().Changed("not-ok") {
-				list.notOK = o.allNamespaces && !all
+				notOK = o.allNamespaces && !all
 			}
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				return o.printStatus(ctx, out, cluster, full, list)
+				return o.printStatus(ctx, out, cluster, full, notOK)
 			})
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise.")
-	c.Flags().BoolVar(&list.notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
+	c.Flags().BoolVar(&notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
 		"Default with --all-namespaces.")
-	c.Flags().StringVar(&list.sort, "sort-by", list.sort, "Order of the checks: "+listed(page.Orders, "or")+".")
-	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)
 	c.Flags().BoolVar(&full, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
@@ -55,12 +52,6 @@ func (o *Options) status() *cobra.Command {
 	excluding(c, "watch", "from")
 	excluding(c, "all", "not-ok")
 	return c
-}
-
-// listing is which checks are listed, and in which order.
-type listing struct {
-	notOK bool
-	sort  string
 }
 
 // oneCluster are the arguments of a command about a Cluster that --cluster names, or the only argument: edge-3 or cluster/edge-3.
@@ -85,10 +76,7 @@ func oneCluster(cluster *string) cobra.PositionalArgs {
 }
 
 // printStatus prints the status to out, laid out for the output of the command.
-func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full bool, list listing) error {
-	if !slices.Contains(page.Orders, list.sort) {
-		return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", list.sort, listed(page.Orders, "or"))}
-	}
+func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string, full, notOK bool) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -110,8 +98,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	}
 	return o.print(out, s.Document(), named, func() error {
 		return s.Print(out, page.Layout{
-			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.isWide(), Namespaces: namespace == "",
-			NotOK: list.notOK, Sort: page.Order(list.sort),
+			Width: text.Width(o.Out), Paint: o.painter(o.Out), Wide: o.isWide(), Namespaces: namespace == "", NotOK: notOK,
 		})
 	})
 }

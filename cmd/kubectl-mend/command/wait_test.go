@@ -253,7 +253,6 @@ func TestAWatchThatCannotBeginEnds(t *testing.T) {
 		"status --watch --every=0s":     "--every: expected a duration above 0",
 		"status --watch --from=x":       "--watch and --from exclude each other",
 		"explain machine/m -w --from=x": "--watch and --from exclude each other",
-		"status --sort-by=age":          `--sort-by "age": expected name, unhealthy or next`,
 	} {
 		errOut.Reset()
 		if code := run(t, o, strings.Fields(line)...); code != Misused || !strings.Contains(errOut.String(), says) {

@@ -160,27 +160,27 @@ func Widest(lines []string) int {
 // shortestName is to how many columns a name may be cut.
 const shortestName = 12
 
-// Fit is Table in lines of at most width columns: the names in the first column are cut in the middle where the table is wider than that.
-func Fit(rows [][]string, width int) []string {
+// Fit is Table in lines of at most width columns: the names in the first columns are cut in the middle, about as much in
+// each, where the table is wider than that.
+func Fit(rows [][]string, names, width int) []string {
 	lines := Table(rows)
-	over := Widest(lines) - width
-	if over <= 0 {
-		return lines
-	}
-	longest := 0
-	for _, row := range rows {
-		longest = max(longest, Columns(oneLine(row[0])))
-	}
-	room := max(longest-over, shortestName)
-	cut := make([][]string, 0, len(rows))
-	for _, row := range rows {
-		if name := []rune(oneLine(row[0])); len(name) > room {
-			row = slices.Clone(row)
-			row[0] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
+	for column := 0; column < names && Widest(lines) > width; column++ {
+		longest := 0
+		for _, row := range rows {
+			longest = max(longest, Columns(oneLine(row[column])))
 		}
-		cut = append(cut, row)
+		room := max(longest-(Widest(lines)-width)/(names-column), shortestName)
+		cut := make([][]string, 0, len(rows))
+		for _, row := range rows {
+			if name := []rune(oneLine(row[column])); len(name) > room {
+				row = slices.Clone(row)
+				row[column] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
+			}
+			cut = append(cut, row)
+		}
+		rows, lines = cut, Table(cut)
 	}
-	return Table(cut)
+	return lines
 }
 
 // Capital is s with a capital at its beginning.

@@ -157,10 +157,14 @@ func TestMoment(t *testing.T) {
 func TestNamesAreCutInTheMiddleWhereATableIsTooWide(t *testing.T) {
 	rows := [][]string{{"CHECK", "REASON"}, {"short", "-"}, {"ns/mhc/a-name-of-30-columns-in-all", "TooMany"}}
 	for width, name := range map[int]string{44: rows[2][0], 43: "ns/mhc/a-name-of…0-columns-in-all", 30: "ns/mhc/a-n…ns-in-all", 9: "ns/mhc…n-all"} {
-		lines := Fit(rows, width)
+		lines := Fit(rows, 1, width)
 		if got, _, _ := strings.Cut(lines[2], " "); got != name || width > 20 && Widest(lines) > width {
 			t.Errorf("at %d columns, %d are wide:\n%s", width, Widest(lines), strings.Join(lines, "\n"))
 		}
+	}
+	two := [][]string{{"0123456789abcdef", "0123456789abcdef", "x"}}
+	if lines := Fit(two, 2, 32); lines[0] != "012345…abcdef   012345…bcdef   x" {
+		t.Errorf("of two columns: %q", lines[0])
 	}
 }
 
