@@ -22,6 +22,8 @@ import (
 // The formats of --output that are kubemend's own, or treated in a way of their own.
 const (
 	wide = "wide"
+	// svg is a picture.
+	svg = "svg"
 	// byName prints the names of objects, as kubectl takes them.
 	byName = "name"
 )
@@ -49,7 +51,7 @@ func (p *output) formats() []string {
 // complete makes the printer, so that a format or template that is none is refused before anything is read.
 func (p *output) complete() error {
 	format := *p.flags.OutputFormat
-	if format == wide && slices.Contains(p.own, wide) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	if (format == wide || format == svg) && slices.Contains(p.own, format) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
 	}
 	var err error

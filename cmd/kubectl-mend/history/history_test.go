@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/xml"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,19 @@ func TestHistoryHasEachFactOnce(t *testing.T) {
 		}
 		return out.String()
 	})
+}
+
+func TestAPictureHasEachFactInTheLaneOfItsObject(t *testing.T) {
+	o := metal()
+	o.Events[1].Note += " <b>\x1b[2J" // what a tenant wrote ends neither the picture nor a terminal's
+	var out strings.Builder
+	if err := SVG(&out, of(o, Scope{})); err != nil {
+		t.Fatal(err)
+	}
+	golden.Compare(t, "testdata/everything.svg", out.String())
+	if err := xml.Unmarshal([]byte(out.String()), new(struct{})); err != nil {
+		t.Errorf("it is no XML: %v", err)
+	}
 }
 
 func TestWhatBelongsToAnObject(t *testing.T) {
