@@ -27,7 +27,7 @@ func (o *Options) history() *cobra.Command {
 		Short: "List what has happened to machines, their nodes, hosts and checks",
 		Long: "List what has happened, oldest first: the steps of RemediationRecords, which outlive their machines, and events " +
 			"that tell what no step does, which the API server keeps for an hour by default.",
-		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide\n"+
+		Example: fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide\n"+
 			"  %[1]s history machine/workers-x7k2p -o svg > postmortem.svg", o.Name),
 		Args:              func(_ *cobra.Command, args []string) error { return o.aboutOne(&s, args) },
 		ValidArgsFunction: o.completeNames(historyOf...),

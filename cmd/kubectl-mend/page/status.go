@@ -70,7 +70,8 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if err := tolerate(&s.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
-	claims := claimsOf(a, checks)
+	claims, notClaimed := claimsOf(a, checks)
+	s.Notes = append(s.Notes, notClaimed...)
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 		if err := tolerate(&s.Unread, "NodeHealthChecks", err); err != nil {
@@ -83,20 +84,19 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	}
 	s.OutOfService = outOfService(ctx, a, namespace)
 	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
-	capacities, counted := capacitiesOf(a), 0
-	s.Missing = capacities.all(ctx, namespace, cluster)
+	counted := 0
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
 		s.addUnreachable(c)
 		r := rowOf(c)
-		r.ClaimedBy, r.Missing = claims.sources[r.Ref], capacities.of(ctx, c)
+		r.ClaimedBy = claims[r.Ref]
 		s.Checks = append(s.Checks, r)
 		if c.CountedByStatus {
 			counted++
 		}
 	}
-	s.Notes = append(s.Notes, claims.notes...)
+	s.addMissing(ctx, a, namespace, cluster)
 	if counted > 0 {
 		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
 	}

@@ -139,7 +139,7 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 		}
 	}
 	if !s.Recorded {
-		shown = slices.DeleteFunc(slices.Clone(shown), func(c column) bool { return c.heading == "MISSING" })
+		shown = slices.DeleteFunc(slices.Clone(shown), func(c column) bool { return c.heading == "NOT BACK" })
 	}
 	var lines []string
 	room := roomy
@@ -205,7 +205,7 @@ var columns = []column{
 	{roomy, "UNKNOWN", func(_ *page, r *Row) string { return counted(r, r.Population.Unknown) }},
 	{everywhere, "ALLOWED", func(_ *page, r *Row) string { return allowance(&r.Check) }},
 	{everywhere, "REMEDIATING", remediatingOf},
-	{roomy, "MISSING", func(_ *page, r *Row) string { return r.Missing.count() }},
+	{roomy, "NOT BACK", func(_ *page, r *Row) string { return r.Missing.count() }},
 	{roomy, "LIMIT", func(_ *page, r *Row) string { return r.Limit }},
 	{withReason, "REASON", (*page).reason},
 	{roomy, "NEXT", (*page).next},
