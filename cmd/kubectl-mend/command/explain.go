@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -172,9 +173,9 @@ func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, n
 	case metal3Kind, ownKind:
 		return page.Remediation(ctx, a, string(k), key)
 	case deploymentKind:
-		return page.MachineDeployment(ctx, a, key)
+		return page.OfOwner(ctx, a, key, &clusterv1.MachineDeployment{})
 	case kubeadmKind:
-		return page.KubeadmControlPlane(ctx, a, key)
+		return page.OfOwner(ctx, a, key, &controlplanev1.KubeadmControlPlane{})
 	case clusterKind:
 		return page.OfCluster(ctx, a, key)
 	default:
