@@ -87,7 +87,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if unread != nil {
 		trouble = append(trouble, unread)
 	}
-	objects.Records, objects.Now = records, now
+	objects.Records = records
 	found := history.Of(objects, s)
 	for _, err := range trouble {
 		found.ReadErrors = append(found.ReadErrors, err.Error())

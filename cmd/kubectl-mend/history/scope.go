@@ -77,7 +77,8 @@ func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
 // member is an object of a scope for a time: before and after a remediation a host has other machines.
 type member struct {
 	// uid tells the object from others of its name; empty if it is not known.
-	uid         types.UID
+	uid types.UID
+	// from and until are when it belongs to the scope; zero if that has no beginning, or no end yet.
 	from, until time.Time
 }
 
@@ -102,7 +103,7 @@ func (s Scope) members(o *Objects) *members {
 		}
 	}
 	for _, record := range o.Records {
-		m.addRecord(record, o.Now)
+		m.addRecord(record)
 	}
 	return m
 }
@@ -147,8 +148,8 @@ func (m *members) add(kind string, object metav1.Object) {
 }
 
 // addRecord adds what a record is about: its machine, requests and check for good, its node and host for the time of the remediation.
-func (m *members) addRecord(r *mendv1.RemediationRecord, now time.Time) {
-	during := member{from: r.Spec.Decided.Time, until: now}
+func (m *members) addRecord(r *mendv1.RemediationRecord) {
+	during := member{from: r.Spec.Decided.Time}
 	if since := r.Spec.UnhealthySince; since != nil {
 		during.from = since.Time
 	}
@@ -196,7 +197,8 @@ func (m *members) has(o *object, at time.Time) bool {
 	}
 	return slices.ContainsFunc(m.objects[o.Reference], func(known member) bool {
 		same := known.uid == "" || o.uid == "" || known.uid == o.uid
-		return same && (known.from.IsZero() || !at.Before(known.from.Add(-alike)) && !at.After(known.until.Add(alike)))
+		ended := !known.until.IsZero() && at.After(known.until.Add(alike))
+		return same && !ended && !at.Before(known.from.Add(-alike))
 	})
 }
 

@@ -53,47 +53,20 @@ func Wrap(s string, indent, width int) string {
 
 // Hang writes s behind lead, which is one line and stays as it is, and breaks it as Wrap does.
 func Hang(lead, s string, indent, width int) string {
-	lead = oneLine(lead)
-	l := &lines{hang: "\n" + strings.Repeat(" ", indent), indent: indent, width: width, column: Columns(lead), fresh: true}
-	l.all.WriteString(lead)
+	var lines []string
+	line, between := oneLine(lead), ""
+	column := Columns(line)
 	for word := range strings.FieldsSeq(s) {
-		l.add(word)
+		room := Columns(word)
+		if column+len(between)+room > width && column > indent {
+			lines = append(lines, strings.TrimRight(line, " "))
+			line, between, column = strings.Repeat(" ", indent), "", indent
+		}
+		line += between + word
+		column += len(between) + room
+		between = " "
 	}
-	all := strings.Split(l.all.String(), "\n")
-	for i := range all {
-		all[i] = strings.TrimRight(all[i], " ")
-	}
-	return strings.Join(all, "\n")
-}
-
-// lines are what has been written so far, up to column of its last line.
-type lines struct {
-	all                   strings.Builder
-	hang                  string
-	indent, width, column int
-	fresh                 bool // no word has been written on this line
-}
-
-func (l *lines) turn() {
-	l.all.WriteString(l.hang)
-	l.column, l.fresh = l.indent, true
-}
-
-func (l *lines) add(word string) {
-	room := Columns(word)
-	if !l.fresh {
-		room++
-	}
-	if l.column+room > l.width && l.column > l.indent {
-		l.turn()
-		room = Columns(word)
-	}
-	if !l.fresh {
-		l.all.WriteByte(' ')
-	}
-	l.all.WriteString(word)
-	l.column += room
-	l.fresh = false
+	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }
 
 // Columns is how wide s is on a terminal. What paints it takes no room.
