@@ -193,6 +193,8 @@ type Remediation struct {
 	StateSince     time.Time `json:"stateSince,omitzero"`
 	// Deadline is when the state times out; zero if it does not.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Conditions are those of the remediation, which say when each step was done.
+	Conditions []metav1.Condition `json:"-"`
 	// Evidence is what the step was decided on, one observation each.
 	Evidence []string  `json:"evidence,omitempty"`
 	Blockers []Blocker `json:"blockers,omitempty"`

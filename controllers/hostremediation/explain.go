@@ -79,7 +79,7 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 	namespace := w.rem.GetNamespace()
 	result := &explain.Remediation{
 		Ref:  explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
-		Node: w.nodeName(), Host: w.record.Host,
+		Node: w.nodeName(), Host: w.record.Host, Conditions: w.rem.GetConditions(),
 	}
 	if by, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
 		result.Requested = by.Text()

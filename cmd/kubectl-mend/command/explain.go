@@ -114,7 +114,7 @@ func (o *Options) printExplanations(out io.Writer, all []*page.Explanation) erro
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(out, o.width(), o.painter(o.Out)); err != nil {
+			if err := e.Print(out, page.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 				return err
 			}
 		}

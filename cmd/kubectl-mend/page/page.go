@@ -23,13 +23,14 @@ type page struct {
 	last    []explain.Step // what comes next on the whole: the last lines
 	said    []string       // the blockers and next steps of targets, each of which is printed once
 	width   int
+	wide    bool // print also what a remediation is decided on
 	paint   text.Painter
 	lines   []string
 }
 
-// Print writes e for a person, in lines of that many columns: the answer, the facts, each check and remediation, and at the end what comes next.
-func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: width, paint: paint}
+// Print writes e for a person: the answer, the facts, each check and remediation, and at the end what comes next.
+func (e *Explanation) Print(out io.Writer, l Layout) error {
+	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: l.Width, wide: l.Wide, paint: l.Paint}
 	p.line("", p.answer(e.Answer))
 	p.gap()
 	p.facts(e)

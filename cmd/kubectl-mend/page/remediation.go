@@ -2,10 +2,17 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -70,24 +77,83 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	return b.Reason + ": " + why
 }
 
-// remediation is that of the subject's host, or the subject itself.
+// cycleSteps are the steps of a power cycle: the states that it is in meanwhile, and the condition of the remediation that is True when it is done.
+var cycleSteps = []struct {
+	name   string
+	states []powercycle.State
+	done   string
+}{
+	{"power off", []powercycle.State{powercycle.Preparing, powercycle.PoweringOff}, infrav1.PoweredOffCondition},
+	{"fence, move", []powercycle.State{powercycle.MovingWorkload}, infrav1.WorkloadMovedCondition},
+	{"power on", []powercycle.State{powercycle.PoweringOn, powercycle.Rebooting, powercycle.Servicing}, infrav1.PoweredOnCondition},
+	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
+}
+
+// cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one goes on. There is
+// none before the first step and after the last.
+func (p *page) cycle(r *explain.Remediation) [][]string {
+	var rows [][]string
+	going, began := false, r.AttemptStarted
+	for _, step := range cycleSteps {
+		row, cond := []string{"  " + step.name}, meta.FindStatusCondition(r.Conditions, step.done)
+		switch {
+		case slices.Contains(step.states, powercycle.State(r.State)):
+			going = true
+			row = []string{p.paint.Strong("> " + step.name), text.Clock(r.StateSince, p.now), duration.HumanDuration(p.now.Sub(r.StateSince))}
+			if !r.Deadline.IsZero() {
+				row = append(row, "until "+p.moment(r.Deadline))
+			}
+		case going || cond == nil:
+		case cond.Status == metav1.ConditionTrue:
+			row = append(row, text.Clock(began, p.now), duration.HumanDuration(cond.LastTransitionTime.Sub(began)))
+			began = cond.LastTransitionTime.Time
+		default:
+			row = append(row, "-", "-", cond.Reason)
+			began = cond.LastTransitionTime.Time
+		}
+		rows = append(rows, row)
+	}
+	if !going {
+		return nil
+	}
+	return rows
+}
+
+// remediation is that of the subject's host, or the subject itself. What it is decided on is printed with -o wide.
 func (p *page) remediation(r *explain.Remediation) {
-	heading := fmt.Sprintf("%s: %s", r.Ref, r.State)
+	rows, state, does := p.cycle(r), r.State, r.Step()
+	if attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); rows != nil {
+		state, does = "a"+attempt, strings.TrimPrefix(r.Text, "A"+attempt+": ")
+	}
 	if r.Ref == p.subject {
-		heading = "State: " + r.State
+		p.heading("Power cycle: " + state)
+	} else {
+		p.heading(r.Ref.String() + ": " + state)
 	}
-	p.heading(heading)
-	if len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
-		p.line("  ", r.Step()+".")
+	inCourse := rows != nil && r.Answer().State == explain.InProgress // what the step waits for blocks nothing
+	if inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
+		p.line("  ", does+".")
 	}
-	if !r.StateSince.IsZero() {
+	switch {
+	case rows != nil:
+		p.table("  ", rows)
+	case !r.StateSince.IsZero():
 		p.line("  ", r.Since(p.moment)+".")
 	}
 	for _, e := range r.Evidence {
-		if !strings.Contains(r.Text, e) { // else it stands above, or in the blocker
+		if p.wide && !strings.Contains(r.Text, e) { // else it stands above, or in the blocker
 			p.line("  - ", e)
 		}
 	}
-	p.blockers(nil, r.Blockers)
+	if !inCourse {
+		p.blockers(nil, r.Blockers)
+	}
 	p.readErrors(r.ReadErrors)
+}
+
+// table is rows in columns, a line each.
+func (p *page) table(indent string, rows [][]string) {
+	for _, line := range text.Table(rows) {
+		p.lines = append(p.lines, indent+line)
+	}
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Layout is how a status is printed.
+// Layout is how an explanation or a status is printed.
 type Layout struct {
 	Width int
 	Paint text.Painter
-	// Wide says that all columns are printed, also if the lines get longer than Width.
+	// Wide says that all columns of a status are printed, also if the lines get longer than Width, and of a remediation what it is decided on.
 	Wide bool
 	// Namespaces says that checks are printed with their namespace.
 	Namespaces bool
