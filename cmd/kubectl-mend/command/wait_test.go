@@ -58,6 +58,7 @@ func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, erro
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: in} }
 		md, set := &clusterv1.MachineDeployment{ObjectMeta: meta("md")}, &clusterv1.MachineSet{ObjectMeta: meta("md-1")}
 		md.Spec.ClusterName, md.Spec.Replicas, set.Spec.ClusterName, set.Spec.Replicas = "c1", &replicas, "c1", &replicas
+		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Name: "md", Controller: ptr.To(true)}}
 		record := &mendv1.RemediationRecord{ObjectMeta: meta("m-1")}
 		record.Spec.Decided = metav1.Now()
 		record.Spec.Target = mendv1.RecordTarget{
