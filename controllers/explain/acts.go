@@ -1,24 +1,5 @@
 package explain
 
-// ActKind is what kubemend does about an unhealthy target.
-type ActKind string
-
-const (
-	// RequestOwner asks the owner of a machine to replace it.
-	RequestOwner ActKind = "RequestOwnerRemediation"
-	// CreateRequest makes a remediation request from a template.
-	CreateRequest ActKind = "CreateRemediationRequest"
-	// NoAct is nothing: no template is left, or the node is gone.
-	NoAct ActKind = "None"
-)
-
-// Act is what kubemend does about an unhealthy target, and with what.
-type Act struct {
-	Kind ActKind `json:"kind"`
-	// Target is the owner that is asked, or the template that the request is made from; empty if there is none.
-	Target Ref `json:"target,omitzero"`
-}
-
 // The reasons of steps that are not reasons of blockers, conditions or power cycles.
 const (
 	// RemediationStarts is that kubemend begins a remediation.

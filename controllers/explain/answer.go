@@ -172,26 +172,26 @@ func (c *Check) answerOn(t *Target) Answer {
 	switch {
 	case t.Skipped != "":
 		return Answer{State: IsSkipped, Reason: Skipped, Implied: true, Detail: Clause(t.Skipped)}
-	case t.State == health.Healthy && t.InFlight:
+	case t.State == cliv1.StateHealthy && t.InFlight:
 		a := Answer{State: IsHealthy, Action: RemediationEnds}
 		t.remediatedBy(&a)
 		return a
-	case t.State == health.Healthy:
+	case t.State == cliv1.StateHealthy:
 		return Answer{State: IsHealthy}
-	case t.State == health.Pending:
+	case t.State == cliv1.StatePending:
 		return c.awaited(t, IsPending)
-	case t.State == health.Starting:
+	case t.State == cliv1.StateStarting:
 		return c.awaited(t, IsStarting)
 	case t.BlockedBy(MachineBeingDeleted):
 		return Answer{State: stateOf(t), Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
-	case t.State == health.Unknown:
+	case t.State == cliv1.StateUnknown:
 		return c.unknown(t)
 	}
 	return c.unhealthy(t)
 }
 
 func stateOf(t *Target) AnswerState {
-	if t.State == health.Unknown {
+	if t.State == cliv1.StateUnknown {
 		return IsUnknown
 	}
 	return IsUnhealthy
@@ -221,7 +221,7 @@ func (c *Check) remediated(t *Target) Answer {
 	switch {
 	case t.Refused:
 		a.Reason, a.Detail = t.OwnerReason, t.Owner
-	case t.PutOff:
+	case t.Deferred:
 		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
 	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
 		a.Reason, a.Detail = NoManager, t.remediator()
@@ -273,7 +273,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // of both kinds of checks
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
-		a.Since = c.NodesUnknownSince
+		a.Since = c.unreachableSince()
 	case b.Cause != "" && b.Reason != MissingPermission && b.Reason != ClusterSilent:
 		a.Reason = b.Cause
 	}
@@ -283,7 +283,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	a := Answer{State: state}
 	if first := firstToExpire(t.Findings); first != nil {
-		a.Reason, a.Implied, a.Expires, a.Unless = string(first.Reason), true, first.Expires, first.unless()
+		a.Reason, a.Implied, a.Expires, a.Unless = first.Reason, true, first.Expires.Time, first.unless()
 		return a
 	}
 	if t.BlockedBy(AwaitsClusterAPI) {
@@ -309,7 +309,7 @@ func firstToExpire(findings []Finding) *Finding {
 func (f *Finding) unless() string {
 	text := "it recovers"
 	switch {
-	case f.Reason == health.NodeStartup:
+	case f.Reason == string(health.NodeStartup):
 		text = "its node appears"
 	case f.Signal.Type == "Ready":
 		text = "Ready"
@@ -343,7 +343,7 @@ func (t *Target) CycledBy(all []Remediation) {
 	}
 	for _, ref := range cycles {
 		for i := range all {
-			if r := &all[i]; t.Cycle == nil && r.Ref == ref && r.State != string(powercycle.OwnerRequested) {
+			if r := &all[i]; t.Cycle == nil && r.Reference == ref && r.State != string(powercycle.OwnerRequested) {
 				t.Cycle = r
 			}
 		}

@@ -5,22 +5,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Numbers are how many targets of c are not healthy, of how many, and the limit.
 func (c *Check) Numbers() string {
-	bad, all := c.Population.NotHealthy(), c.Population.Total()
+	bad, all, most := c.Counts.NotHealthy(), c.Counts.Total(), ptr.Deref(c.Limits.AtMost, 0)
 	if c.Limits.AtLeast > 0 {
-		return fmt.Sprintf("%d of %d, range %d-%d", bad, all, c.Limits.AtLeast, c.Limits.AtMost)
+		return fmt.Sprintf("%d of %d, range %d-%d", bad, all, c.Limits.AtLeast, most)
 	}
-	return fmt.Sprintf("%d of %d, limit %d", bad, all, max(c.Limits.AtMost, 0))
+	return fmt.Sprintf("%d of %d, limit %d", bad, all, most)
 }
 
 // Answer is the answer about c: that about the worst of its targets, and how many are not healthy.
@@ -49,9 +50,9 @@ func (c *Check) worst() Answer {
 	switch {
 	case c.SelectsNothing():
 		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
-	case c.NodesUnknown != "":
-		is = Answer{State: IsUnknown, Reason: c.UnseenReason(), Since: c.NodesUnknownSince}
-	case c.NotCounted(), c.Mode == Unknown, c.Population.Unread > 0:
+	case c.NodesUnknown != nil:
+		is = Answer{State: IsUnknown, Reason: c.NodesUnknown.Reason, Since: c.unreachableSince()}
+	case c.NotCounted(), c.Mode == Unknown, c.Counts.Unread > 0:
 		is = Answer{State: IsUnknown}
 	}
 	judged := 0
@@ -78,9 +79,9 @@ func (c *Check) restrict(a *Answer) {
 	switch {
 	case c.Mode != Acting:
 		c.otherwise(&is)
-	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Population.NotHealthy() > 0:
+	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Counts.NotHealthy() > 0:
 		is.Action, is.Reason, is.Detail = NotRemediated, c.Reason, c.Numbers()
-	case c.Text != "" && c.Blocked() != string(budget.AtWork):
+	case c.Message != "" && c.Blocked() != string(budget.AtWork):
 		is.Action, is.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
 		is.Action, is.Reason = NotRemediated, c.Useless().Reason
@@ -107,10 +108,10 @@ func (c *Check) otherwise(a *Answer) {
 
 // count adds to a how many of the targets of c are not healthy, and how many are being remediated, as far as a has not said that.
 func (c *Check) count(a *Answer) {
-	bad, all := c.Population.NotHealthy(), c.Population.Total()
+	bad, all := c.Counts.NotHealthy(), c.Counts.Total()
 	var parts []string
 	switch {
-	case c.NotCounted(), c.NodesUnknown != "" && a.State == IsUnknown, a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case c.NotCounted(), c.NodesUnknown != nil && a.State == IsUnknown, a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
 	case all == 0:
 		parts = append(parts, "it selects nothing")
 	case bad > 0:
@@ -143,52 +144,35 @@ func (c *Check) number(such func(*Target) bool) int {
 
 // NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.
 func (c *Check) NotCounted() bool {
-	return c.NodesNotReadable() || c.Reason == NotExplained || c.Population.Total() == 0 && c.ModeText != ""
+	return c.NodesNotReadable() || c.Reason == NotExplained || c.Counts.Total() == 0 && c.ModeMessage != ""
 }
 
 // SelectsNothing reports whether c judges nothing, since no target matches its selector.
 func (c *Check) SelectsNothing() bool {
-	return c.Population.Total() == 0 && len(c.Targets) == 0 && c.Mode != Unknown && c.NodesUnknown == "" && !c.NotCounted()
+	return c.Counts.Total() == 0 && len(c.Targets) == 0 && c.Mode != Unknown && c.NodesUnknown == nil && !c.NotCounted()
 }
 
 // Useless is what a person has to change in c, which remediates nothing whatever happens to its targets; zero if it may remediate some.
 func (c *Check) Useless() Step {
-	total := c.Population.Total()
+	total := c.Counts.Total()
 	switch {
-	case c.Mode == Paused || c.Mode == None || c.LimitInvalid():
+	case c.Mode == Paused || c.Mode == None || c.Limits.AtMost == nil:
 		return Step{}
 	case c.SelectsNothing():
 		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
-	case total > 0 && c.Limits.AtLeast == 0 && c.Limits.AtMost <= 0:
+	case total > 0 && c.Limits.AtLeast == 0 && *c.Limits.AtMost == 0:
 		return Step{Reason: LimitAllowsNone, Manual: true,
-			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limit, total)}
+			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limits.Spec, total)}
 	}
 	return Step{}
 }
 
-// UnseenReason is why the nodes of c cannot be judged.
-func (c *Check) UnseenReason() string {
-	if c.NodesNotReadable() && !c.notInitialized() {
-		if c.NodesSilent() {
-			return ClusterSilent
-		}
-		return MissingPermission
+// unreachableSince is since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.
+func (c *Check) unreachableSince() time.Time {
+	if c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
+		return time.Time{}
 	}
-	for i := range c.Conditions {
-		if is := &c.Conditions[i]; is.Type == mendv1.WorkloadClusterReachable && is.Status != "True" {
-			return is.Reason
-		}
-	}
-	return mendv1.UnreachableReason
-}
-
-// NodesSilent reports whether the workload cluster has not answered the reader in time.
-func (c *Check) NodesSilent() bool { return strings.HasSuffix(c.NodesUnknown, NoAnswer) }
-
-func (c *Check) notInitialized() bool {
-	return slices.ContainsFunc(c.Targets, func(t Target) bool {
-		return t.BlockedBy(mendv1.NotInitializedReason) || t.BlockedBy("ControlPlaneNotInitialized")
-	})
+	return c.NodesUnknown.Since.Time
 }
 
 // notActing is why neither kubemend nor another controller acts on c.

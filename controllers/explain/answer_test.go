@@ -19,32 +19,51 @@ func plainly(at time.Time) string { return at.Format(time.TimeOnly) }
 var (
 	request = Ref{Kind: "HostRemediation", Namespace: "ns", Name: "m"}
 	tooMany = Blocker{Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Text: "9 of 9"}
-	limited = Check{Mode: Acting, Population: budget.Population{Healthy: 2, Unhealthy: 3}, Limits: budget.Limits{AtMost: 2}}
+	away    = &cliv1.NodesUnknown{Reason: mendv1.UnreachableReason, Since: cliv1.Moment(noon), Message: "It is away"}
+	limited = checkOf(Acting, "", 2, nil, 2, 3)
 )
 
+// checkOf is a check that allows so many to be unhealthy.
+func checkOf(mode Mode, reason string, most int, away *cliv1.NodesUnknown, healthy, unhealthy int, targets ...Target) Check {
+	return Check{
+		Check:  cliv1.Check{Mode: mode, Reason: reason, NodesUnknown: away, Limits: cliv1.Limits{AtMost: &most}},
+		Counts: budget.Population{Healthy: healthy, Unhealthy: unhealthy}, Targets: targets,
+	}
+}
+
+// inState is a remediation in a state.
+func inState(state powercycle.State, reason string, remediation Remediation) Remediation {
+	remediation.State, remediation.Reason = string(state), reason
+	return remediation
+}
+
 // blocked is an unhealthy target with these blockers.
-func blocked(all ...Blocker) Target { return Target{State: health.Unhealthy, Blockers: all} }
+func blocked(all ...Blocker) Target {
+	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy}, Blockers: all}
+}
 
 // pending is a target that counts as unhealthy at that moment.
 func pending(expires time.Time) Target {
-	return Target{State: health.Pending, Findings: []Finding{{Reason: health.NodeCondition, Expires: expires, Signal: health.Signal{Type: "Ready"}}}}
+	return Target{Target: cliv1.Target{State: cliv1.StatePending}, Findings: []Finding{{
+		Finding: cliv1.Finding{Reason: string(health.NodeCondition), Expires: cliv1.Moment(expires)}, Signal: health.Signal{Type: "Ready"},
+	}}}
 }
 
 // cycled is a target whose host is power-cycled, and that step of it.
 func cycled(state powercycle.State, reason powercycle.Reason, blockers ...Blocker) Target {
-	return Target{State: health.Unhealthy, InFlight: true, Requests: []Ref{request}, Cycle: &Remediation{
-		Ref: request, State: string(state), Reason: string(reason), Blockers: blockers,
+	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}}, Cycle: &Remediation{
+		HostRemediation: cliv1.HostRemediation{Reference: request, State: string(state), Reason: string(reason)}, Blockers: blockers,
 	}}
 }
 
 // leftToOwner is a target that its owner is asked to replace, and what that reports.
 func leftToOwner(reason string) Target {
-	return Target{State: health.Unhealthy, InFlight: true, OwnerAsked: true, Owner: "KubeadmControlPlane cp", OwnerReason: reason}
+	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true}, OwnerAsked: true, Owner: "KubeadmControlPlane cp", OwnerReason: reason}
 }
 
 func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 	refused, putOff := leftToOwner("CannotBeRemediated"), leftToOwner("RemediationDeferred")
-	refused.Refused, putOff.PutOff = true, true
+	refused.Refused, putOff.Deferred = true, true
 	silent, unmanaged := leftToOwner(""), cycled(powercycle.PoweringOff, powercycle.PoweringOffReason)
 	silent.Next.Reason, unmanaged.Blockers = OwnerActs, []Blocker{{Reason: NoManager}}
 	for want, tc := range map[string]struct {
@@ -53,7 +72,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		phase  cliv1.Phase
 		reason string
 	}{
-		"HEALTHY": {limited, Target{State: health.Healthy}, cliv1.Healthy, ""},
+		"HEALTHY": {limited, Target{Target: cliv1.Target{State: cliv1.StateHealthy}}, cliv1.Healthy, ""},
 		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)": {
 			limited, blocked(tooMany), cliv1.Blocked, "TooManyUnhealthy",
 		},
@@ -64,10 +83,10 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 			limited, blocked(Blocker{Reason: "RemediationSkipped", Cause: "NodeExcluded"}), cliv1.Blocked, "NodeExcluded",
 		},
 		"UNHEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it": {
-			Check{Mode: Observing}, blocked(Blocker{Reason: NotActing}), cliv1.Blocked, NotActing,
+			Check{Check: cliv1.Check{Mode: Observing}}, blocked(Blocker{Reason: NotActing}), cliv1.Blocked, NotActing,
 		},
 		"UNHEALTHY, ACTION UNKNOWN: MissingPermission": {limited, blocked(Blocker{Reason: MissingPermission}), cliv1.Blocked, MissingPermission},
-		"UNHEALTHY, ACTION UNKNOWN: NoManager":         {Check{Mode: Unknown}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
+		"UNHEALTHY, ACTION UNKNOWN: NoManager":         {Check{Check: cliv1.Check{Mode: Unknown}}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
 		"UNHEALTHY, NOT REMEDIATED: CannotBeRemediated (KubeadmControlPlane cp)": {
 			limited, refused, cliv1.Blocked, "CannotBeRemediated",
 		},
@@ -88,33 +107,36 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 			limited, cycled(powercycle.Failed, powercycle.HostGoneReason), cliv1.Blocked, "HostGone",
 		},
 		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (NoneFollows)": {limited, Target{
-			State: health.Unhealthy, InFlight: true, Requests: []Ref{request}, Next: Step{Reason: "NoneFollows", Manual: true},
+			Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}}, Next: Step{Reason: "NoneFollows", Manual: true},
 		}, cliv1.Blocked, "NoneFollows"},
 		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m": { // a user has requested it
 			limited, blocked(Blocker{Reason: RemediationUnderWay, Object: request}), cliv1.Remediating, RemediationUnderWay,
 		},
 		"UNHEALTHY, NOT REMEDIATED: NoManager (HostRemediation ns/m)": {limited, unmanaged, cliv1.Blocked, NoManager},
 		"UNHEALTHY, NOT REMEDIATED: NoOwner": {
-			limited, Target{State: health.Unhealthy, StartsNow: true, Ownerless: true}, cliv1.Blocked, NoOwner,
+			limited, Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Ownerless: true}, cliv1.Blocked, NoOwner,
 		},
 		"UNHEALTHY, REMEDIATION STARTS NOW: MachineSet md": {
-			limited, Target{State: health.Unhealthy, StartsNow: true, Remediator: "MachineSet md"}, cliv1.Remediating, RemediationStarts,
+			limited, Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Remediator: "MachineSet md"}, cliv1.Remediating, RemediationStarts,
 		},
 		"UNHEALTHY, BEING DELETED": {limited, blocked(Blocker{Reason: MachineBeingDeleted}), cliv1.Remediating, MachineBeingDeleted},
 		"HEALTHY, REMEDIATION ENDS: HostRemediation ns/m (MachineHealthy)": {limited, Target{
-			State: health.Healthy, InFlight: true, Requests: []Ref{request}, Cycle: &Remediation{Ref: request, Reason: "MachineHealthy"},
+			Target: cliv1.Target{State: cliv1.StateHealthy, InFlight: true, Requests: []Ref{request}},
+			Cycle:  &Remediation{HostRemediation: cliv1.HostRemediation{Reference: request, Reason: "MachineHealthy"}},
 		}, cliv1.Healthy, "MachineHealthy"},
 		"PENDING: unhealthy at 12:00:00 unless Ready": {limited, pending(noon), cliv1.Pending, "NodeCondition"},
 		"STARTING: unhealthy at 12:00:00 unless its node appears": {
-			limited, Target{State: health.Starting, Findings: []Finding{{Reason: health.NodeStartup, Expires: noon}}}, cliv1.Pending, "NodeStartup",
+			limited, Target{Target: cliv1.Target{State: cliv1.StateStarting}, Findings: []Finding{{
+				Finding: cliv1.Finding{Reason: string(health.NodeStartup), Expires: cliv1.Moment(noon)},
+			}}}, cliv1.Pending, "NodeStartup",
 		},
-		"UNKNOWN: AwaitsClusterAPI": {Check{Mode: Paused}, Target{
-			State: health.Unknown, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}},
+		"UNKNOWN: AwaitsClusterAPI": {Check{Check: cliv1.Check{Mode: Paused}}, Target{
+			Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}},
 		}, cliv1.Unknown, AwaitsClusterAPI},
-		"UNKNOWN: Unreachable since 12:00:00": {Check{Mode: Acting, NodesUnknownSince: noon}, Target{
-			State: health.Unknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}},
+		"UNKNOWN: Unreachable since 12:00:00": {Check{Check: cliv1.Check{Mode: Acting, NodesUnknown: away}}, Target{
+			Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}},
 		}, cliv1.Unknown, mendv1.UnreachableReason},
-		"SKIPPED: the machine has an annotation": {limited, Target{Skipped: "The machine has an annotation"}, cliv1.NotChecked, Skipped},
+		"SKIPPED: the machine has an annotation": {limited, Target{Target: cliv1.Target{Skipped: "The machine has an annotation"}}, cliv1.NotChecked, Skipped},
 	} {
 		a := tc.check.AnswerOn(&tc.given)
 		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.reason {
@@ -128,49 +150,53 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		is.Name = name
 		return is
 	}
-	healthy := Target{State: health.Healthy}
-	skipped := Target{Skipped: "It is skipped"}
+	healthy := Target{Target: cliv1.Target{State: cliv1.StateHealthy}}
+	skipped := Target{Target: cliv1.Target{Skipped: "It is skipped"}}
 	moving := cycled(powercycle.MovingWorkload, powercycle.WorkloadMovingReason)
-	starts := Target{State: health.Unhealthy, StartsNow: true, Remediator: "MachineSet md"}
+	starts := Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Remediator: "MachineSet md"}
 	template := Blocker{Reason: mendv1.TemplateNotFoundReason, Detail: "RebootTemplate t"}
-	unread := Target{State: health.Unknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}}
-	population := func(healthy, not int) budget.Population { return budget.Population{Healthy: healthy, Unhealthy: not} }
+	unread := Target{Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}}
 	const tooManyReason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	for want, tc := range map[string]struct {
 		check  Check
 		phase  cliv1.Phase
 		reason string
 	}{
-		"HEALTHY: 2 of 2": {Check{Mode: Acting, Limits: budget.Limits{AtMost: 1}, Population: population(2, 0),
-			Targets: []Target{healthy, healthy, skipped}}, cliv1.Healthy, ""},
-		"HEALTHY, NOT REMEDIATED: LimitAllowsNone; 2 of 2 healthy": {Check{Mode: Acting, Population: population(2, 0),
-			Targets: []Target{healthy, healthy}}, cliv1.Healthy, LimitAllowsNone},
-		"NOT CHECKED: it selects nothing": {Check{Mode: Acting}, cliv1.NotChecked, NotSelected},
-		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
-			Check{Mode: Core, Population: population(2, 0), Targets: []Target{healthy, healthy}}, cliv1.Healthy, NotActing,
+		"HEALTHY: 2 of 2": {checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy, skipped), cliv1.Healthy, ""},
+		"HEALTHY, NOT REMEDIATED: LimitAllowsNone; 2 of 2 healthy": {
+			checkOf(Acting, "", 0, nil, 2, 0, healthy, healthy), cliv1.Healthy, LimitAllowsNone,
 		},
-		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {Check{Mode: Acting, Reason: tooManyReason, Limits: budget.Limits{AtMost: 1},
-			Population: population(1, 2), Targets: []Target{healthy, pending(noon), blocked(tooMany)}}, cliv1.Blocked, tooManyReason},
-		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 2, limit 1); 1 being remediated": {Check{Mode: Acting, Reason: tooManyReason,
-			Limits: budget.Limits{AtMost: 1}, Population: population(0, 2), Targets: []Target{moving, blocked(tooMany)}}, cliv1.Blocked, tooManyReason},
-		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (WorkloadMoving); 2 of 2 not healthy": {Check{Mode: Acting, Reason: tooManyReason,
-			Population: population(0, 2), Targets: []Target{named("a", moving), pending(noon)}}, cliv1.Remediating, "WorkloadMoving"},
+		"NOT CHECKED: it selects nothing": {Check{Check: cliv1.Check{Mode: Acting}}, cliv1.NotChecked, NotSelected},
+		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
+			checkOf(Core, "", 0, nil, 2, 0, healthy, healthy), cliv1.Healthy, NotActing,
+		},
+		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {
+			checkOf(Acting, tooManyReason, 1, nil, 1, 2, healthy, pending(noon), blocked(tooMany)), cliv1.Blocked, tooManyReason,
+		},
+		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 2, limit 1); 1 being remediated": {
+			checkOf(Acting, tooManyReason, 1, nil, 0, 2, moving, blocked(tooMany)), cliv1.Blocked, tooManyReason,
+		},
+		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (WorkloadMoving); 2 of 2 not healthy": {
+			checkOf(Acting, tooManyReason, 0, nil, 0, 2, named("a", moving), pending(noon)), cliv1.Remediating, "WorkloadMoving",
+		},
 		"UNHEALTHY, NOT REMEDIATED: b: RemediationTemplateNotFound (RebootTemplate t); 3 of 4 not healthy, 1 being remediated, 1 remediated now": {
-			Check{Mode: Acting, Population: population(1, 3), Targets: []Target{starts, named("b", blocked(template)), moving, healthy}},
+			checkOf(Acting, "", 0, nil, 1, 3, starts, named("b", blocked(template)), moving, healthy),
 			cliv1.Blocked, mendv1.TemplateNotFoundReason,
 		},
-		"PENDING: b: unhealthy at 12:00:00 unless Ready; 2 of 3 not healthy": {Check{Mode: Acting, Population: population(1, 2), Targets: []Target{
-			named("a", pending(noon.Add(time.Minute))), named("b", pending(noon)), healthy,
-		}}, cliv1.Pending, "NodeCondition"},
-		"PENDING, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {Check{Mode: Acting, Reason: tooManyReason, Limits: budget.Limits{AtMost: 1},
-			Population: population(1, 2), Targets: []Target{pending(noon), pending(noon), healthy}}, cliv1.Pending, tooManyReason},
-		"UNKNOWN: Unreachable since 12:00:00": {Check{Mode: Acting, NodesUnknown: "It is away", NodesUnknownSince: noon, Population: population(0, 2),
-			Targets: []Target{unread, unread}}, cliv1.Unknown, mendv1.UnreachableReason},
-		"UNHEALTHY, NOT REMEDIATED: a: RemediationTemplateNotFound (RebootTemplate t); 2 of 2 not healthy": {Check{Mode: Acting, NodesUnknown: "It is away",
-			NodesUnknownSince: noon, Population: population(0, 2), Targets: []Target{named("a", blocked(template)), unread}},
-			cliv1.Blocked, mendv1.TemplateNotFoundReason},
+		"PENDING: b: unhealthy at 12:00:00 unless Ready; 2 of 3 not healthy": {
+			checkOf(Acting, "", 0, nil, 1, 2, named("a", pending(noon.Add(time.Minute))), named("b", pending(noon)), healthy), cliv1.Pending, "NodeCondition",
+		},
+		"PENDING, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {
+			checkOf(Acting, tooManyReason, 1, nil, 1, 2, pending(noon), pending(noon), healthy), cliv1.Pending, tooManyReason,
+		},
+		"UNKNOWN: Unreachable since 12:00:00": {
+			checkOf(Acting, "", 0, away, 0, 2, unread, unread), cliv1.Unknown, mendv1.UnreachableReason,
+		},
+		"UNHEALTHY, NOT REMEDIATED: a: RemediationTemplateNotFound (RebootTemplate t); 2 of 2 not healthy": {
+			checkOf(Acting, "", 0, away, 0, 2, named("a", blocked(template)), unread), cliv1.Blocked, mendv1.TemplateNotFoundReason,
+		},
 		"UNKNOWN, NOT REMEDIATED: ClusterNotFound": {
-			Check{Mode: None, ModeText: "There is none", Reason: mendv1.ClusterNotFoundReason}, cliv1.Unknown, mendv1.ClusterNotFoundReason,
+			Check{Check: cliv1.Check{Mode: None, ModeMessage: "There is none", Reason: mendv1.ClusterNotFoundReason}}, cliv1.Unknown, mendv1.ClusterNotFoundReason,
 		},
 		"UNKNOWN: CannotBeExplained": {Unexplained(Ref{}, ErrUnread), cliv1.Unknown, NotExplained},
 	} {
@@ -187,16 +213,16 @@ func TestTheAnswerAboutARemediationIsItsStateAndItsReason(t *testing.T) {
 		phase cliv1.Phase
 	}{
 		"IN PROGRESS: PoweringOff (attempt 1 of 2)": {
-			Remediation{State: string(powercycle.PoweringOff), Reason: "PoweringOff", Attempt: 1, Attempts: 2}, cliv1.Remediating,
+			inState(powercycle.PoweringOff, "PoweringOff", Remediation{HostRemediation: cliv1.HostRemediation{Attempt: 1, Attempts: 2}}), cliv1.Remediating,
 		},
 		"IN PROGRESS: AwaitingReceipt": {
-			Remediation{State: string(powercycle.PoweringOff), Reason: "AwaitingReceipt", Blockers: []Blocker{{}}}, cliv1.Remediating,
+			inState(powercycle.PoweringOff, "AwaitingReceipt", Remediation{Blockers: []Blocker{{}}}), cliv1.Remediating,
 		},
-		"BLOCKED: PowerOnFailed":    {Remediation{State: string(powercycle.PoweringOn), Reason: "PowerOnFailed", Blockers: []Blocker{{}}}, cliv1.Blocked},
-		"BLOCKED: HostUnmanaged":    {Remediation{State: string(powercycle.Pending), Reason: "HostUnmanaged", Next: Step{Manual: true}}, cliv1.Blocked},
-		"SUCCEEDED: MachineHealthy": {Remediation{State: string(powercycle.Succeeded), Reason: "MachineHealthy"}, cliv1.Healthy},
-		"FAILED: HostGone":          {Remediation{State: string(powercycle.Failed), Reason: "HostGone", Next: Step{Manual: true}}, cliv1.Blocked},
-		"OWNER REQUESTED":           {Remediation{State: "OwnerRequested", Reason: "OwnerRequested", Next: Step{Manual: true}}, cliv1.Remediating},
+		"BLOCKED: PowerOnFailed":    {inState(powercycle.PoweringOn, "PowerOnFailed", Remediation{Blockers: []Blocker{{}}}), cliv1.Blocked},
+		"BLOCKED: HostUnmanaged":    {inState(powercycle.Pending, "HostUnmanaged", Remediation{Next: Step{Manual: true}}), cliv1.Blocked},
+		"SUCCEEDED: MachineHealthy": {inState(powercycle.Succeeded, "MachineHealthy", Remediation{}), cliv1.Healthy},
+		"FAILED: HostGone":          {inState(powercycle.Failed, "HostGone", Remediation{Next: Step{Manual: true}}), cliv1.Blocked},
+		"OWNER REQUESTED":           {inState(powercycle.OwnerRequested, "OwnerRequested", Remediation{Next: Step{Manual: true}}), cliv1.Remediating},
 	} {
 		a := tc.given.Answer()
 		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.given.Reason {

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -25,29 +28,30 @@ const (
 // MachineHealthCheck explains the plan for facts.
 func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 	about := &facts.About
-	check := &Check{
-		Ref: Ref{Kind: "MachineHealthCheck", Namespace: about.Namespace, Name: about.Name}, Cluster: about.Cluster, Limit: about.Spelled.String(),
-	}
-	if check.Mode, check.ModeText, check.ModeDetail = facts.Acting(); check.Mode == Acting {
+	check := &Check{Check: cliv1.Check{
+		Reference: Ref{Kind: "MachineHealthCheck", Namespace: about.Namespace, Name: about.Name}, Cluster: about.Cluster,
+		Limits: cliv1.Limits{Spec: about.Spelled.String()},
+	}}
+	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == Acting {
 		check.ModeDetail = ""
 	}
 	if about.Idle {
 		if facts.Mode == machines.NoCluster || facts.Mode == machines.BadSelector {
-			check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
+			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 		}
 		check.Next = idleNext(facts)
 		return check
 	}
-	check.Population, check.Limits, check.Remaining = plan.Population, facts.Limits, plan.Grant.Remaining
-	check.CountedByStatus, check.ReadErrors = facts.Counted != nil, about.Trouble
+	check.Counts, check.CountedByStatus, check.ReadErrors = plan.Population, facts.Counted != nil, about.Trouble
 	spares := slices.IndexFunc(plan.Conditions, func(cond machines.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
 	if plan.Allowed.Message != "" {
-		check.Reason, check.Text = plan.Allowed.Reason, plan.Allowed.Message
+		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 	} else if spares >= 0 {
-		check.Reason, check.Text = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
+		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
 	}
-	if plan.Reach.Status != "True" {
-		check.NodesUnknown, check.NodesUnknownSince = plan.Reach.Message, plan.Reach.Since
+	check.limit(facts.Limits, plan.Grant.Remaining)
+	if reach := plan.Reach; reach.Status != "True" {
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.Since), Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
@@ -82,28 +86,27 @@ func idleNext(facts *machines.Facts) Step {
 // machineTarget explains the decision about one machine.
 func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decision) Target {
 	machine, verdict := d.Target, d.Verdict
-	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: verdict.State, Verdict: verdict.State.String(), Class: d.Class(), Findings: Findings(verdict, facts.Now),
-		Ignored: IgnoredFindings(verdict), Action: facts.Action(machine), Act: machineAct(facts, machine), StartsNow: d.Starts(),
-		InFlight: d.InFlight, Report: remediatorsReport(facts, machine),
-	}
+	target := Target{Class: d.Class(), Findings: Findings(verdict, facts.Now), Target: cliv1.Target{
+		Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: states[verdict.State], Ignored: ignoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
+	}}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
 	if request := machine.RequestFacts; request != nil {
 		target.Requests = []Ref{{Kind: facts.Template.Kind, Namespace: facts.About.Namespace, Name: request.Name}}
-		target.InFlightSince = request.Created
+		target.InFlightSince = cliv1.Moment(request.Created)
 	} else if d.InFlight {
 		asked := machine.OwnerReport
 		if facts.Template.Unread && asked == nil {
 			asked = machine.ProviderReport
 		}
 		if asked != nil {
-			target.InFlightSince = asked.Since
+			target.InFlightSince = cliv1.Moment(asked.Since)
 		}
 	}
-	target.PutOff, target.Refused = target.InFlight && machine.PutOff(), target.InFlight && machine.Refused()
+	target.Deferred, target.Refused = target.InFlight && machine.PutOff(), target.InFlight && machine.Refused()
 	target.owned(facts, machine)
 	if verdict.State != health.Healthy || machine.Deleting { // else nothing is to start
 		for i := range d.Blockers {
@@ -134,7 +137,9 @@ func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
 // leftAlone explains a machine that its user wants left alone.
 func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
 	target := Target{
-		Ref: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, Verdict: "left alone",
+		Target: cliv1.Target{
+			Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, State: cliv1.StateSkipped,
+		},
 		Next: Step{Reason: Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(machine.LeftAlone, " and "))},
 	}
@@ -144,15 +149,17 @@ func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
 	return target
 }
 
-// machineAct is what is done about a machine when it is unhealthy, for programs.
-func machineAct(facts *machines.Facts, machine *machines.Target) Act {
+// machineAction is what is done about a machine when it is unhealthy.
+func machineAction(facts *machines.Facts, machine *machines.Target) *cliv1.Action {
+	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine)}
 	switch namespace := facts.About.Namespace; {
 	case facts.Template.External:
-		return Act{CreateRequest, Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}}
+		action.Kind = cliv1.CreateRemediationRequest
+		action.Target = &Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}
 	case machine.OwnerKind != "":
-		return Act{RequestOwner, Ref{Kind: machine.OwnerKind, Namespace: namespace, Name: machine.OwnerName}}
+		action.Target = &Ref{Kind: machine.OwnerKind, Namespace: namespace, Name: machine.OwnerName}
 	}
-	return Act{Kind: RequestOwner}
+	return action
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
@@ -176,22 +183,30 @@ func remediatorsReport(facts *machines.Facts, machine *machines.Target) string {
 }
 
 // startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
-func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []Milestone {
+func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Target) []cliv1.Milestone {
 	var reached time.Time
 	if plan.Reach.Reason == mendv1.ReachableAgainReason {
 		reached = plan.Reach.Since
 	}
-	happened := slices.DeleteFunc([]Milestone{
-		{Text: "the machine was created", At: machine.Created},
-		{Text: "the control plane was initialized", At: facts.Cluster.InitializedAt},
-		{Text: "the infrastructure of the cluster became ready", At: facts.Cluster.ReadyAt},
-		{Text: "the infrastructure of the machine became ready", At: machine.InfrastructureReady},
-		{Text: "the workload cluster could be reached again", At: reached},
-		{Text: "Cluster API took the machine up again after a pause", At: machine.Health.Resumed},
-	}, func(start Milestone) bool { return start.At.IsZero() })
+	happened := make([]cliv1.Milestone, 0, 6)
+	for _, start := range []struct {
+		what string
+		at   time.Time
+	}{
+		{"the machine was created", machine.Created},
+		{"the control plane was initialized", facts.Cluster.InitializedAt},
+		{"the infrastructure of the cluster became ready", facts.Cluster.ReadyAt},
+		{"the infrastructure of the machine became ready", machine.InfrastructureReady},
+		{"the workload cluster could be reached again", reached},
+		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
+	} {
+		if !start.at.IsZero() {
+			happened = append(happened, cliv1.Milestone{Time: metav1.NewTime(start.at), Message: start.what})
+		}
+	}
 	last := 0
 	for i := range happened {
-		if happened[i].At.After(happened[last].At) {
+		if happened[i].Time.After(happened[last].Time.Time) {
 			last = i
 		}
 	}
@@ -199,8 +214,4 @@ func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Targe
 		happened[last].Latest = true
 	}
 	return happened
-}
-
-func nodeDeleted(name string) string {
-	return health.Finding{Reason: health.NodeDeleted, Node: name}.Text()
 }

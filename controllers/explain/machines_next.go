@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -12,18 +13,18 @@ import (
 // machineNext is the next thing that happens to the machine of d, or what a person has to do.
 func machineNext(facts *machines.Facts, d *machines.Decision, target *Target) Step {
 	switch {
-	case (target.State == health.Unhealthy || target.State == health.Unknown) && d.Target.Deleting:
+	case (target.State == cliv1.StateUnhealthy || target.State == cliv1.StateUnknown) && d.Target.Deleting:
 		return Step{Reason: MachineBeingDeleted, Text: "the Machine controller deletes it"}
 	case target.StartsNow || target.InFlight:
 		return remediationNext(facts, d.Target, target)
-	case target.State == health.Healthy:
+	case target.State == cliv1.StateHealthy:
 		return Step{}
 	}
 	within := target.blocker(WithinTimeout)
 	if within != nil && !within.Until.IsZero() {
 		return machineExpires(facts, d, target, within.Until)
 	}
-	if actor := actsInstead(facts, d.Target); actor != "" && target.State == health.Unhealthy {
+	if actor := actsInstead(facts, d.Target); actor != "" && target.State == cliv1.StateUnhealthy {
 		return Step{Reason: OtherControllerActs, Text: actor + " acts on it"}
 	}
 	return blockedNext(facts, target, within)
@@ -56,7 +57,7 @@ func remediationNext(facts *machines.Facts, machine *machines.Target, target *Ta
 	case target.StartsNow && !facts.Template.External && machine.OwnerKind == "":
 		return Ownerless
 	case target.StartsNow:
-		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action}
+		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case facts.Template.Unread && !ownerAsked:
 		return Step{Reason: RemediatorActs, Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", facts.Template.Kind)}
 	case machine.RequestFacts == nil || ownerAsked: // if there is a request, the owner was asked after it
@@ -118,7 +119,7 @@ func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target,
 			return next
 		}
 	}
-	next.Text += ", and kubemend " + target.Action
+	next.Text += ", and kubemend " + target.Action.Message
 	if facts.NeedsSpare(d.Target) {
 		next.Text += ", as soon as a host fits its replacement"
 	}

@@ -21,7 +21,7 @@ func TestANodeThatIsNotTheMachinesIsNamedAsTheCause(t *testing.T) {
 	} {
 		f := health.Finding{Reason: health.NodeStartup, Limit: time.Minute, Other: tc.given}
 		found := Findings(health.Verdict{Findings: []health.Finding{f}}, time.Time{}.Add(time.Hour))
-		if len(found) != 1 || !strings.Contains(found[0].Text, tc.want) || f.Text() != "Node failed to report startup in 1m0s" {
+		if len(found) != 1 || !strings.Contains(found[0].Message, tc.want) || f.Text() != "Node failed to report startup in 1m0s" {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -31,8 +32,8 @@ const (
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {
 	return Check{
-		Ref: check, Mode: Unknown, Reason: NotExplained, Text: "It could not be explained: " + why.Error(),
-		Next: Step{Reason: NotExplained, Text: "Ask as a user who may read that", Manual: true},
+		Check: cliv1.Check{Reference: check, Mode: Unknown, Reason: NotExplained, Message: "It could not be explained: " + why.Error()},
+		Next:  Step{Reason: NotExplained, Text: "Ask as a user who may read that", Manual: true},
 	}
 }
 

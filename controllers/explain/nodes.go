@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
@@ -18,17 +19,19 @@ import (
 // Mode is Acting; Paused for pause requests; and None if the check is disabled. Whether kubemend serves it in a cluster, and whether it is there at
 // all, the caller has to know.
 func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
-	c := &Check{Ref: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limit: nodeLimit(f), Conditions: nodes.Conditions(f, p)}
+	c := &Check{Check: cliv1.Check{
+		Reference: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)}, Conditions: nodes.Conditions(f, p),
+	}}
 	for _, cond := range c.Conditions {
 		if cond.Type == nhcv1.RemediationAllowedCondition && cond.Reason != nhcv1.AllowedReason {
-			c.Reason, c.Text = cond.Reason, cond.Message
+			c.Reason, c.Message = cond.Reason, cond.Message
 		}
 	}
 	switch phase, why := nodes.Phase(c.Conditions, f.PauseRequests, -1); phase {
 	case nhcv1.PhaseDisabled:
-		c.Mode, c.ModeText = None, why
+		c.Mode, c.ModeMessage = None, why
 	case nhcv1.PhasePaused:
-		c.Mode, c.ModeText = Paused, why
+		c.Mode, c.ModeMessage = Paused, why
 	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
@@ -36,15 +39,16 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 			c.ReadErrors = append(c.ReadErrors, trouble)
 		}
 	}
+	c.limit(p.Limits, p.Grant.Remaining)
 	if len(f.Awaited) > 0 {
 		return c
 	}
-	c.Population, c.Limits, c.Remaining = p.Population, p.Limits, p.Grant.Remaining
+	c.Counts = p.Population
 	c.Next = sooner(Step{At: f.Retry, Reason: ReadAgain, Text: "what could not be read is looked for again"},
 		Step{At: p.Storm.Recheck, Reason: CooldownEnds, Text: nodes.StormEnds})
 	for i := range f.Nodes {
 		target := nodeTarget(f, p, i)
-		name, next := target.Ref.String(), target.Next
+		name, next := target.String(), target.Next
 		c.Next = sooner(c.Next, Step{At: next.At, Reason: next.Reason, Target: name, Text: name + ": " + next.Text})
 		c.Targets = append(c.Targets, target)
 	}
@@ -78,25 +82,27 @@ func sooner(a, b Step) Step {
 // nodeTarget is what there is to say of one node.
 func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
-	target := Target{
-		Ref: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: d.Verdict.State, Verdict: d.Verdict.State.String(),
-		Findings: Findings(d.Verdict, f.Now), Class: d.Class, StartsNow: d.Starts(), Requests: underway(n), InFlight: d.InFlight,
-		InFlightSince: underwaySince(n), Action: d.Action(f), Act: Act{Kind: NoAct}, Report: p.Report(f, i),
-	}
+	target := Target{Class: d.Class, Findings: Findings(d.Verdict, f.Now), Target: cliv1.Target{
+		Reference: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: states[d.Verdict.State], StartsNow: d.Starts(), Requests: underway(n),
+		InFlight: d.InFlight, InFlightSince: cliv1.Moment(underwaySince(n)), Message: p.Report(f, i),
+		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
+	}}
 	if n.Machine.There() {
 		target.Machine = &Ref{Kind: "Machine", Namespace: n.Machine.Namespace, Name: n.Machine.Name}
 	}
 	if d.Would >= 0 {
 		template := &f.Templates[d.Would].Ref
 		target.Remediator = template.Kind
-		target.Act = Act{CreateRequest, Ref{Kind: template.Kind, Namespace: template.Namespace, Name: template.Name}}
+		target.Action.Kind = cliv1.CreateRemediationRequest
+		target.Action.Target = &Ref{Kind: template.Kind, Namespace: template.Namespace, Name: template.Name}
 	}
 	switch {
 	case !n.Exists: // it is not judged any more
-		target.State, target.Verdict = health.Unknown, health.Unknown.String()
-		target.Findings = []Finding{{Reason: health.NodeDeleted, Text: nodeDeleted(n.Name), Observed: nodeDeleted(n.Name), Expired: true}}
+		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
+		target.State = cliv1.StateUnknown
+		target.Findings = []Finding{{Finding: cliv1.Finding{Reason: string(health.NodeDeleted), Message: deleted, Expired: true}, Observed: deleted}}
 	case d.Left:
-		target.Skipped = nodes.TerminatingText
+		target.State, target.Skipped = cliv1.StateSkipped, nodes.TerminatingText
 	}
 	for _, b := range d.Blockers {
 		if b.Message != "" {
@@ -155,7 +161,7 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) 
 	next := Step{At: d.Next.At, Reason: string(d.Next.What), Text: d.Next.Text}
 	switch {
 	case target.StartsNow:
-		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action}
+		return Step{At: f.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case n.Exists && !n.Selected && !n.Remediated():
 		return Step{}
 	case d.Verdict.State == health.Pending:
@@ -197,7 +203,7 @@ func comesDue(d *nodes.Decision, target *Target) Step {
 			return next
 		}
 	}
-	next.Text += ", and kubemend " + target.Action
+	next.Text += ", and kubemend " + target.Action.Message
 	return next
 }
 
@@ -217,7 +223,7 @@ func unblocked(next Step, target *Target) Step {
 		return meanwhile(next, first)
 	}
 	if len(target.Blockers) == 1 {
-		over.Text += ", and kubemend " + target.Action
+		over.Text += ", and kubemend " + target.Action.Message
 	}
 	return over
 }

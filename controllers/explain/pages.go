@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -31,10 +32,7 @@ type Painter interface {
 }
 
 // Fact is one thing that is known of an object, such as its node.
-type Fact struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
+type Fact = cliv1.Fact
 
 // The next steps of what has none of its own.
 var (
@@ -75,13 +73,13 @@ func MachineUnjudged(m *clusterv1.Machine, why string) string {
 
 // MachineFacts are what m belongs to.
 func MachineFacts(m *clusterv1.Machine) []Fact {
-	facts := []Fact{{"cluster", m.Spec.ClusterName}, {"node", m.Status.NodeRef.Name}, {"owner", ""}}
+	facts := []Fact{{Name: "cluster", Value: m.Spec.ClusterName}, {Name: "node", Value: m.Status.NodeRef.Name}, {Name: "owner", Value: ""}}
 	if owner := metav1.GetControllerOf(m); owner != nil {
 		facts[2].Value = owner.Kind + " " + owner.Name
 	}
-	facts = append(facts, Fact{"infrastructure", strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
+	facts = append(facts, Fact{Name: "infrastructure", Value: strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
 	if !m.DeletionTimestamp.IsZero() {
-		facts = append(facts, Fact{"being deleted", "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
+		facts = append(facts, Fact{Name: "being deleted", Value: "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
 	}
 	facts = append(facts, Attributions(m)...)
 	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
@@ -91,20 +89,20 @@ var onOff = map[bool]string{true: "on", false: "off"}
 
 // HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
 func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
-	facts := []Fact{{"power", onOff[h.Status.PoweredOn]}, {"desired power", onOff[h.Spec.Online]}}
+	facts := []Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, Fact{powerEffect(name), name + ", of a remediation that does not exist"})
+			facts = append(facts, Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
 		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, Fact{powerEffect(name), name})
+			facts = append(facts, Fact{Name: powerEffect(name), Value: name})
 		}
 	}
 	if host.Unhealthy(h) {
-		facts = append(facts, Fact{"out of service", "it is marked unhealthy, and no machine is put on it"})
+		facts = append(facts, Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
 	}
 	if h.Status.ErrorMessage != "" {
-		facts = append(facts, Fact{"error", h.Status.ErrorMessage})
+		facts = append(facts, Fact{Name: "error", Value: h.Status.ErrorMessage})
 	}
 	return append(facts, Attributions(h)...)
 }
@@ -193,31 +191,31 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
 		return "", "counts at once"
 	}
-	since = "since " + at(f.Since)
-	if f.SinceReason != "" {
-		since = "counted from " + at(f.Since) + ", " + f.SinceReason
+	since = "since " + at(f.Since.Time)
+	if f.SinceMessage != "" {
+		since = "counted from " + at(f.Since.Time) + ", " + f.SinceMessage
 	}
 	expires = "expires "
 	if f.Expired {
 		expires = "expired "
 	}
-	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires)
+	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires.Time)
 }
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
 	var all []string
-	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == ""
-	if c.Population.NotHealthy() > 0 && !c.NodesNotReadable() {
-		all = append(all, NotHealthy(c.Population))
+	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
+	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
+		all = append(all, NotHealthy(c.Counts))
 	}
-	if c.ModeText != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		all = append(all, c.ModeText)
+	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
+		all = append(all, c.ModeMessage)
 	}
-	if c.NodesUnknown != "" {
-		all = append(all, c.NodesUnknown)
-	} else if c.Text != "" && !tooMany {
-		all = append(all, c.Text)
+	if c.NodesUnknown != nil {
+		all = append(all, c.NodesUnknown.Message)
+	} else if c.Message != "" && !tooMany {
+		all = append(all, c.Message)
 	}
 	return all
 }

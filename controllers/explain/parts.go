@@ -10,11 +10,11 @@ type Part int
 const (
 	// OfTarget is a blocker that is about the target alone.
 	OfTarget Part = iota
-	// SameAsMode repeats ModeText.
+	// SameAsMode repeats ModeMessage.
 	SameAsMode
 	// SameAsNodesUnknown repeats NodesUnknown.
 	SameAsNodesUnknown
-	// SameAsLimit repeats Reason and Text.
+	// SameAsLimit repeats Reason and Message.
 	SameAsLimit
 )
 
@@ -32,7 +32,7 @@ func (c *Check) PartOf(b *Blocker) Part {
 	return OfTarget
 }
 
-// TextHasMode reports whether Text says what ModeText says.
+// TextHasMode reports whether Message says what ModeMessage says.
 func (c *Check) TextHasMode() bool {
 	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
 }

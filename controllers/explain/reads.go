@@ -24,16 +24,16 @@ func ClockDiffers(ahead time.Duration) string {
 // Step is the step that is taken, with its reason if that is not the state.
 func (r *Remediation) Step() string {
 	if r.Reason == r.State {
-		return r.Text
+		return r.Message
 	}
-	return r.Reason + ": " + r.Text
+	return r.Reason + ": " + r.Message
 }
 
 // Since is since when the remediation is in its state, and until when it may be.
 func (r *Remediation) Since(at Moment) string {
-	text := "In this state since " + at(r.StateSince)
+	text := "In this state since " + at(r.StateSince.Time)
 	if !r.Deadline.IsZero() {
-		text += ", deadline " + at(r.Deadline)
+		text += ", deadline " + at(r.Deadline.Time)
 	}
 	return text
 }

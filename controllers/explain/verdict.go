@@ -24,7 +24,7 @@ func (t *Target) BlockedBy(reason string) bool {
 }
 
 // NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
-func (c *Check) NodesNotReadable() bool { return c.NodesUnknown != "" && c.NodesUnknownSince.IsZero() }
+func (c *Check) NodesNotReadable() bool { return c.NodesUnknown != nil && c.NodesUnknown.Since == nil }
 
 // Sum is the population in words; what there is none of is left out.
 func Sum(p budget.Population) string {
@@ -67,29 +67,29 @@ func NotHealthy(p budget.Population) string {
 
 // Allowance is the limit in words, and how much of it is used.
 func (c *Check) Allowance() string {
-	bad := c.Population.NotHealthy()
+	bad := c.Counts.NotHealthy()
 	switch {
-	case c.LimitInvalid():
-		return c.Limit + ": the limit cannot be read"
+	case c.Limits.AtMost == nil:
+		return c.Limits.Spec + ": the limit cannot be read"
 	case c.Limits.AtLeast > 0:
-		return fmt.Sprintf("%s: %d not healthy, %d to %d allowed", c.Limit, bad, c.Limits.AtLeast, c.Limits.AtMost)
+		return fmt.Sprintf("%s: %d not healthy, %d to %d allowed", c.Limits.Spec, bad, c.Limits.AtLeast, *c.Limits.AtMost)
 	}
-	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limit, bad, max(c.Limits.AtMost, 0))
+	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limits.Spec, bad, *c.Limits.AtMost)
 }
 
 // Blocked is the reason why not all targets are remediated that are to be. The condition has none while some wait in the queue: remediation is allowed.
 func (c *Check) Blocked() string {
-	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason && c.Text != "" {
+	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason && c.Message != "" {
 		return string(budget.AtWork)
 	}
 	return c.Reason
 }
 
 // GoesOn reports whether t is being remediated. Where its owner has put that off, or refused it, it is in flight all the same.
-func (t *Target) GoesOn() bool { return t.InFlight && !t.PutOff && !t.Refused }
+func (t *Target) GoesOn() bool { return t.InFlight && !t.Deferred && !t.Refused }
 
-// LimitInvalid reports whether the limit of c cannot be parsed, so that it allows nothing.
-func (c *Check) LimitInvalid() bool {
+// limitInvalid reports whether the limit of c cannot be parsed, so that it allows nothing.
+func (c *Check) limitInvalid() bool {
 	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(is metav1.Condition) bool {
 		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.InvalidLimitReason
 	})

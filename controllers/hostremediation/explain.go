@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -63,12 +64,12 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 		after.remember(step)
 	}
 	memory := before.record.Memory
-	result.State, result.Attempt, result.Attempts, result.AttemptStarted = string(state), memory.Attempt, w.policy.Attempts(), memory.Began
-	result.Phase, result.StateSince = string(reportOf(&before, step, "").Phase), w.facts.Since
+	result.State, result.Attempt, result.Attempts, result.AttemptStarted = string(state), memory.Attempt, w.policy.Attempts(), cliv1.Moment(memory.Began)
+	result.RemediationPhase, result.StateSince = string(reportOf(&before, step, "").Phase), cliv1.Moment(w.facts.Since)
 	if w.facts.State != "" || step.Do == powercycle.Wait {
-		result.StateSince, result.Deadline = memory.Since, deadlineOf(memory, w.policy)
+		result.StateSince, result.Deadline = cliv1.Moment(memory.Since), cliv1.Moment(deadlineOf(memory, w.policy))
 	}
-	result.Reason, result.Acts, result.Text = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, after.cycle().Message("", step))
+	result.Reason, result.Acts, result.Message = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, after.cycle().Message("", step))
 	result.Evidence, result.Blockers = w.evidence(), w.blockers(step)
 	result.Next = w.explainNext(step, result.Blockers)
 	return result
@@ -77,10 +78,10 @@ func (r *Reconciler) explain(w *observed) *explain.Remediation {
 // names are the names of the remediation, its host, node and machine.
 func (r *Reconciler) names(w *observed) *explain.Remediation {
 	namespace := w.rem.GetNamespace()
-	result := &explain.Remediation{
-		Ref:  explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
-		Node: w.nodeName(), Host: w.record.Host, Conditions: w.rem.GetConditions(),
-	}
+	result := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
+		Reference: explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
+		Node:      w.nodeName(), Host: w.record.Host,
+	}, Conditions: w.rem.GetConditions()}
 	if by, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
 		result.Requested = by.Text()
 	}
@@ -88,7 +89,7 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 		result.Host = w.found.Host.Name
 	}
 	if owner := remediation.OwnerOf(w.rem); owner != nil {
-		result.Machine = explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
+		result.Machine = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
 	return result
 }
@@ -96,13 +97,13 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 // unread is what is known of a remediation that cannot be reconciled, for err.
 func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
 	result, memory := r.names(w), w.record.Memory
-	result.State, result.StateSince = string(cmp.Or(memory.State, powercycle.Pending)), memory.Since
-	result.Attempt, result.Attempts, result.AttemptStarted = memory.Attempt, w.policy.Attempts(), memory.Began
-	result.Phase, result.Deadline = string(phases[memory.State]), deadlineOf(memory, w.policy)
+	result.State, result.StateSince = string(cmp.Or(memory.State, powercycle.Pending)), cliv1.Moment(memory.Since)
+	result.Attempt, result.Attempts, result.AttemptStarted = memory.Attempt, w.policy.Attempts(), cliv1.Moment(memory.Began)
+	result.RemediationPhase, result.Deadline = string(phases[memory.State]), cliv1.Moment(deadlineOf(memory, w.policy))
 	if cond := conditions.Get(w.rem, nhcv1.ProcessingCondition); cond != nil {
-		result.Reason, result.Text = cond.Reason, cond.Message
+		result.Reason, result.Message = cond.Reason, cond.Message
 	}
-	result.ReadErrors = unaskedTexts([]error{err}, result.Text != "")
+	result.ReadErrors = unaskedTexts([]error{err}, result.Message != "")
 	return result
 }
 

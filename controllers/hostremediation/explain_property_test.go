@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -201,10 +202,10 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		if first != nil && is.Acts {
 			reason, text = string(first.step.Reason), first.cycle().Message("", first.step)
 		}
-		if text != is.Text || reason != is.Reason {
-			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Text, reason, text, told(is))
+		if text != is.Message || reason != is.Reason {
+			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Message, reason, text, told(is))
 		}
-		if rec := remediation.Remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(deadlineOf(rec.Memory, policyOf(remediation.Wrap(rem).Strategy())))) {
+		if rec := remediation.Remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(cliv1.Moment(deadlineOf(rec.Memory, policyOf(remediation.Wrap(rem).Strategy()))))) {
 			rt.Fatalf("the look sees it in %s until %s, and the pass in %+v", is.State, is.Deadline, rec.Memory)
 		}
 	})

@@ -50,11 +50,11 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := explanationOf(tc.given)
-			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Text != tc.text {
-				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Text, tc.blockers, tc.text)
+			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Message != tc.text {
+				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Message, tc.blockers, tc.text)
 			}
-			if !is.CountedByStatus || is.Population.Total() != 5 {
-				t.Errorf("counted by the status: %t, %+v", is.CountedByStatus, is.Population)
+			if !is.CountedByStatus || is.Counts.Total() != 5 {
+				t.Errorf("counted by the status: %t, %+v", is.CountedByStatus, is.Counts)
 			}
 		})
 	}
@@ -92,11 +92,11 @@ func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
 		{Manager: "core", Time: at(time.Second), Subresource: "status", FieldsV1: paused},
 		{Manager: "kubemend", Time: at(time.Minute), Subresource: "status", FieldsV1: numbers},
 	}
-	if is := explanationOf(w); !is.StatusChanged.Equal(ago(time.Minute)) {
+	if is := explanationOf(w); !is.StatusChanged.Time.Equal(ago(time.Minute)) {
 		t.Errorf("changed at %s", is.StatusChanged)
 	}
 	w.check.ManagedFields = nil
-	if is := explanationOf(w); !is.StatusChanged.IsZero() || is.Population != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
+	if is := explanationOf(w); !is.StatusChanged.IsZero() || is.Counts != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
 		t.Errorf("without managed fields: %+v", is)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -34,7 +35,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 func explained(w *observed, p plan) *explain.Check {
 	is := explain.MachineHealthCheck(&p.facts, &p.Plan)
 	if is.CountedByStatus {
-		is.StatusChanged, is.Conditions = StatusChanged(w.check), w.check.Status.Conditions
+		is.StatusChanged, is.Conditions = cliv1.Moment(StatusChanged(w.check)), w.check.Status.Conditions
 	} else {
 		is.Conditions = statusAfter(w, p, result{}).Status.Conditions
 	}

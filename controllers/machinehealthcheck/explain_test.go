@@ -163,7 +163,7 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False (WaitingForRemediation); OwnerRemediated=False (RemediationDeferred): later"
-	if got := explanationOf(askedByPowerCycle).Targets[0].Report; got != want {
+	if got := explanationOf(askedByPowerCycle).Targets[0].Message; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -178,8 +178,8 @@ func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
 	}
 	var counts []string
 	for _, start := range explanationOf(w).Targets[0].Startup {
-		if start.Latest && start.At.Equal(ago(3*time.Minute)) {
-			counts = append(counts, start.Text)
+		if start.Latest && start.Time.Time.Equal(ago(3*time.Minute)) {
+			counts = append(counts, start.Message)
 		}
 	}
 	if !slices.Equal(counts, []string{"the control plane was initialized"}) {

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,10 +91,10 @@ func measureMode(key types.NamespacedName, w *observed) {
 	acting, _, _ := (&machines.Facts{About: w.about(nil), Mode: w.mode, Claimed: claimed(w.check)}).Acting()
 	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
 		if mode != acting {
-			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(mode))
+			modes.DeleteLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, strings.ToLower(string(mode)))
 		}
 	}
-	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, string(acting)).Set(1)
+	modes.WithLabelValues(key.Namespace, key.Name, w.check.Spec.ClusterName, strings.ToLower(string(acting))).Set(1)
 }
 
 // measure exports what a reconcile saw and did.

@@ -194,8 +194,8 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 		t.Errorf("its targets are %v, want them as they were", check.Status.Targets)
 	}
 	is, err := r.Explain(t.Context(), client.ObjectKeyFromObject(r.check), noon)
-	if err != nil || is.Reason != mendv1.InvalidSelectorReason || is.Text != want || is.Next.Text != "correct spec.selector" {
-		t.Errorf("explain says %s, %q, next %q, %v", is.Reason, is.Text, is.Next.Text, err)
+	if err != nil || is.Reason != mendv1.InvalidSelectorReason || is.Message != want || is.Next.Text != "correct spec.selector" {
+		t.Errorf("explain says %s, %q, next %q, %v", is.Reason, is.Message, is.Next.Text, err)
 	}
 }
 

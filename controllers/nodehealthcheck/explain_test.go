@@ -104,7 +104,7 @@ func (k *fixture) look(check string) *explain.Check {
 func printed(t *testing.T, is *explain.Check) string {
 	t.Helper()
 	var all map[string]any
-	raw, err := json.Marshal(is)
+	raw, err := json.Marshal(is.Document(is.Answer()))
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}
@@ -112,9 +112,16 @@ func printed(t *testing.T, is *explain.Check) string {
 		t.Fatal(err)
 	}
 	targets, _ := all["targets"].([]any)
+	for i := range is.Targets {
+		for j, blocker := range is.Targets[i].Blockers {
+			if blocker.EndsWhen != "" {
+				targets[i].(map[string]any)["blockers"].([]any)[j].(map[string]any)["endsWhen"] = blocker.EndsWhen
+			}
+		}
+	}
 	var kept []any
 	for _, target := range targets {
-		if fields := target.(map[string]any); fields["verdict"] != "healthy" || fields["requests"] != nil || fields["skipped"] != nil {
+		if fields := target.(map[string]any); fields["state"] != "Healthy" || fields["requests"] != nil || fields["skipped"] != nil {
 			kept = append(kept, target)
 		}
 	}
@@ -173,8 +180,8 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
-	if is := k.look("nhc"); is.Mode != explain.None || is.ModeText == "" {
-		t.Errorf("mode %s, because %q", is.Mode, is.ModeText)
+	if is := k.look("nhc"); is.Mode != explain.None || is.ModeMessage == "" {
+		t.Errorf("mode %s, because %q", is.Mode, is.ModeMessage)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
 	if len(k.made) != 4 {
 		t.Errorf("%d of 10 nodes are replaced at once, none is back, 4 may be away: %v", len(k.made), k.made)
 	}
-	if is := k.look("nhc").Population; is.Total() != 10 || is.InFlight != 4 || is.Unhealthy != 8 {
+	if is := k.look("nhc").Counts; is.Total() != 10 || is.InFlight != 4 || is.Unhealthy != 8 {
 		t.Errorf("population %+v", is)
 	}
 }

@@ -294,7 +294,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := nodes.Decide(*facts)
 	c := explain.NodeCheck(facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.ModeText = explain.None, "another controller acts on NodeHealthChecks"
+		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
 }

@@ -78,6 +78,14 @@ type Reference struct {
 	Name      string `json:"name"`
 }
 
+// String is the kind, then the name with its namespace, if it has one.
+func (r Reference) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
 // Action is what kubemend does about an unhealthy target.
 type Action struct {
 	Kind ActionKind `json:"kind"`

@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -230,10 +230,10 @@ func TestWhichPodsAPowerCycleEndsIsSaidBefore(t *testing.T) {
 }
 
 // judged is an explanation of a target that a check of that kind judges.
-func judged(kind string, state health.State, edits ...func(*page.Check)) *page.Explanation {
+func judged(kind string, state cliv1.State, edits ...func(*page.Check)) *page.Explanation {
 	c := page.Check{}
-	c.Kind, c.Name, c.Mode, c.Remaining = kind, "workers", explain.Acting, 1
-	c.Targets = []explain.Target{{State: state}}
+	c.Kind, c.Name, c.Mode, c.Limits.Remaining = kind, "workers", explain.Acting, 1
+	c.Targets = []explain.Target{{Target: cliv1.Target{State: state}}}
 	for _, edit := range edits {
 		edit(&c)
 	}
@@ -257,7 +257,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
 	request := requestByHand(owned(), nil)
 	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
-		is := explain.Remediation{Host: "h1"}
+		is := explain.Remediation{HostRemediation: cliv1.HostRemediation{Host: "h1"}}
 		for _, edit := range edits {
 			edit(&is)
 		}
@@ -268,33 +268,33 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		want  plan // with what its text contains
 	}{
 		"a node of no machine that a NodeHealthCheck judges": {
-			remediationFacts{asked: nodeKind, before: judged(nhc, health.Unhealthy)}, plan{refuses, "judges it by what the node reports"},
+			remediationFacts{asked: nodeKind, before: judged(nhc, cliv1.StateUnhealthy)}, plan{refuses, "judges it by what the node reports"},
 		},
 		"a node of no machine that no check judges":     {remediationFacts{asked: nodeKind, before: &page.Explanation{}}, plan{refuses, ""}},
 		"a node whose checks may not be read":           {remediationFacts{asked: nodeKind, before: &page.Explanation{Unread: []string{nhc}}}, plan{refuses, ""}},
-		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy)}, plan{refuses, "judges it by what the node reports"}},
-		"a machine that a MachineHealthCheck judges":    {remediationFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, plan{changes, "the annotation"}},
+		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, "judges it by what the node reports"}},
+		"a machine that a MachineHealthCheck judges":    {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 		"one whose check Cluster API core acts on": {remediationFacts{
-			machine: owned(), before: judged(mhc, health.Healthy, mode(explain.Observing)), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
+			machine: owned(), before: judged(mhc, cliv1.StateHealthy, mode(explain.Observing)), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
 		}, plan{changes, "the annotation"}},
-		"one that waits for others": {remediationFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress"))}, plan{changes, "it waits for what blocks it"}},
+		"one that waits for others": {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress"))}, plan{changes, "it waits for what blocks it"}},
 		"one that is being remediated": {remediationFacts{
-			machine: owned(), before: judged(mhc, health.Unhealthy, func(c *page.Check) { c.Targets[0].InFlight = true }), after: judged(mhc, health.Unhealthy),
+			machine: owned(), before: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.Targets[0].InFlight = true }), after: judged(mhc, cliv1.StateUnhealthy),
 		}, plan{staysSo, "is being remediated already"}},
 		"one whose power cycle has not ended":        {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, underway: []string{"x"}}, plan{staysSo, "is being remediated already"}},
-		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.None))}, plan{refuses, ""}},
+		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.None))}, plan{refuses, ""}},
 		"one whose checks may not be read":           {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, plan{refuses, ""}},
 		"a host whose checks may not be read":        {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
-		"a host of a machine that would wait":        {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check at its limit":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check":                {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a host whose nodes may not be read":         {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy, func(c *page.Check) { c.NodesUnknown = "x" }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
-		"a host whose NodeHealthCheck allows none":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy, func(c *page.Check) { c.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose NodeHealthCheck allows one":    {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, health.Healthy), after: judged(nhc, health.Healthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a host of a machine that would wait":        {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host of an observed check at its limit":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host of an observed check":                {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a host whose nodes may not be read":         {remediationFacts{asked: hostKind, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
+		"a host whose NodeHealthCheck allows none":   {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy, func(c *page.Check) { c.Limits.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host whose NodeHealthCheck allows one":    {remediationFacts{asked: hostKind, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
 		"a host of which no manager power-cycles":    {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
 		"a host without HostRemediations":            {remediationFacts{asked: hostKind, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}}, plan{refuses, "HostRemediations are not installed"}},
-		"a machine of a check that asks for a cycle": {remediationFacts{asked: machineKind, machine: owned(), template: "HostRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a machine of a check with another template": {remediationFacts{asked: machineKind, machine: owned(), template: "TheirRemediation", before: judged(mhc, health.Healthy), after: judged(mhc, health.Unhealthy)}, plan{changes, "the annotation"}},
+		"a machine of a check that asks for a cycle": {remediationFacts{asked: machineKind, machine: owned(), template: "HostRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a machine of a check with another template": {remediationFacts{asked: machineKind, machine: owned(), template: "TheirRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planRemediation(&tc.facts)

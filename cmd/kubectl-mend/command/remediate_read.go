@@ -82,7 +82,7 @@ func observeRemediation(ctx context.Context, a *inspect.Asker, k kind, namespace
 	}
 	for i := range facts.before.Remediations {
 		if rem := &facts.before.Remediations[i]; !powercycle.State(rem.State).Final() {
-			facts.underway = append(facts.underway, rem.Ref.String())
+			facts.underway = append(facts.underway, rem.Reference.String())
 		}
 	}
 	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, facts.machine)

@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -105,7 +105,7 @@ func planByCheck(facts *remediationFacts) remediationPlan {
 				fix = next.Text
 			}
 		}
-		return refuse(cmp.Or(check.ModeText, check.NotJudged().Text(nil)), fix)
+		return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), fix)
 	case facts.cycles():
 		return planCycle(facts)
 	case check.Kind == string(nodeCheckKind):
@@ -120,7 +120,7 @@ func planMark(facts *remediationFacts) remediationPlan {
 	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	switch {
-	case target != nil && target.State == health.Healthy && facts.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
+	case target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
 		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
 			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
 	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
@@ -152,10 +152,10 @@ func planCycle(facts *remediationFacts) remediationPlan {
 		if cycle.Next.Manual {
 			fix = text.Capital(cycle.Next.Text)
 		}
-		return refuse(cycle.Text, fix)
+		return refuse(cycle.Message, fix)
 	}
 	if facts.host != "" && facts.host != cycle.Host {
-		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Text)), "")
+		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Message)), "")
 	}
 	if len(facts.after.Checks) > 0 {
 		check := &facts.after.Checks[0]
@@ -177,8 +177,8 @@ func blockedBy(check *page.Check, target *explain.Target) string {
 	if blocker := blockerOf(check, target); blocker != nil {
 		return blocker.Text
 	}
-	if check.Kind == string(nodeCheckKind) && (check.Text != "" || target.State == health.Healthy && check.Remaining < 1) {
-		return cmp.Or(check.Text, check.Allowance())
+	if check.Kind == string(nodeCheckKind) && (check.Message != "" || target.State == cliv1.StateHealthy && check.Limits.Remaining < 1) {
+		return cmp.Or(check.Message, check.Allowance())
 	}
 	return ""
 }

@@ -94,7 +94,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	}
 	named := make([]explain.Ref, 0, len(s.Checks))
 	for i := range s.Checks {
-		named = append(named, s.Checks[i].Ref)
+		named = append(named, s.Checks[i].Reference)
 	}
 	return o.print(out, s.Document(), named, func() error {
 		return s.Print(out, page.Layout{

@@ -8,11 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 )
 
 // ours are the names under which kubemend's controllers report.
@@ -71,7 +71,7 @@ func matters(e *eventsv1.Event) bool {
 // eventOf is an event as an entry. The prefix of all notes of NodeHealthChecks is left out.
 func eventOf(e *eventsv1.Event) event {
 	r := event{about: objectOf(&e.Regarding), HistoryEntry: cliv1.HistoryEntry{
-		Type: document.EventType(e.Type == corev1.EventTypeWarning), Reason: e.Reason, Source: cliv1.SourceEvent, Reporter: reporterOf(e),
+		Type: eventType(e.Type == corev1.EventTypeWarning), Reason: e.Reason, Source: cliv1.SourceEvent, Reporter: reporterOf(e),
 		Message: strings.TrimPrefix(e.Note, nhcv1.EventPrefix),
 	}}
 	r.Object = r.about.Reference
@@ -86,13 +86,13 @@ func eventOf(e *eventsv1.Event) event {
 	if at.IsZero() {
 		at = e.CreationTimestamp.Time
 	}
-	r.Time = document.Time(at)
+	r.Time = metav1.NewTime(at.UTC())
 	switch {
 	case e.Series != nil:
 		// A series is begun with the second one.
-		r.Count, r.LastTime = max(e.Series.Count, 2), document.Moment(e.Series.LastObservedTime.Time)
+		r.Count, r.LastTime = max(e.Series.Count, 2), cliv1.Moment(e.Series.LastObservedTime.Time)
 	case e.DeprecatedCount > 1:
-		r.Count, r.LastTime = e.DeprecatedCount, document.Moment(e.DeprecatedLastTimestamp.Time)
+		r.Count, r.LastTime = e.DeprecatedCount, cliv1.Moment(e.DeprecatedLastTimestamp.Time)
 	}
 	return r
 }
@@ -129,4 +129,12 @@ func once(events []event) []event {
 			return other.Reason == e.Reason && other.Message == e.Message && other.Time.Sub(e.Time.Time).Abs() <= together
 		})
 	})
+}
+
+// eventType is that of a warning, or of what is none.
+func eventType(warning bool) cliv1.EventType {
+	if warning {
+		return cliv1.Warning
+	}
+	return cliv1.Normal
 }

@@ -5,11 +5,12 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -82,7 +83,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 			continue
 		}
 		entries = append(entries, cliv1.HistoryEntry{
-			Time: document.Time(step.Time.Time), Type: document.EventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
+			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
 			Message: step.Message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}

@@ -17,10 +17,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -52,7 +52,7 @@ func (p *machinePlay) compareSpare(t *explain.Target, is *clusterv1.Machine) {
 	p.Helper()
 	c, waits := conditions.Get(is, mendv1.SpareHostAvailable), spareBlocker(t)
 	switch {
-	case waits == nil && c != nil && t.State == health.Healthy:
+	case waits == nil && c != nil && t.State == cliv1.StateHealthy:
 		p.Errorf("%s is said to be healthy, and the pass says %+v", t.Name, c)
 	case waits == nil && c != nil && len(t.Blockers) == 0:
 		p.Errorf("%s is said to wait for nothing, and the pass says %+v", t.Name, c)

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
@@ -151,7 +152,7 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 		p.Errorf("%s: said to begin %t, begun %t; blocked by %+v", t.Name, t.StartsNow, begun, t.Blockers)
 	case begun && len(t.Blockers) > 0:
 		p.Errorf("%s: was begun, and is said to be blocked by %+v", t.Name, t.Blockers)
-	case t.Skipped == "" && said.Mode == explain.Acting && t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
+	case t.Skipped == "" && said.Mode == explain.Acting && t.State == cliv1.StateUnhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: it is unhealthy and nothing was begun, and it is not said why", t.Name)
 	}
 	switch older := p.scene.older(before.check, was); {
@@ -159,12 +160,14 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 		return
 	case said.Mode != explain.Acting,
 		older, !was.DeletionTimestamp.IsZero(),
-		t.State != health.Unhealthy && t.State != health.Healthy:
-		pending := func(cond metav1.Condition) bool { return cond.Type == mendv1.Remediation && t.State != health.Unknown }
+		t.State != cliv1.StateUnhealthy && t.State != cliv1.StateHealthy:
+		pending := func(cond metav1.Condition) bool {
+			return cond.Type == mendv1.Remediation && t.State != cliv1.StateUnknown
+		}
 		stood, stands := slices.Clone(was.Status.Conditions), slices.Clone(is.Status.Conditions)
 		stood, stands = slices.DeleteFunc(stood, pending), slices.DeleteFunc(stands, pending)
 		if diff := cmp.Diff(stood, stands, cmpopts.EquateEmpty()); diff != "" {
-			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.Verdict, diff)
+			p.Errorf("%s is said to be %s, and its conditions changed:\n%s", t.Name, t.State, diff)
 		}
 	default:
 		p.compareVerdict(t, was, is)
@@ -178,21 +181,21 @@ func (p *machinePlay) compareVerdict(t *explain.Target, was, is *clusterv1.Machi
 	c := conditions.Get(is, clusterv1.MachineHealthCheckSucceededCondition)
 	said := conditions.Get(was, clusterv1.MachineHealthCheckSucceededCondition)
 	asked := conditions.Get(was, clusterv1.MachineOwnerRemediatedCondition)
-	if t.State == health.Unhealthy && asked != nil && cmp.Equal(said, c) &&
+	if t.State == cliv1.StateUnhealthy && asked != nil && cmp.Equal(said, c) &&
 		cmp.Equal(asked, conditions.Get(is, clusterv1.MachineOwnerRemediatedCondition)) && (said == nil || said.Status != metav1.ConditionFalse) {
 		return // what others asked its owner stands until the manager knows whether it is its turn
 	}
 	if c == nil {
-		p.Errorf("%s is said to be %s, and the pass says nothing of it", t.Name, t.Verdict)
+		p.Errorf("%s is said to be %s, and the pass says nothing of it", t.Name, t.State)
 		return
 	}
-	if t.State == health.Healthy {
+	if t.State == cliv1.StateHealthy {
 		if c.Status != metav1.ConditionTrue {
 			p.Errorf("%s is said to be healthy, and the pass says %+v", t.Name, c)
 		}
 		return
 	}
-	marked := slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return f.Reason == health.MarkedByHand })
+	marked := slices.ContainsFunc(t.Findings, func(f explain.Finding) bool { return f.Reason == string(health.MarkedByHand) })
 	for _, text := range texts(t.Findings) {
 		if c.Status != metav1.ConditionFalse || !strings.Contains(c.Message, text) && !marked {
 			p.Errorf("%s is said to be unhealthy: %s; and the pass says %+v", t.Name, text, c)
@@ -238,29 +241,29 @@ func (p *machinePlay) compareCheck(said *explain.Check, before, after objects) {
 	check := after.check
 	if said.Mode == explain.Observing || said.Mode == explain.Core {
 		if before.check.ResourceVersion != check.ResourceVersion {
-			p.Errorf("%s is written to, although %s", said, said.ModeText)
+			p.Errorf("%s is written to, although %s", said, said.ModeMessage)
 		}
 		return
 	}
 	p.sameConditions(said.String(), said.Conditions, check.Status.Conditions)
 	restricted := p.of("MachineHealthCheck", said.Name, mendv1.EventRemediationRestricted)
-	if len(restricted) > 0 && restricted[0] != said.Text {
-		p.Errorf("%s: said %q, and told %q", said, said.Text, restricted[0])
+	if len(restricted) > 0 && restricted[0] != said.Message {
+		p.Errorf("%s: said %q, and told %q", said, said.Message, restricted[0])
 	}
 	if said.Mode != explain.Acting {
 		return
 	}
 	is := check.Status
 	got := [3]int32{deref(is.ExpectedMachines), deref(is.CurrentHealthy), deref(is.RemediationsAllowed)}
-	if want := [3]int32{int32(said.Population.Total()), int32(said.Population.Healthy), int32(said.Remaining)}; got != want {
+	if want := [3]int32{int32(said.Counts.Total()), int32(said.Counts.Healthy), int32(said.Limits.Remaining)}; got != want {
 		p.Errorf("%s: said to watch, find healthy and allow %v, and stored %v", said, want, got)
 	}
 	restricts := clusterv1.MachineHealthCheckRemediationAllowedCondition
 	if waitsForSpare(said.Reason) {
 		restricts = mendv1.SpareHostAvailable
 	}
-	if c := conditions.Get(check, restricts); c.Message != said.Text || c.Message != "" && c.Reason != said.Reason {
-		p.Errorf("%s: said %s %q, and stored %s %q", said, said.Reason, said.Text, c.Reason, c.Message)
+	if c := conditions.Get(check, restricts); c.Message != said.Message || c.Message != "" && c.Reason != said.Reason {
+		p.Errorf("%s: said %s %q, and stored %s %q", said, said.Reason, said.Message, c.Reason, c.Message)
 	}
 }
 
@@ -284,13 +287,13 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 			if f.Expired || f.Expires.IsZero() {
 				continue
 			}
-			first = health.Earliest(first, f.Expires)
-			if t.State != health.Unhealthy && !t.InFlight {
-				next = health.Earliest(next, f.Expires)
+			first = health.Earliest(first, f.Expires.Time)
+			if t.State != cliv1.StateUnhealthy && !t.InFlight {
+				next = health.Earliest(next, f.Expires.Time)
 			}
 		}
 		for _, h := range t.Blockers {
-			if t.State == health.Unhealthy && h.Reason == explain.RemediationUnderWay { // no controller has acted on the power cycle
+			if t.State == cliv1.StateUnhealthy && h.Reason == explain.RemediationUnderWay { // no controller has acted on the power cycle
 				first = health.Earliest(first, h.Until)
 			}
 		}
@@ -312,7 +315,7 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 		first = health.Earliest(first, retried)
 	}
 	refused := slices.ContainsFunc(said.Targets, func(t explain.Target) bool {
-		return t.State == health.Unhealthy && slices.ContainsFunc(t.Blockers, func(h explain.Blocker) bool {
+		return t.State == cliv1.StateUnhealthy && slices.ContainsFunc(t.Blockers, func(h explain.Blocker) bool {
 			return h.Reason == clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 		})
 	})
@@ -342,13 +345,13 @@ func (p *machinePlay) story(check string) {
 		return &c.Targets[slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == name })]
 	}
 	p.at(next.At.Add(-time.Second))
-	if t := targetOf(p.pass(check)); t.State == health.Unhealthy {
+	if t := targetOf(p.pass(check)); t.State == cliv1.StateUnhealthy {
 		p.Errorf("%s is unhealthy a second before %+v", name, next)
 	}
 	p.at(next.At)
 	then := p.pass(check)
-	if t := targetOf(then); t.State != health.Unhealthy {
-		p.Errorf("%s is still %s at %+v", name, t.Verdict, next)
+	if t := targetOf(then); t.State != cliv1.StateUnhealthy {
+		p.Errorf("%s is still %s at %+v", name, t.State, next)
 	}
 	together := 0 // who becomes unhealthy in the same moment may take its place
 	for i := range before.Targets {

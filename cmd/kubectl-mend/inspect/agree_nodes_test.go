@@ -14,10 +14,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -101,7 +101,7 @@ func (p *nodePlay) pass(check string) *explain.Check {
 		p.compareListed(t, is)
 	}
 	p.sameConditions(said.String(), said.Conditions, is.Status.Conditions)
-	if total, healthy := *is.Status.ObservedNodes, *is.Status.HealthyNodes; total != said.Population.Total() || healthy != said.Population.Healthy {
+	if total, healthy := *is.Status.ObservedNodes, *is.Status.HealthyNodes; total != said.Counts.Total() || healthy != said.Counts.Healthy {
 		p.Errorf("%s: said to watch %+v, and stored %d, of which %d are healthy", said, said.Population, total, healthy)
 	}
 	now := p.clock.Now()
@@ -123,7 +123,7 @@ func (p *nodePlay) compareNode(t *explain.Target, said *explain.Check, before, a
 		p.Errorf("%s: %s is said to begin %t, begun %t; blocked by %+v", said, t.Name, t.StartsNow, begun, t.Blockers)
 	case begun && len(t.Blockers) > 0:
 		p.Errorf("%s: %s was begun, and is said to be blocked by %+v", said, t.Name, t.Blockers)
-	case t.State == health.Unhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
+	case t.State == cliv1.StateUnhealthy && !t.InFlight && !begun && len(t.Blockers) == 0:
 		p.Errorf("%s: %s is unhealthy and nothing was begun, and it is not said why", said, t.Name)
 	}
 }
@@ -136,11 +136,11 @@ func (p *nodePlay) compareListed(t *explain.Target, is *nhcv1.NodeHealthCheck) {
 	err := p.snapshot.ReadOnly().Get(quiet(), client.ObjectKey{Name: t.Name}, node)
 	selected := err == nil && labels.SelectorFromSet(is.Spec.Selector.MatchLabels).Matches(labels.Set(node.Labels))
 	switch {
-	case t.State == health.Unhealthy && selected && at < 0:
+	case t.State == cliv1.StateUnhealthy && selected && at < 0:
 		p.Errorf("%s is said to be unhealthy, and is not listed", t.Name)
-	case t.State == health.Healthy && at >= 0 && is.Status.UnhealthyNodes[at].ConditionsHealthyTimestamp == nil:
+	case t.State == cliv1.StateHealthy && at >= 0 && is.Status.UnhealthyNodes[at].ConditionsHealthyTimestamp == nil:
 		p.Errorf("%s is said to be healthy, and is listed as %+v", t.Name, is.Status.UnhealthyNodes[at])
-	case t.State == health.Healthy && !t.InFlight && at >= 0 && len(is.Status.UnhealthyNodes[at].Remediations) > 0:
+	case t.State == cliv1.StateHealthy && !t.InFlight && at >= 0 && len(is.Status.UnhealthyNodes[at].Remediations) > 0:
 		p.Errorf("%s is said not to be remediated, and is listed as %+v", t.Name, is.Status.UnhealthyNodes[at])
 	}
 }
@@ -185,7 +185,7 @@ func (p *nodePlay) begins(before, then *explain.Check) {
 		return slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == nodeOf(before.Next) })
 	}
 	was, is := of(before), of(then)
-	if was < 0 || is < 0 || before.Targets[was].State != health.Pending || before.Targets[was].InFlight {
+	if was < 0 || is < 0 || before.Targets[was].State != cliv1.StatePending || before.Targets[was].InFlight {
 		return
 	}
 	together := 0 // who becomes unhealthy in the same moment may go first
@@ -228,7 +228,7 @@ func (p *nodePlay) happened(check string, next explain.Step, was int, want bool)
 	switch is := p.ask(check); {
 	case strings.HasPrefix(text, "it counts as unhealthy unless "):
 		i := slices.IndexFunc(is.Targets, func(t explain.Target) bool { return t.Name == node })
-		if got := is.Targets[i].State == health.Unhealthy; got != want {
+		if got := is.Targets[i].State == cliv1.StateUnhealthy; got != want {
 			p.Errorf("%s at %s: unhealthy %t, and %+v was said", node, p.clock.Now(), got, next)
 		}
 	case strings.Contains(text, " is given up unless the node is back"):

@@ -144,7 +144,7 @@ func texts(findings []explain.Finding) []string {
 	var all []string
 	for _, f := range findings {
 		if f.Expired {
-			all = append(all, f.Text)
+			all = append(all, f.Message)
 		}
 	}
 	return all

@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
@@ -201,7 +201,7 @@ func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *cluste
 func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	why, _, blind := a.Snapshot.Unseen(key)
-	if !blind || is.NodesUnknown == "" || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
+	if !blind || is.NodesUnknown == nil || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
 		a.Managers.sayUnseen(check, cluster) {
 		return
 	}
@@ -214,13 +214,13 @@ func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cl
 		hold.Reason, hold.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", check.Spec.ClusterName, why)
 		hold.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}
-	is.NodesUnknown, is.NodesUnknownSince, is.Reason, is.Text = hold.Text, time.Time{}, "", ""
+	is.NodesUnknown, is.Reason, is.Message = &cliv1.NodesUnknown{Reason: hold.Reason, Message: hold.Text}, "", ""
 	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
-		is.Reason, is.Text = said.Reason, said.Message
+		is.Reason, is.Message = said.Reason, said.Message
 	}
 	for i := range is.Targets {
 		t := &is.Targets[i]
-		if t.State == health.Unknown && t.Node != "" {
+		if t.State == cliv1.StateUnknown && t.Node != "" {
 			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
 		}
 	}

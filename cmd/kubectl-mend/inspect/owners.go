@@ -5,9 +5,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/kubeadm"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -17,7 +17,7 @@ import (
 func (a *Asker) owners(is *explain.Check) {
 	for i := range is.Targets {
 		t := &is.Targets[i]
-		if !t.InFlight || t.State == health.Healthy {
+		if !t.InFlight || t.State == cliv1.StateHealthy {
 			continue
 		}
 		m := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: t.Namespace, Name: t.Name})

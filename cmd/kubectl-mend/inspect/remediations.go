@@ -129,7 +129,7 @@ func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Re
 		return nil, err
 	}
 	because, person := explain.NoManagerActs(a.Managers.All, offs)
-	is.Acts, is.Reason, is.Text, is.Deadline = false, explain.NoManager, because, time.Time{}
+	is.Acts, is.Reason, is.Message, is.Deadline = false, explain.NoManager, because, nil
 	is.Next = step(person, "nothing, as long as no manager reconciles it")
 	return is, nil
 }
@@ -217,6 +217,6 @@ func crdOf(kind remediation.Kind) string {
 // otherActs replaces the step of is, since kubemend does not act on its kind.
 func otherActs(is *explain.Remediation, not *managerlease.Kind) {
 	_, next := otherwise(not)
-	is.Acts, is.Reason, is.Text = false, explain.NotServed, explain.KindNotServed(not.Because)
+	is.Acts, is.Reason, is.Message = false, explain.NotServed, explain.KindNotServed(not.Because)
 	is.Blockers, is.Evidence, is.Next = nil, nil, next
 }

@@ -5,8 +5,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -27,7 +27,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
 	case c.Mode == explain.Observing: // no manager observes it, or could be given it
-		c.Mode, c.ModeText = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+		c.Mode, c.ModeMessage = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }
@@ -40,7 +40,7 @@ func elsewhere(c *explain.Check) {
 		if at < 0 {
 			continue
 		}
-		t.Blockers[at].Text, t.Blockers[at].Fix = c.ModeText, ""
+		t.Blockers[at].Text, t.Blockers[at].Fix = c.ModeMessage, ""
 		if t.Next.Manual {
 			t.Next = explain.Step{Reason: explain.OtherControllerActs, Text: "Cluster API core acts on it"}
 		}
@@ -88,11 +88,11 @@ func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 
 // unattended puts a blocker before all others of c.
 func unattended(c *explain.Check, mode explain.Mode, hold explain.Blocker, next explain.Step) {
-	c.Mode, c.ModeText, c.Next = mode, hold.Text, next
+	c.Mode, c.ModeMessage, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		t.StartsNow = false
-		if t.Skipped != "" || t.State == health.Healthy && !t.InFlight {
+		if t.Skipped != "" || t.State == cliv1.StateHealthy && !t.InFlight {
 			continue
 		}
 		t.Next, t.Blockers = next, slices.Insert(t.Blockers, 0, hold)

@@ -8,9 +8,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -57,7 +57,7 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 		return nil, missing
 	}
 	c := &checks[0]
-	e := &Explanation{Subject: c.Ref, At: a.Now, Notes: notes(a)}
+	e := &Explanation{Subject: c.Reference, At: a.Now, Notes: notes(a)}
 	if c.Cluster != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "cluster", Value: c.Cluster})
 	}
@@ -71,9 +71,9 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 // remarkable are the targets of which there is more to print than that they are healthy, or that the nodes of all of c are unreachable.
 func remarkable(c *explain.Check) func(explain.Target) bool {
 	return func(t explain.Target) bool {
-		if t.State == health.Unknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
+		if t.State == cliv1.StateUnknown && !t.InFlight && len(t.Blockers) > 0 && c.PartOf(&t.Blockers[0]) == explain.SameAsNodesUnknown {
 			return false
 		}
-		return t.State != health.Healthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
+		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
 	}
 }

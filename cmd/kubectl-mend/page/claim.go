@@ -46,7 +46,7 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref
 	sources = map[explain.Ref]string{}
 	clusters := make([]client.ObjectKey, 0, len(checks))
 	for i := range checks {
-		ref := checks[i].Ref
+		ref := checks[i].Reference
 		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 		if check == nil {
 			continue

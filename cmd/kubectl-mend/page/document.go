@@ -1,46 +1,42 @@
 package page
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := &cliv1.Explanation{
-		TypeMeta: cliv1.TypeOf("Explanation"), Subject: document.Reference(e.Subject), Time: document.Time(e.At),
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: e.Subject, Time: metav1.NewTime(e.At.UTC()),
 		Phase: e.Answer.Phase(), Reason: e.Answer.Reason, Message: e.Verdict,
-		Unread: e.Unread, Notes: e.Notes, Next: document.Step(e.Next), Todo: document.OptionalStep(e.Todo),
-	}
-	for _, f := range e.Facts {
-		d.Facts = append(d.Facts, cliv1.Fact{Name: f.Name, Value: f.Value})
+		Facts: e.Facts, NotSelectedBy: e.NotSelectedBy, Unread: e.Unread, Notes: e.Notes, Next: *e.Next.Document(), Todo: e.Todo.Document(),
 	}
 	for i := range e.Checks {
 		c := &e.Checks[i]
-		is := document.Check(&c.Check, c.answer)
+		is := c.Document(c.answer)
 		for _, g := range c.NotHealthy {
-			is.NotHealthy = append(is.NotHealthy, document.Group(g.Class, g.Names))
+			is.NotHealthy = append(is.NotHealthy, explain.Group(g.Class, g.Names))
 		}
 		d.Checks = append(d.Checks, is)
-	}
-	for _, u := range e.NotSelectedBy {
-		d.NotSelectedBy = append(d.NotSelectedBy, cliv1.NotSelected{Reference: document.Reference(u.Ref), Message: u.Why})
 	}
 	for i := range e.Owners {
 		o := &e.Owners[i]
 		d.Owners = append(d.Owners, cliv1.MachineOwner{
-			Reference: document.Reference(o.Ref), Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut,
+			Reference: o.Ref, Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut,
 		})
 	}
 	for i := range e.Capacity {
 		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back
 			continue
 		}
-		d.Capacity = append(d.Capacity, document.Capacity(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
+		d.Capacity = append(d.Capacity, explain.CapacityDocument(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
 	}
 	for i := range e.Remediations {
-		d.Remediations = append(d.Remediations, document.Remediation(&e.Remediations[i]))
+		d.Remediations = append(d.Remediations, e.Remediations[i].Document())
 	}
 	return d
 }
@@ -48,8 +44,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 // Document is s for programs.
 func (s *Status) Document() *cliv1.Status {
 	d := &cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: document.Time(s.At), Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(s.At.UTC()), Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
 		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, CapacityMissing: s.Missing.document(), Notes: s.Notes,
+		Unreachable: s.Unreachable,
 	}
 	for i := range s.Managers {
 		d.Managers = append(d.Managers, manager(&s.Managers[i]))
@@ -66,15 +63,12 @@ func (s *Status) Document() *cliv1.Status {
 	for _, name := range s.OutOfService {
 		d.Notes = append(d.Notes, "Host out of service: "+name)
 	}
-	for _, c := range s.Unreachable {
-		d.Unreachable = append(d.Unreachable, cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Name, Since: document.Time(c.Since), Message: c.Why})
-	}
 	return d
 }
 
 func manager(m *managerlease.Manager) cliv1.Manager {
 	is := cliv1.Manager{
-		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: document.Moment(m.Renewed), Ended: document.Moment(m.Gone),
+		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
 		Trusted: !m.Unbound && m.Unverified == "", Namespaces: m.Within, Message: m.Trouble,
 	}
 	if is.Message == "" {
@@ -84,7 +78,7 @@ func manager(m *managerlease.Manager) cliv1.Manager {
 	if a == nil {
 		return is
 	}
-	is.Version, is.Started, is.Unclaimed, is.WatchNamespace = a.Version, document.Moment(a.Started.Time), a.Unclaimed, a.Namespace
+	is.Version, is.Started, is.Unclaimed, is.WatchNamespace = a.Version, cliv1.Moment(a.Started.Time), a.Unclaimed, a.Namespace
 	is.WatchFilter, is.Outside, is.Teardown = a.WatchFilter, a.Outside, a.Teardown
 	for _, k := range a.Kinds {
 		is.Kinds = append(is.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -34,7 +35,7 @@ type Explanation struct {
 	// Checks are those that select it, the one that acts first. Their targets are those that the explanation is about.
 	Checks []Check
 	// NotSelectedBy are checks that it might be expected to be selected by.
-	NotSelectedBy []Unselected
+	NotSelectedBy []cliv1.NotSelected
 	// Unread are the kinds of checks that could not be read: there may be some that select it.
 	Unread []string
 	// Remediations are those of its host.
@@ -65,12 +66,6 @@ type Check struct {
 type Group struct {
 	Class budget.Class
 	Names []string
-}
-
-// Unselected is a check that does not select the subject, and why.
-type Unselected struct {
-	explain.Ref
-	Why string
 }
 
 // about returns c with those of its targets that the explanation is about.

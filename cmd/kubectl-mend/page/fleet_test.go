@@ -79,7 +79,7 @@ func TestTheStatusOfSeveralClusters(t *testing.T) {
 	golden.StoriesIn(t, "testdata/clusters", map[string]Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l Layout) string {
 		s := standing(t, aFleet())
 		s.Checks[1].Cluster, s.Checks[1].Name = "edge-7-in-the-north-of-the-country", "workers-with-graphics-cards-of-last-year"
-		s.Checks = append(s.Checks, Row{Check: explain.Check{Ref: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting}})
+		s.Checks = append(s.Checks, Row{Check: explain.Check{Check: cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting, Limits: cliv1.Limits{AtMost: new(0)}}}})
 		narrow, wide, whole := l, l, l
 		narrow.Width, wide.Width, whole.Width, whole.Wide = 80, 200, 40, true
 		return printedAs(t, s, narrow, wide, whole)

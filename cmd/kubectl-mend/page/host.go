@@ -10,6 +10,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -46,7 +47,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	e.Facts = append(e.Facts, explain.HostFacts(h, unknown)...)
 	for _, r := range holding {
-		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Ref == r.Ref }) {
+		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)
 		}
 	}
@@ -105,10 +106,10 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 	if len(found) == 0 {
 		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
 	}
-	e := &Explanation{Subject: found[0].Ref, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
+	e := &Explanation{Subject: found[0].Reference, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
 	e.answer(found[0].Answer())
 	facts := []explain.Fact{
-		{Name: "machine", Value: found[0].Machine.Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host},
+		{Name: "machine", Value: ptr.Deref(found[0].Machine, explain.Ref{}).Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host},
 		{Name: "requested", Value: found[0].Requested},
 	}
 	for _, f := range facts {

@@ -11,11 +11,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
@@ -36,7 +36,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		}
 		why := machinehealthcheck.Unselected(c, m)
 		if why != "" && c.Spec.ClusterName == m.Spec.ClusterName {
-			e.NotSelectedBy = append(e.NotSelectedBy, Unselected{explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, why})
+			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, Message: why})
 		}
 		return why == ""
 	}
@@ -52,7 +52,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 			return nil, err
 		}
 	}
-	slices.SortFunc(e.NotSelectedBy, func(a, b Unselected) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 
 // capacityOfMachine tells of the capacity of m where that is awaited, or where no check sees to a Node that is not Ready.
 func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
-	unattended := e.target() == nil || e.target().State == health.Healthy // its check sees to any other
+	target := e.target()
+	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
 	if !capacity.Concerns(m, a.Now) && (!unattended || !a.NodeNotReady(m)) {
 		return nil
 	}
@@ -99,9 +100,9 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 	}
 	t := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(r explain.Remediation) bool {
-		over := r.Over() && (t == nil || !t.InFlight || !slices.Contains(t.Requests, r.Ref))
+		over := r.Over() && (t == nil || !t.InFlight || !slices.Contains(t.Requests, r.Reference))
 		if over {
-			value := fmt.Sprintf("%s: %s since %s", r.Ref, r.State, r.StateSince.UTC().Format(time.RFC3339))
+			value := fmt.Sprintf("%s: %s since %s", r.Reference, r.State, r.StateSince.UTC().Format(time.RFC3339))
 			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
 		}
 		return over

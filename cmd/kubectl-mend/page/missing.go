@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -73,7 +73,7 @@ func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cl
 		if r.Kind == nodeCheckKind {
 			in = requests[r.Name]
 		}
-		r.Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == r.Ref })
+		r.Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == r.Reference })
 		r.Missing.Known = !unread[""] && !slices.ContainsFunc(in, func(namespace string) bool { return unread[namespace] })
 	}
 }
@@ -116,7 +116,7 @@ func (p *page) brief(m Missing) *explain.MissingCapacity {
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
 func (p *page) besides(s *Status) {
 	others := s.Missing.only(func(m *records.Missing) bool {
-		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Ref == askedBy(m) })
+		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
 	if missing := p.brief(others); missing != nil {
 		p.gap()
@@ -142,7 +142,7 @@ func (m Missing) document() *cliv1.MissingCapacity {
 		oldest := &m.All[0]
 		missing.Oldest = &cliv1.CapacityWait{
 			Reference: cliv1.Reference{Kind: oldest.Target.Kind, Namespace: oldest.Target.Namespace, Name: oldest.Target.Name},
-			Reason:    oldest.Reason, Since: document.Moment(oldest.Since), Due: document.Time(oldest.Due), Message: oldest.Message,
+			Reason:    oldest.Reason, Since: cliv1.Moment(oldest.Since), Due: metav1.NewTime(oldest.Due.UTC()), Message: oldest.Message,
 		}
 	}
 	return missing

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -97,7 +98,7 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool {
 		why := nodehealthcheck.WhyNotSelected(c, node)
 		if why != "" {
-			e.NotSelectedBy = append(e.NotSelectedBy, Unselected{explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, why})
+			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: c.Name}, Message: why})
 		}
 		return true // it may have begun something before the node left its selection
 	})

@@ -23,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -105,7 +104,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		silent := func(is Capacity) bool {
 			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
 		}
-		if at < 0 || c.Targets[at].State == health.Healthy || !slices.ContainsFunc(e.Capacity, silent) {
+		if at < 0 || c.Targets[at].State == cliv1.StateHealthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
 		}
 		t := &c.Targets[at]
@@ -128,8 +127,8 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		reason = explain.ClusterSilent
 	}
 	for i := range e.Checks {
-		if c := &e.Checks[i]; c.NodesUnknown != "" && !c.NodesNotReadable() {
-			reason, since, unseen = c.UnseenReason(), c.NodesUnknownSince, true
+		if c := &e.Checks[i]; c.NodesUnknown != nil && !c.NodesNotReadable() {
+			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		}
 	}
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {

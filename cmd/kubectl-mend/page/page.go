@@ -10,9 +10,9 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -50,7 +50,7 @@ func (e *Explanation) Print(out io.Writer, l Layout) error {
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
 	for _, u := range e.NotSelectedBy {
-		unselected = append(unselected, u.String()+": "+u.Why)
+		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
 	p.list("Notes", e.Notes)
@@ -83,7 +83,7 @@ func (p *page) facts(e *Explanation) {
 		name = e.Subject.Namespace + "/" + name
 	}
 	rows := []explain.Fact{{Name: e.Subject.Kind, Value: name}}
-	if len(e.Checks) > 0 && e.Checks[0].Ref == e.Subject {
+	if len(e.Checks) > 0 && e.Checks[0].Reference == e.Subject {
 		rows = append(rows, explain.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
 	}
 	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.At.Format(time.DateTime + " MST")})
@@ -175,15 +175,15 @@ func (p *page) check(c *Check, first bool) {
 		p.heading(c.String() + ": " + p.paint.Waits(c.Targets[0].NotInCharge()))
 		p.fixes(c.Targets[0].Blockers)
 		return
-	case c.Ref == p.subject:
+	case c.Reference == p.subject:
 		p.heading("Targets")
 	case c.Mode != explain.Acting:
 		p.heading(c.String() + ": " + p.paint.Waits(mode))
 	default:
 		p.heading(c.String() + ": " + mode)
 	}
-	if c.ModeText != "" && !p.blockedFor(c, explain.SameAsMode) && !c.TextHasMode() {
-		p.line("  ", c.ModeText+".")
+	if c.ModeMessage != "" && !p.blockedFor(c, explain.SameAsMode) && !c.TextHasMode() {
+		p.line("  ", c.ModeMessage+".")
 	}
 	p.arithmetic(&c.Check)
 	p.restrictions(c)
@@ -212,14 +212,14 @@ func (p *page) fix(indent, fix string) {
 
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
-	if c.NodesUnknown != "" && !p.blockedFor(c, explain.SameAsNodesUnknown) {
-		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.NodesUnknown+".")
+	if c.NodesUnknown != nil && !p.blockedFor(c, explain.SameAsNodesUnknown) {
+		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.NodesUnknown.Message+".")
 	}
 	limit := p.blockedFor(c, explain.SameAsLimit)
-	if c.Text != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
-		p.line("  ", c.Check.Blocked()+": "+c.Text+".")
+	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
+		p.line("  ", c.Check.Blocked()+": "+c.Message+".")
 	}
-	if !c.Check.NodesNotReadable() && (c.Text != "" && !limit || c.Text == "" && len(c.Targets) == 0) {
+	if !c.Check.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
 	}
 }
@@ -232,17 +232,17 @@ func (p *page) readErrors(all []string) {
 
 // arithmetic is how many targets of c are healthy, and how many may be unhealthy. There is none of a check whose targets were not read.
 func (p *page) arithmetic(c *explain.Check) {
-	switch n := c.Population.Total(); {
-	case n == 0 && (c.ModeText != "" || c.Mode == explain.Unknown):
+	switch n := c.Counts.Total(); {
+	case n == 0 && (c.ModeMessage != "" || c.Mode == explain.Unknown):
 	case c.NodesNotReadable():
-		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Population.Total(), c.Limit))
+		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Counts.Total(), c.Limits.Spec))
 	default:
-		p.line("  ", explain.Sum(c.Population)+"; "+c.Allowance()+".")
+		p.line("  ", explain.Sum(c.Counts)+"; "+c.Allowance()+".")
 	}
 	if c.CountedByStatus {
 		changed := ""
-		if !c.StatusChanged.IsZero() {
-			changed = p.moment(c.StatusChanged)
+		if c.StatusChanged != nil {
+			changed = p.moment(c.StatusChanged.Time)
 		}
 		p.line("  ", explain.CountedByStatus(changed)+".")
 	}
@@ -250,7 +250,7 @@ func (p *page) arithmetic(c *explain.Check) {
 
 // blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
 func (p *page) blockedFor(c *Check, part explain.Part) bool {
-	return c.Ref != p.subject && len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
+	return c.Reference != p.subject && len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
 
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
@@ -272,7 +272,7 @@ func firstOf(names []string) string {
 
 // target is what c makes of one of its targets. The answer about the subject is in the first line of the page.
 func (p *page) target(c *Check, t *explain.Target) {
-	listed := c.Ref == p.subject
+	listed := c.Reference == p.subject
 	if listed {
 		p.gap()
 		p.line("  ", p.paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(c.answer)))
@@ -281,7 +281,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if t.State == health.Healthy && !t.InFlight && len(t.Blockers) == 0 {
+	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
 	}
 	p.action(c, t)
@@ -311,7 +311,7 @@ func (p *page) findings(t *explain.Target) {
 		p.line("    ", p.timing(&f))
 	}
 	for _, d := range t.Ignored {
-		p.line("  - ", d.Text)
+		p.line("  - ", d.Message)
 		p.line("    ", p.paint.Waits("does not count")+": "+d.Why)
 	}
 	for _, s := range t.Startup {
@@ -319,7 +319,7 @@ func (p *page) findings(t *explain.Target) {
 		if s.Latest {
 			counts = p.paint.Strong(" <- counts")
 		}
-		p.line("  - ", s.Text+": "+p.moment(s.At)+counts)
+		p.line("  - ", s.Message+": "+p.moment(s.Time.Time)+counts)
 	}
 }
 
@@ -334,18 +334,18 @@ func (c *Check) blocks(t *explain.Target) bool {
 func (p *page) action(c *Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
-	case t.Action == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager) || t.Ownerless:
+	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager) || t.Ownerless:
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
 		label = "  Action that follows: "
 	case t.StartsNow:
 		label = "  Action: "
-	case t.InFlight || t.State == health.Starting && len(t.Findings) == 0: // the answer says what is done; it never counts as unhealthy
+	case t.InFlight || t.State == cliv1.StateStarting && len(t.Findings) == 0: // the answer says what is done; it never counts as unhealthy
 		return
-	case t.State == health.Unhealthy:
+	case t.State == cliv1.StateUnhealthy:
 		label = "  If unblocked: "
 	}
-	p.line(label, "kubemend "+t.Action+".")
+	p.line(label, "kubemend "+t.Action.Message+".")
 }
 
 func (p *page) timing(f *explain.Finding) string {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,16 +28,16 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 	}
 	remediation := strings.Join(parts, ", then ")
 	if !t.InFlightSince.IsZero() {
-		remediation += ", since " + p.moment(t.InFlightSince)
+		remediation += ", since " + p.moment(t.InFlightSince.Time)
 	}
 	p.line("  Remediation: ", strings.TrimPrefix(remediation, ", ")+".")
-	if t.Report == "" {
+	if t.Message == "" {
 		return
 	}
 	if c.Kind == "MachineHealthCheck" {
-		p.line("  Machine condition: ", t.Report+".")
+		p.line("  Machine condition: ", t.Message+".")
 	} else {
-		p.line("  Reported: ", t.Report+".")
+		p.line("  Reported: ", t.Message+".")
 	}
 }
 
@@ -92,6 +93,12 @@ var cycleSteps = []struct {
 // cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one goes on. There is
 // none before the first step and after the last.
 func (p *page) cycle(r *explain.Remediation) [][]string {
+	span := func(began *metav1.Time, until time.Time) []string {
+		if began.IsZero() {
+			return []string{"-", "-"}
+		}
+		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(until.Sub(began.Time))}
+	}
 	var rows [][]string
 	going, began := false, r.AttemptStarted
 	for _, step := range cycleSteps {
@@ -99,17 +106,17 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		switch {
 		case slices.Contains(step.states, powercycle.State(r.State)):
 			going = true
-			row = []string{p.paint.Strong("> " + step.name), text.Clock(r.StateSince, p.now), duration.HumanDuration(p.now.Sub(r.StateSince))}
-			if !r.Deadline.IsZero() {
-				row = append(row, "until "+p.moment(r.Deadline))
+			row = append([]string{p.paint.Strong("> " + step.name)}, span(r.StateSince, p.now)...)
+			if r.Deadline != nil {
+				row = append(row, "until "+p.moment(r.Deadline.Time))
 			}
 		case going || cond == nil:
 		case cond.Status == metav1.ConditionTrue:
-			row = append(row, text.Clock(began, p.now), duration.HumanDuration(cond.LastTransitionTime.Sub(began)))
-			began = cond.LastTransitionTime.Time
+			row = append(row, span(began, cond.LastTransitionTime.Time)...)
+			began = &cond.LastTransitionTime
 		default:
 			row = append(row, "-", "-", cond.Reason)
-			began = cond.LastTransitionTime.Time
+			began = &cond.LastTransitionTime
 		}
 		rows = append(rows, row)
 	}
@@ -123,12 +130,12 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 func (p *page) remediation(r *explain.Remediation) {
 	rows, state, does := p.cycle(r), r.State, r.Step()
 	if attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); rows != nil {
-		state, does = "a"+attempt, strings.TrimPrefix(r.Text, "A"+attempt+": ")
+		state, does = "a"+attempt, strings.TrimPrefix(r.Message, "A"+attempt+": ")
 	}
-	if r.Ref == p.subject {
+	if r.Reference == p.subject {
 		p.heading("Power cycle: " + state)
 	} else {
-		p.heading(r.Ref.String() + ": " + state)
+		p.heading(r.Reference.String() + ": " + state)
 	}
 	inCourse := rows != nil && r.Answer().State == explain.InProgress // what the step waits for blocks nothing
 	if inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
@@ -141,7 +148,7 @@ func (p *page) remediation(r *explain.Remediation) {
 		p.line("  ", r.Since(p.moment)+".")
 	}
 	for _, e := range r.Evidence {
-		if p.wide && !strings.Contains(r.Text, e) { // else it stands above, or in the blocker
+		if p.wide && !strings.Contains(r.Message, e) { // else it stands above, or in the blocker
 			p.line("  - ", e)
 		}
 	}

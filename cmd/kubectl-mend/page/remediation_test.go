@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -45,7 +46,9 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	for i := range rem.Status.Conditions[:2] {
 		rem.Status.Conditions[i].Status, rem.Status.Conditions[i].Reason = metav1.ConditionFalse, "CannotBeProven"
 	}
-	rows := (&page{now: noon}).cycle(&explain.Remediation{State: "Booting", StateSince: noon.Add(-time.Second), Conditions: rem.Status.Conditions})
+	cycle := &explain.Remediation{Conditions: rem.Status.Conditions}
+	cycle.State, cycle.StateSince = "Booting", cliv1.Moment(noon.Add(-time.Second))
+	rows := (&page{now: noon}).cycle(cycle)
 	want := [][]string{
 		{"  power off", "-", "-", "CannotBeProven"}, {"  fence, move", "-", "-", "CannotBeProven"}, {"  power on", "11:59:00", "0s"}, {"> Ready", "11:59:59", "1s"},
 	}

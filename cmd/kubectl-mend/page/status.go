@@ -12,7 +12,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -30,7 +29,7 @@ type Status struct {
 	// Unread are the kinds of checks that could not be read: there may be more than those.
 	Unread []string
 	// Unreachable are the workload clusters that the manager cannot reach.
-	Unreachable []Cluster
+	Unreachable []cliv1.UnreachableCluster
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
 	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
@@ -51,14 +50,6 @@ type Row struct {
 	ClaimedBy string
 
 	document cliv1.Check
-}
-
-// Cluster is a workload cluster that the manager cannot reach.
-type Cluster struct {
-	Namespace string
-	Name      string
-	Since     time.Time
-	Why       string
 }
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
@@ -90,7 +81,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		follow(ctx, a, c)
 		s.addUnreachable(c)
 		r := rowOf(c)
-		r.ClaimedBy = claims[r.Ref]
+		r.ClaimedBy = claims[r.Reference]
 		s.Checks = append(s.Checks, r)
 		if c.CountedByStatus {
 			counted++
@@ -100,7 +91,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if counted > 0 {
 		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
 	}
-	slices.SortFunc(s.Unreachable, func(a, b Cluster) int {
+	slices.SortFunc(s.Unreachable, func(a, b cliv1.UnreachableCluster) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	for _, key := range a.Snapshot.Workloads() {
@@ -120,20 +111,20 @@ func rowOf(c *explain.Check) Row {
 		}
 	}
 	r.Targets = nil
-	r.document = document.Check(&r.Check, c.Answer())
+	r.document = r.Document(c.Answer())
 	return r
 }
 
 // addUnreachable adds the cluster of c, if the manager reports that it cannot reach it; since is the earliest that a check has.
 func (s *Status) addUnreachable(c *explain.Check) {
-	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.NodesUnknownSince.IsZero() {
+	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
 		return
 	}
-	is := Cluster{c.Namespace, c.Cluster, c.NodesUnknownSince, c.NodesUnknown}
-	at := slices.IndexFunc(s.Unreachable, func(was Cluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name })
+	is := cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Cluster, Since: *c.NodesUnknown.Since, Message: c.NodesUnknown.Message}
+	at := slices.IndexFunc(s.Unreachable, func(was cliv1.UnreachableCluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name })
 	if at < 0 {
 		s.Unreachable = append(s.Unreachable, is)
-	} else if is.Since.Before(s.Unreachable[at].Since) {
+	} else if is.Since.Before(&s.Unreachable[at].Since) {
 		s.Unreachable[at] = is
 	}
 }

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -36,7 +33,7 @@ type Layout struct {
 // all that it has begun is back.
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
-	return acted && !r.NotCounted() && r.NodesUnknown == "" && r.Population.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
+	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
 		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0
 }
 
@@ -53,7 +50,7 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	if len(s.Unreachable) > 0 {
 		p.heading("Workload clusters that the manager cannot reach")
 		for _, c := range s.Unreachable {
-			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since)))
+			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since.Time)))
 		}
 	}
 	p.list("Notes", s.Notes)
@@ -200,13 +197,13 @@ const (
 var columns = []column{
 	{withController, "CONTROLLER", (*page).controller},
 	{everywhere, "HEALTHY", func(_ *page, r *Row) string { return healthy(&r.Check) }},
-	{roomy, "PENDING", func(_ *page, r *Row) string { return counted(r, r.Population.Pending+r.Population.Starting) }},
-	{roomy, "UNHEALTHY", func(_ *page, r *Row) string { return counted(r, r.Population.Unhealthy) }},
-	{roomy, "UNKNOWN", func(_ *page, r *Row) string { return counted(r, r.Population.Unknown) }},
+	{roomy, "PENDING", func(_ *page, r *Row) string { return counted(r, r.Counts.Pending+r.Counts.Starting) }},
+	{roomy, "UNHEALTHY", func(_ *page, r *Row) string { return counted(r, r.Counts.Unhealthy) }},
+	{roomy, "UNKNOWN", func(_ *page, r *Row) string { return counted(r, r.Counts.Unknown) }},
 	{everywhere, "ALLOWED", func(_ *page, r *Row) string { return allowance(&r.Check) }},
 	{everywhere, "REMEDIATING", remediatingOf},
 	{roomy, "NOT BACK", func(_ *page, r *Row) string { return r.Missing.count() }},
-	{roomy, "LIMIT", func(_ *page, r *Row) string { return r.Limit }},
+	{roomy, "LIMIT", func(_ *page, r *Row) string { return r.Limits.Spec }},
 	{withReason, "REASON", (*page).reason},
 	{roomy, "NEXT", (*page).next},
 }
@@ -277,15 +274,8 @@ func (p *page) controller(r *Row) string {
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r *Row) string {
 	switch {
-	case r.Check.NodesSilent():
-		return p.paint.Waits(explain.ClusterSilent)
-	case r.Check.NodesNotReadable():
-		return p.paint.Waits(explain.MissingPermission)
-	case r.NodesUnknown != "":
-		if c := meta.FindStatusCondition(r.Conditions, mendv1.WorkloadClusterReachable); c != nil && c.Status != metav1.ConditionTrue {
-			return p.paint.Waits(c.Reason)
-		}
-		return p.paint.Waits(mendv1.UnreachableReason)
+	case r.NodesUnknown != nil:
+		return p.paint.Waits(r.NodesUnknown.Reason)
 	case r.Check.Blocked() == string(budget.AtWork):
 		return p.paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
@@ -308,19 +298,19 @@ func (p *page) next(r *Row) string {
 
 // healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
-	if c.NotCounted() || c.NodesUnknown != "" && c.Population.Unknown > 0 {
+	if c.NotCounted() || c.NodesUnknown != nil && c.Counts.Unknown > 0 {
 		return unknown
 	}
-	return fmt.Sprintf("%d/%d", c.Population.Healthy, c.Population.Total())
+	return fmt.Sprintf("%d/%d", c.Counts.Healthy, c.Counts.Total())
 }
 
 // allowance is how many targets may be not healthy before no remediation starts any more; with a range, how many have to be.
 func allowance(c *explain.Check) string {
 	switch {
-	case c.LimitInvalid() || c.NotCounted() && !c.NodesNotReadable():
+	case c.Limits.AtMost == nil || c.NotCounted() && !c.NodesNotReadable():
 		return unknown
 	case c.Limits.AtLeast > 0:
-		return fmt.Sprintf("%d-%d", c.Limits.AtLeast, c.Limits.AtMost)
+		return fmt.Sprintf("%d-%d", c.Limits.AtLeast, *c.Limits.AtMost)
 	}
-	return strconv.Itoa(max(c.Limits.AtMost, 0))
+	return strconv.Itoa(*c.Limits.AtMost)
 }

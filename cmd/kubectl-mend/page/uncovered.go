@@ -10,10 +10,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -54,13 +54,13 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	healthy := map[client.ObjectKey]bool{}
 	for i := range judged {
 		for _, t := range judged[i].Targets {
-			ref := t.Ref
+			ref := t.Reference
 			if t.Machine != nil {
 				ref = *t.Machine
 			}
 			key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 			before, again := healthy[key] // by another check
-			healthy[key] = t.State == health.Healthy && t.Skipped == "" && (before || !again)
+			healthy[key] = t.State == cliv1.StateHealthy && t.Skipped == "" && (before || !again)
 		}
 	}
 	return healthy

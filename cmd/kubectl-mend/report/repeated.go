@@ -6,9 +6,10 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 )
 
 // identity tells objects apart: two clusters may have nodes of the same name.
@@ -63,7 +64,7 @@ func repeated(begun []*mendv1.RemediationRecord, q *Question) []cliv1.Repeatedly
 		newest := records[len(records)-1]
 		entry := cliv1.RepeatedlyRemediated{
 			Reference: object.Reference, Cluster: newest.Spec.Target.ClusterName, Remediations: len(records), Most: most,
-			First: document.Time(since(records[0])), Last: document.Time(since(newest)), Causes: causesOf(records),
+			First: metav1.NewTime(since(records[0]).UTC()), Last: metav1.NewTime(since(newest).UTC()), Causes: causesOf(records),
 		}
 		if host := newest.Spec.Target.Host; host != nil && host.Kind == object.Kind {
 			entry.HostModel = newest.Spec.Target.HostModel

@@ -10,7 +10,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/document"
 )
 
 // The dimensions that remediations are divided by, as the flag --by spells them.
@@ -43,7 +42,7 @@ func (q *Question) asks(record *mendv1.RemediationRecord) bool {
 // Of counts the records that q asks for.
 func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	report := &cliv1.Report{
-		TypeMeta: cliv1.TypeOf("Report"), Time: document.Time(q.Now), Since: document.Moment(q.Since), By: q.By,
+		TypeMeta: cliv1.TypeOf("Report"), Time: metav1.NewTime(q.Now.UTC()), Since: cliv1.Moment(q.Since), By: q.By,
 		RepeatedAtLeast: q.AtLeast, RepeatedWithin: metav1.Duration{Duration: q.Within},
 	}
 	total, groups := &tally{}, map[key]*tally{}

@@ -12,8 +12,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -30,13 +30,15 @@ type candidate struct {
 func (s *simulation) candidates(checks []explain.Check) (candidates []candidate, unknown string) {
 	for i := range checks {
 		check := &checks[i]
-		if !s.concerns(check.Ref) {
+		if !s.concerns(check.Reference) {
 			continue
 		}
-		unknown = cmp.Or(unknown, check.NodesUnknown)
+		if check.NodesUnknown != nil {
+			unknown = cmp.Or(unknown, check.NodesUnknown.Message)
+		}
 		for j := range check.Targets {
 			target := &check.Targets[j]
-			c := candidate{nodeKey: s.nodeOf(check, target), healthy: target.State == health.Healthy && target.Skipped == ""}
+			c := candidate{nodeKey: s.nodeOf(check, target), healthy: target.State == cliv1.StateHealthy && target.Skipped == ""}
 			node := s.node(c.nodeKey)
 			if node == nil {
 				continue

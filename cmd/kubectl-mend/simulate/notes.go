@@ -9,8 +9,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	clidoc "github.com/kubemend/kubemend/cmd/kubectl-mend/document"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -20,11 +18,11 @@ func (s *simulation) note(checks []explain.Check) {
 	s.starting = map[explain.Ref]cliv1.SimulatedStart{}
 	for i := range checks {
 		check := &checks[i]
-		concerned := s.concerns(check.Ref)
+		concerned := s.concerns(check.Reference)
 		for j := range check.Targets {
 			target := &check.Targets[j]
 			if concerned && target.Skipped == "" {
-				s.targets[target.Ref] = true
+				s.targets[target.Reference] = true
 			}
 			s.noteTarget(check, target, before)
 		}
@@ -36,61 +34,61 @@ func (s *simulation) note(checks []explain.Check) {
 
 // noteTarget adds the remediation of a target if it has started, and why it has not if the target is unhealthy.
 func (s *simulation) noteTarget(check *explain.Check, target *explain.Target, before map[explain.Ref]cliv1.SimulatedStart) {
-	ref, now := clidoc.Reference(check.Ref), s.clock.Now()
-	if target.State == health.Unhealthy {
+	ref, now := check.Reference, s.clock.Now()
+	if target.State == cliv1.StateUnhealthy {
 		delete(s.unnoticed, s.nodeOf(check, target))
 	}
 	switch {
 	case target.StartsNow:
-		s.starting[target.Ref] = cliv1.SimulatedStart{
-			After: s.after(), Time: clidoc.Time(now), Target: clidoc.Reference(target.Ref), Check: ref, Action: target.Action,
+		s.starting[target.Reference] = cliv1.SimulatedStart{
+			After: s.after(), Time: metav1.NewTime(now.UTC()), Target: target.Reference, Check: ref, Action: target.Action.Message,
 		}
-	case target.State == health.Unhealthy && !target.InFlight && len(target.Blockers) > 0 && s.targets[target.Ref]:
-		s.waiting[target.Ref] = cliv1.SimulatedTarget{
-			Reference: clidoc.Reference(target.Ref), Check: &ref, Reason: target.Blockers[0].Reason, Message: target.Blockers[0].Text,
+	case target.State == cliv1.StateUnhealthy && !target.InFlight && len(target.Blockers) > 0 && s.targets[target.Reference]:
+		s.waiting[target.Reference] = cliv1.SimulatedTarget{
+			Reference: target.Reference, Check: &ref, Reason: target.Blockers[0].Reason, Message: target.Blockers[0].Text,
 		}
 	}
 	if !target.InFlight {
 		return
 	}
-	if start, started := before[target.Ref]; started && s.targets[target.Ref] {
+	if start, started := before[target.Reference]; started && s.targets[target.Reference] {
 		s.answer.Starts = append(s.answer.Starts, start)
-		delete(before, target.Ref)
+		delete(before, target.Reference)
 	}
-	if _, known := s.underway[target.Ref]; !known && check.Mode == explain.Acting {
-		s.underway[target.Ref] = remediation{s.nodeOf(check, target), now.Add(s.Takes)}
+	if _, known := s.underway[target.Reference]; !known && check.Mode == explain.Acting {
+		s.underway[target.Reference] = remediation{s.nodeOf(check, target), now.Add(s.Takes)}
 	}
-	delete(s.waiting, target.Ref)
+	delete(s.waiting, target.Reference)
 }
 
 // noteLimit adds what the limits of a check answer, if that has changed.
 func (s *simulation) noteLimit(check *explain.Check) {
-	parts := []string{check.Text}
-	if check.Text == "" {
+	parts := []string{check.Message}
+	if check.Message == "" {
 		parts[0] = check.Allowance()
 	}
 	changed := check.Blocked()
 	if check.Mode != explain.Acting {
-		changed, parts = changed+string(check.Mode), append([]string{"kubemend does not act on it: " + check.ModeText}, parts...)
+		changed, parts = changed+string(check.Mode), append([]string{"kubemend does not act on it: " + check.ModeMessage}, parts...)
 	}
 	for _, name := range []string{mendv1.TargetsExclusive, mendv1.RemediationTemplateAvailable} {
 		cond := meta.FindStatusCondition(check.Conditions, name)
-		if cond != nil && cond.Status == metav1.ConditionFalse && cond.Message != check.Text {
+		if cond != nil && cond.Status == metav1.ConditionFalse && cond.Message != check.Message {
 			changed, parts = changed+cond.Reason, append(parts, cond.Message)
 		}
 	}
-	if check.NodesUnknown != "" && check.NodesUnknown != check.Text {
-		parts = append(parts, check.NodesUnknown)
+	if check.NodesUnknown != nil && check.NodesUnknown.Message != check.Message {
+		parts = append(parts, check.NodesUnknown.Message)
 	}
 	for _, unread := range check.ReadErrors {
 		parts = append(parts, explain.CouldNotBeRead(unread))
 	}
-	if before, noted := s.limits[check.Ref]; noted && before == changed {
+	if before, noted := s.limits[check.Reference]; noted && before == changed {
 		return
 	}
-	s.limits[check.Ref] = changed
+	s.limits[check.Reference] = changed
 	s.answer.Limits = append(s.answer.Limits, cliv1.SimulatedLimit{
-		After: s.after(), Time: clidoc.Time(s.clock.Now()), Check: clidoc.Reference(check.Ref), Reason: check.Blocked(),
+		After: s.after(), Time: metav1.NewTime(s.clock.Now().UTC()), Check: check.Reference, Reason: check.Blocked(),
 		Message: strings.Join(parts, ". "),
 	})
 }

@@ -242,7 +242,7 @@ func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 
 // reconcile carries out what a check has decided, and notes when it is due again.
 func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
-	delete(s.due, check.Ref)
+	delete(s.due, check.Reference)
 	if check.Mode != explain.Acting {
 		return
 	}
@@ -253,11 +253,11 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}
 	result, err := controller.Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	if err != nil {
-		s.assume(fmt.Sprintf("What %s does is not simulated whole: %v", check.Ref, err))
+		s.assume(fmt.Sprintf("What %s does is not simulated whole: %v", check.Reference, err))
 		result.RequeueAfter = time.Minute
 	}
 	if result.RequeueAfter > 0 {
-		s.due[check.Ref] = s.clock.Now().Add(result.RequeueAfter)
+		s.due[check.Reference] = s.clock.Now().Add(result.RequeueAfter)
 	}
 }
 

@@ -1,0 +1,124 @@
+package explain
+
+import (
+	"strings"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// states are the verdicts as documents have them.
+var states = map[health.State]cliv1.State{
+	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending, health.Unknown: cliv1.StateUnknown,
+	health.Unhealthy: cliv1.StateUnhealthy,
+}
+
+// Document is c for programs. The answer is about all targets of the check, which may be more than c has.
+func (c *Check) Document(answer Answer) cliv1.Check {
+	document := c.Check
+	document.Phase, document.Population, document.Next = answer.Phase(), c.population(), c.Next.Document()
+	for i := range c.Targets {
+		document.Targets = append(document.Targets, c.targetDocument(&c.Targets[i]))
+	}
+	return document
+}
+
+// population is nil if the targets could not be counted.
+func (c *Check) population() *cliv1.Population {
+	p := c.Counts
+	if c.NodesNotReadable() || c.Mode == Unknown || p.Total() == 0 && c.ModeMessage != "" {
+		return nil
+	}
+	return &cliv1.Population{
+		Total: p.Total(), NotHealthy: p.NotHealthy(), Healthy: p.Healthy, Unhealthy: p.Unhealthy, Pending: p.Pending, Starting: p.Starting,
+		Recovering: p.Recovering, Deleting: p.Deleting, Unknown: p.Unknown, Unread: p.Unread, Remediating: p.InFlight, Waiting: p.Waiting,
+	}
+}
+
+// limit sets the limits of c in numbers. Of one that cannot be parsed AtMost stays nil, and any number of NodeHealthChecks' remediations may
+// be in progress.
+func (c *Check) limit(limits budget.Limits, remaining int) {
+	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
+	if !c.limitInvalid() {
+		most := max(limits.AtMost, 0)
+		c.Limits.AtMost = &most
+	}
+	if limits.InFlight != budget.Unlimited && c.Kind != "NodeHealthCheck" {
+		c.Limits.MaxInFlight = &limits.InFlight
+	}
+}
+
+func (c *Check) targetDocument(t *Target) cliv1.Target {
+	document, answer := t.Target, c.AnswerOn(t)
+	document.Phase, document.Reason, document.Next = answer.Phase(), answer.Reason, t.Next.Document()
+	for i := range t.Findings {
+		document.Findings = append(document.Findings, t.Findings[i].Finding)
+	}
+	for i := range t.Blockers {
+		b := &t.Blockers[i]
+		blocker := b.Document()
+		if c.PartOf(b) == SameAsLimit || b.Reason == string(machines.RemediationsInProgress) {
+			blocker.Limit = &cliv1.LimitUse{
+				Total: c.Counts.Total(), NotHealthy: c.Counts.NotHealthy(), AtMost: c.Limits.AtMost, AtLeast: c.Limits.AtLeast,
+				InFlight: c.Counts.InFlight, MaxInFlight: c.Limits.MaxInFlight,
+			}
+		}
+		document.Blockers = append(document.Blockers, blocker)
+	}
+	return document
+}
+
+// Document is r for programs.
+func (r *Remediation) Document() cliv1.HostRemediation {
+	document := r.HostRemediation
+	document.Phase, document.Next = r.Answer().Phase(), r.Next.Document()
+	for i := range r.Blockers {
+		document.Blockers = append(document.Blockers, r.Blockers[i].Document())
+	}
+	return document
+}
+
+// Group are the names of targets that are counted alike.
+func Group(class budget.Class, names []string) cliv1.Group {
+	field, _, _ := strings.Cut(string(class), " ") // of a class that is more than a word, the field is another one
+	switch class {
+	case budget.Deleting:
+		field = "deleting"
+	case budget.Unread:
+		field = "unread"
+	}
+	return cliv1.Group{Class: field, Names: names}
+}
+
+// CapacityDocument is s, in a namespace, of which some kinds could not be read.
+func CapacityDocument(s *capacity.Story, namespace string, unread []string) cliv1.Capacity {
+	document := cliv1.Capacity{
+		Machine: s.Old, About: s.Machine, Stage: string(s.Stage), Reason: CapacityReason(s),
+		Owner: objectOf(s.Owner, namespace), WaitsFor: objectOf(s.WaitsFor, namespace),
+		Since: cliv1.Moment(s.Since), Deadline: cliv1.Moment(s.Deadline), Overdue: s.Overdue, Unread: unread,
+		Next: CapacityNext(s).Document(), Todo: CapacityTodo(s).Document(), Message: Capacity(s),
+	}
+	if r := s.Replacement; r.Name != "" {
+		document.Replacement = &cliv1.Replacement{Name: r.Name, By: string(r.By), Guess: r.Guess()}
+	}
+	for _, h := range s.Args.Hosts {
+		document.Hosts = append(document.Hosts, cliv1.HostRefusal{Name: h.Name, Reason: string(h.Why), Message: HostAnswer(h)})
+	}
+	return document
+}
+
+// objectOf names an object of a story: in its namespace, or in that of the machine.
+func objectOf(o capacity.Object, namespace string) *cliv1.Reference {
+	switch {
+	case o == capacity.Object{}:
+		return nil
+	case o.Namespace != "":
+		namespace = o.Namespace
+	case o.Kind == "Node" || o.Kind == "VolumeAttachment": // which have no namespace
+		namespace = ""
+	}
+	return &cliv1.Reference{Kind: o.Kind, Namespace: namespace, Name: o.Name}
+}
