@@ -25,8 +25,8 @@ func (o *Options) status() *cobra.Command {
 		Use:   "status [CLUSTER]",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
-			"how much of the limit is used, and what happens next. Above them: whether a manager runs, which kinds it serves, and which workload " +
-			"clusters it cannot reach. The argument CLUSTER is the same as --cluster CLUSTER.",
+			"how much of the limit is used, and what happens next. Below them: what no check sees to, which hosts are out of service, whether a " +
+			"manager runs, and which kinds it does not serve. The argument CLUSTER is the same as --cluster CLUSTER.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
 		Args:              oneCluster(&cluster),
 		ValidArgsFunction: o.completeCluster,

@@ -24,10 +24,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		d.Checks = append(d.Checks, is)
 	}
 	for i := range e.Owners {
-		o := &e.Owners[i]
-		d.Owners = append(d.Owners, cliv1.MachineOwner{
-			Reference: o.Ref, Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut,
-		})
+		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)
 	}
 	for i := range e.Capacity {
 		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back

@@ -38,10 +38,8 @@ const mostStories = 10
 
 // Owner is what makes machines, and what the capacity of those waits for that have no Ready node.
 type Owner struct {
-	explain.Ref
-	Replicas, Machines, Ready int
-	RollingOut                bool
-	Capacity                  []Capacity
+	cliv1.MachineOwner
+	Capacity []Capacity
 	// More is how many machines without a Ready node are not in Capacity.
 	More int
 
@@ -56,7 +54,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 		return nil, err
 	}
 	o := ownerOf(obj)
-	e := &Explanation{Subject: o.Ref, At: a.Now, Notes: notes(a), Facts: explain.OwnerFacts(obj, "", annotations.HasPaused(obj))}
+	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: explain.OwnerFacts(obj, "", annotations.HasPaused(obj))}
 	machines, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
@@ -153,7 +151,7 @@ func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj clien
 
 // ownerOf is a control plane, MachineDeployment or MachineSet as what makes machines.
 func ownerOf(obj client.Object) *Owner {
-	o := &Owner{Ref: explain.Ref{Namespace: obj.GetNamespace(), Name: obj.GetName()}}
+	o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: obj.GetNamespace(), Name: obj.GetName()}}}
 	var replicas *int32
 	switch obj := obj.(type) {
 	case *controlplanev1.KubeadmControlPlane:
@@ -194,7 +192,7 @@ func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1
 	for _, m := range machines {
 		at := slices.IndexFunc(owners, func(o *Owner) bool { return o.owns(m) })
 		if at < 0 {
-			o := &Owner{Ref: explain.Ref{Namespace: cluster.Namespace}, cluster: cluster.Name}
+			o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: cluster.Namespace}}, cluster: cluster.Name}
 			if by := metav1.GetControllerOf(m); by != nil {
 				o.Kind, o.Name = by.Kind, by.Name
 			}
@@ -341,7 +339,7 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 
 // owner prints o with the stories of its machines; of the subject the facts have the numbers.
 func (p *page) owner(o *Owner, notes []string) {
-	if o.Ref == p.subject {
+	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {
 			p.heading("Machines without a Ready node")
 		}

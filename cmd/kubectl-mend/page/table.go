@@ -47,12 +47,6 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		p.list("Hosts out of service", s.OutOfService)
 		p.line("  To do: ", "Repair each, then remove its marks: kubectl mend reset host/NAME -n NAMESPACE.")
 	}
-	if len(s.Unreachable) > 0 {
-		p.heading("Workload clusters that the manager cannot reach")
-		for _, c := range s.Unreachable {
-			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since.Time)))
-		}
-	}
 	p.list("Notes", s.Notes)
 	if len(s.Managers) > 0 {
 		p.gap()
