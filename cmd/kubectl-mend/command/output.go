@@ -51,7 +51,8 @@ func (p *output) formats() []string {
 // complete makes the printer, so that a format or template that is none is refused before anything is read.
 func (p *output) complete() error {
 	format := *p.flags.OutputFormat
-	if (format == wide || format == svg) && slices.Contains(p.own, format) || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
+	own := (format == wide || format == svg) && slices.Contains(p.own, format)
+	if own || format == "" && *p.flags.TemplatePrinterFlags.TemplateArgument == "" {
 		return nil
 	}
 	var err error

@@ -42,8 +42,8 @@ func (o *Options) status() *cobra.Command {
 	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster whose checks are listed, as the argument. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise.")
-	c.Flags().BoolVar(&notOK, "not-ok", false, "List only checks that are not OK: with targets that are not healthy, or that no controller acts on. "+
-		"Default with --all-namespaces.")
+	c.Flags().BoolVar(&notOK, "not-ok", false,
+		"List only checks that are not OK: with targets that are not healthy, or that no controller acts on. Default with --all-namespaces.")
 	again.addTo(c)
 	c.Flags().BoolVar(&full, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")

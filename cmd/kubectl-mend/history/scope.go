@@ -39,8 +39,6 @@ type Scope struct {
 	Since time.Time
 }
 
-func (s Scope) everything() bool { return s.Kind == "" }
-
 // in reports whether the scope reaches into a namespace. What has none is in all.
 func (s Scope) in(namespace string) bool {
 	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
@@ -93,7 +91,7 @@ type members struct {
 func (s Scope) members(o *Objects) *members {
 	m := &members{Scope: s, objects: map[cliv1.Reference][]member{}}
 	for i := range o.Machines {
-		if machine := &o.Machines[i]; !s.everything() && s.means(machine, o) {
+		if machine := &o.Machines[i]; s.Kind != "" && s.means(machine, o) {
 			m.addMachine(machine, o)
 		}
 	}

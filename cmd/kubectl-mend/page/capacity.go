@@ -35,19 +35,20 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*C
 	if err != nil {
 		return nil, err
 	}
-	is := &Capacity{Unread: slices.DeleteFunc(f.Unread, func(kinds string) bool { return kinds == "Pods" })} // what Cluster API says of these is quoted
+	found := &Capacity{Unread: slices.DeleteFunc(f.Unread, func(kinds string) bool { return kinds == "Pods" })} // what Cluster API says of these is quoted
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
-		is.Story = decide.Follow(f)
-		by := decide.Predecessor(f)
-		is.Story.Old, is.Made = by.Name, explain.Replacement(by.Name, decide.Replacement{Name: replacing(by, m.Name), By: by.By})
-		return is, nil
+		found.Story = decide.Follow(f)
+		if by := decide.Predecessor(f); by.Name != "" {
+			found.Story.Old, found.Made = by.Name, explain.Replacement(by.Name, decide.Replacement{Name: m.Name, By: by.By})
+		}
+		return found, nil
 	}
-	is.Story = decide.Decide(f)
-	if !m.DeletionTimestamp.IsZero() && (is.Story.Stage != decide.Deleting || is.Story.Machine != m.Name) {
+	found.Story = decide.Decide(f)
+	if !m.DeletionTimestamp.IsZero() && (found.Story.Stage != decide.Deleting || found.Story.Machine != m.Name) {
 		deletion := decide.DeletionOf(f)
-		is.Deletion = &deletion
+		found.Deletion = &deletion
 	}
-	return is, nil
+	return found, nil
 }
 
 // madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
@@ -58,14 +59,6 @@ func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
 	if value := explain.Predecessor(a.Predecessor(m)); value != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "replaces", Value: value})
 	}
-}
-
-// replacing is the name of a new machine, if it is known for which it was made.
-func replacing(by decide.Replacement, name string) string {
-	if by.Name == "" {
-		return ""
-	}
-	return name
 }
 
 // begun is when the owner of m was asked to replace it, or its deletion began.

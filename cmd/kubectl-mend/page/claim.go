@@ -41,7 +41,7 @@ func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
 	return slices.Compact(notes)
 }
 
-// claimsOf says which label claimed each of these MachineHealthChecks, of those that one did; the notes say why labels did not claim others.
+// claimsOf says which labels claimed MachineHealthChecks; the notes say why labels did not claim others.
 func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref]string, notes []string) {
 	sources = map[explain.Ref]string{}
 	clusters := make([]client.ObjectKey, 0, len(checks))

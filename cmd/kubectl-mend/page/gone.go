@@ -43,13 +43,13 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 
 // keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.
 func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time, error) {
-	all := &mendv1.RemediationRecordList{}
-	if err := a.Reader().List(ctx, all, client.InNamespace(key.Namespace)); err != nil && !unreadable(err) {
+	list := &mendv1.RemediationRecordList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(key.Namespace)); err != nil && !unreadable(err) {
 		return nil, time.Time{}, fmt.Errorf("list RemediationRecords in %s: %w", key.Namespace, err)
 	}
 	var newest *mendv1.RemediationRecord
-	for i := range all.Items {
-		r := &all.Items[i]
+	for i := range list.Items {
+		r := &list.Items[i]
 		if m := r.Spec.Target.Machine; m != nil && m.Name == key.Name && (newest == nil || newest.Spec.Decided.Before(&r.Spec.Decided)) {
 			newest = r
 		}

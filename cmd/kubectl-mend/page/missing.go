@@ -50,8 +50,8 @@ func askedBy(m *records.Missing) explain.Ref {
 	return check
 }
 
-// addMissing adds what is not back of each check, and of one cluster in all, or of all if that is empty, in a namespace, or in all. The records of a
-// NodeHealthCheck are in the namespaces of its requests. That records could not be read, the notes of the page say.
+// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
+// The records of a NodeHealthCheck are in the namespaces of its requests. That records could not be read, the notes of the page say.
 func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
 	read, requests := []string{namespace}, map[string][]string{}
 	if cluster == "" { // NodeHealthChecks belong to no namespace and no cluster
@@ -78,7 +78,7 @@ func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cl
 	}
 }
 
-// missingIn reads what is not back by the records of some namespaces, or of all if one of them is empty, and which of them could not be read.
+// missingIn reads what is not back by the records of some namespaces, or of all if one is empty, and which of them could not be read.
 func missingIn(ctx context.Context, a *inspect.Asker, namespaces []string) (found Missing, unread map[string]bool) {
 	slices.Sort(namespaces)
 	if namespaces[0] == "" {

@@ -99,8 +99,8 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		follow(ctx, a, c)
 		e.Checks = append(e.Checks, about(*c, func(explain.Target) bool { return false }))
 		at := slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == e.Answer.Target })
-		silent := func(is Capacity) bool {
-			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
+		silent := func(story Capacity) bool {
+			return story.waits().Machine == e.Answer.Target && story.waits().Next == decide.NodeGetsReady
 		}
 		if at < 0 || c.Targets[at].State == cliv1.StateHealthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
@@ -167,8 +167,8 @@ func ownerOf(obj client.Object) *Owner {
 	return o
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one. That some could not be read, the
-// notes say.
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
+// That some could not be read, the notes say.
 func ownersIn(a *inspect.Asker, cluster client.ObjectKey) []*Owner {
 	var owners []*Owner
 	for _, kcp := range snapshot.All[controlplanev1.KubeadmControlPlane](a.Snapshot, cluster.Namespace) {
@@ -185,8 +185,8 @@ func ownersIn(a *inspect.Asker, cluster client.ObjectKey) []*Owner {
 	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
 }
 
-// withOthers gives each machine of a Cluster to its owner. A machine of none of the owners makes another one, which wants as many machines as there
-// are: control planes of other providers, and persons.
+// withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:
+// a control plane of another provider, or a person.
 func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1.Machine) []*Owner {
 	known := len(owners)
 	for _, m := range machines {
@@ -248,12 +248,12 @@ func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machi
 		o.More++
 		return nil
 	}
-	is, err := capacityOf(ctx, a, m)
+	story, err := capacityOf(ctx, a, m)
 	if err != nil {
 		return err
 	}
-	if !is.Story.Stage.Ended() || is.Deletion != nil { // a deletion may hang also where no machine is made
-		o.Capacity = append(o.Capacity, *is)
+	if !story.Story.Stage.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
+		o.Capacity = append(o.Capacity, *story)
 	}
 	return nil
 }
@@ -300,8 +300,8 @@ func (c *Capacity) before(other *Capacity) bool {
 	return other.waits().Todo == "" && c.waits().Todo != ""
 }
 
-// explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs a person, or else
-// of the first one.
+// explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
+// a person, or else of the first one.
 func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owners []*Owner) error {
 	ready, replicas, cluster := 0, 0, client.ObjectKey{Namespace: e.Subject.Namespace, Name: e.Subject.Name}
 	for _, o := range owners {

@@ -173,7 +173,11 @@ func (p *page) check(c *Check, first bool) {
 	switch {
 	case overlapped:
 		p.heading(c.String() + ": " + p.paint.Waits(c.Targets[0].NotInCharge()))
-		p.fixes(c.Targets[0].Blockers)
+		for i := range c.Targets[0].Blockers { // which are not printed themselves
+			if b := &c.Targets[0].Blockers[i]; b.Reason == mendv1.OverlapReason {
+				p.fix("  ", b.Fix)
+			}
+		}
 		return
 	case c.Reference == p.subject:
 		p.heading("Targets")
@@ -190,15 +194,6 @@ func (p *page) check(c *Check, first bool) {
 	p.readErrors(c.ReadErrors)
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
-	}
-}
-
-// fixes are what a user has to do to end blockers that are not printed themselves.
-func (p *page) fixes(blockers []explain.Blocker) {
-	for i := range blockers {
-		if blockers[i].Reason == mendv1.OverlapReason {
-			p.fix("  ", blockers[i].Fix)
-		}
 	}
 }
 
@@ -299,9 +294,9 @@ func (p *page) target(c *Check, t *explain.Target) {
 
 // again reports whether a sentence about a target was printed before.
 func (p *page) again(sentence string) bool {
-	was := slices.Contains(p.said, sentence)
+	said := slices.Contains(p.said, sentence)
 	p.said = append(p.said, sentence)
-	return was
+	return said
 }
 
 // findings are what t is judged by.

@@ -78,7 +78,7 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	return b.Reason + ": " + why
 }
 
-// cycleSteps are the steps of a power cycle: the states that it is in meanwhile, and the condition of the remediation that is True when it is done.
+// cycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
 var cycleSteps = []struct {
 	name   string
 	states []powercycle.State
@@ -90,8 +90,8 @@ var cycleSteps = []struct {
 	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
 }
 
-// cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one goes on. There is
-// none before the first step and after the last.
+// cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one
+// goes on. It is nil before the first step and after the last.
 func (p *page) cycle(r *explain.Remediation) [][]string {
 	span := func(began *metav1.Time, until time.Time) []string {
 		if began.IsZero() {

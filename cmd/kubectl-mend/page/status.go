@@ -79,7 +79,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
-		s.addUnreachable(c)
 		r := rowOf(c)
 		r.ClaimedBy = claims[r.Reference]
 		s.Checks = append(s.Checks, r)
@@ -91,9 +90,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if counted > 0 {
 		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
 	}
-	slices.SortFunc(s.Unreachable, func(a, b cliv1.UnreachableCluster) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	s.Unreachable = unreachable(s.Checks)
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
 		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks {
@@ -115,16 +112,19 @@ func rowOf(c *explain.Check) Row {
 	return r
 }
 
-// addUnreachable adds the cluster of c, if the manager reports that it cannot reach it; since is the earliest that a check has.
-func (s *Status) addUnreachable(c *explain.Check) {
-	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
-		return
+// unreachable are the clusters of checks that the manager reports not to reach; since is the earliest that a check has.
+func unreachable(rows []Row) []cliv1.UnreachableCluster {
+	var clusters []cliv1.UnreachableCluster
+	for i := range rows {
+		r := &rows[i]
+		if meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+			clusters = append(clusters, cliv1.UnreachableCluster{
+				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
+			})
+		}
 	}
-	is := cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Cluster, Since: *c.NodesUnknown.Since, Message: c.NodesUnknown.Message}
-	at := slices.IndexFunc(s.Unreachable, func(was cliv1.UnreachableCluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name })
-	if at < 0 {
-		s.Unreachable = append(s.Unreachable, is)
-	} else if is.Since.Before(&s.Unreachable[at].Since) {
-		s.Unreachable[at] = is
-	}
+	slices.SortStableFunc(clusters, func(a, b cliv1.UnreachableCluster) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since.Time))
+	})
+	return slices.CompactFunc(clusters, func(a, b cliv1.UnreachableCluster) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
 }

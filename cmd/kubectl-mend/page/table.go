@@ -119,28 +119,26 @@ func (s *Status) severalClusters() bool {
 	return len(clusters) > 1
 }
 
-// rows is the table of these rows in as many columns as fit, and below each row what it cannot say: also its reason and controller, where there is no
-// column for them.
+// rows is the table of these rows in as many columns as fit, and below each row what it cannot say: also its reason and controller, where
+// there is no column for them.
 func (p *page) rows(s *Status, rows []*Row, l Layout) {
-	names, shown := []column{{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, l.Namespaces) }}}, columns
+	names := []column{{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, l.Namespaces) }}}
 	if s.severalClusters() {
 		names = []column{
 			{everywhere, "CLUSTER", func(_ *page, r *Row) string { return clusterName(r, l.Namespaces) }},
 			{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, false) }},
 		}
 	}
-	if !s.Recorded {
-		shown = slices.DeleteFunc(slices.Clone(shown), func(c column) bool { return c.heading == "NOT BACK" })
-	}
-	var lines []string
-	room := roomy
-	for ; room >= everywhere; room-- {
-		cells := p.cells(rows, append(slices.Clone(names), slices.DeleteFunc(slices.Clone(shown), func(c column) bool { return c.room > room })...))
-		if room == everywhere {
-			lines = text.Fit(cells, len(names), l.Width)
+	room, lines := roomy, []string(nil)
+	for ; ; room-- {
+		cells := p.cells(rows, slices.DeleteFunc(slices.Concat(names, columns), func(c column) bool {
+			return c.room > room || c.heading == "NOT BACK" && !s.Recorded
+		}))
+		if lines = text.Table(cells); l.Wide || text.Widest(lines) <= l.Width {
 			break
 		}
-		if lines = text.Table(cells); l.Wide || text.Widest(lines) <= l.Width {
+		if room == everywhere {
+			lines = text.Fit(cells, len(names), l.Width)
 			break
 		}
 	}

@@ -26,7 +26,7 @@ func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)
 	}
-	if file, is := Raw(out).(*os.File); is {
+	if file, ok := Raw(out).(*os.File); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
 			return max(n, narrowest)
 		}
@@ -36,11 +36,11 @@ func Width(out io.Writer) int {
 
 // IsTerminal reports whether a person is at the other end of a stream.
 func IsTerminal(stream any) bool {
-	if screen, is := stream.(*Screen); is {
+	if screen, ok := stream.(*Screen); ok {
 		stream = screen.raw
 	}
-	file, is := stream.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
