@@ -17,7 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -42,7 +41,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Opt
 		return nil, nil, err
 	}
 	kubeconfigs := &workload.Kubeconfigs{
-		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache"), explain.KubeconfigRefused),
+		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache")),
 	}
 	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
 	defer self.HideUID()()

@@ -39,3 +39,10 @@ const (
 	// RequestsDeleted is that kubemend deletes the requests of a target.
 	RequestsDeleted = "RequestsDeleted"
 )
+
+// Why something was not read, as clauses.
+const (
+	NodesNotAsked              = "its nodes were not read"
+	ControlPlaneNotInitialized = "its control plane is not initialized yet"
+	NoAnswer                   = "no answer came in time"
+)

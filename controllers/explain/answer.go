@@ -286,11 +286,14 @@ func (c *Check) awaited(t *Target, state AnswerState) Answer {
 		a.Reason, a.Implied, a.Expires, a.Unless = first.Reason, true, first.Expires.Time, first.unless()
 		return a
 	}
-	if t.BlockedBy(AwaitsClusterAPI) {
+	switch {
+	case t.BlockedBy(AwaitsClusterAPI):
 		a.Reason = AwaitsClusterAPI
-		return a
+	case t.Told != nil:
+		a.Reason = t.Told.Reason
+	default:
+		a.Detail = "no start-up timeout"
 	}
-	a.Detail = "no start-up timeout"
 	return a
 }
 

@@ -87,35 +87,6 @@ func TestAnAttributionIsReadAsFarAsItIsOne(t *testing.T) {
 	}
 }
 
-func TestWhyAManagerDoesNotActIsOneClause(t *testing.T) {
-	m := managerlease.Manager{
-		Namespace: "ns", Gone: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), Within: []string{"fleet"}, Unverified: "no", Trouble: "broken",
-		Announcement: &managerlease.Announcement{Namespace: "other", WatchFilter: "blue"},
-	}
-	const another = "start a manager for namespace metal"
-	for reason, want := range map[managerlease.OffReason][2]string{
-		"": {},
-		managerlease.Unbound: {"the lease in ns is not believed, since no binding with the label app.kubernetes.io/name=kubemend binds a ServiceAccount " +
-			"kubemend-manager of that namespace to the ClusterRole kubemend-manager-role", "start the manager of kubemend"},
-		managerlease.NotRunning:     {"the one in ns is gone since 2026-01-01T12:00:00Z"},
-		managerlease.Unverified:     {"whether the lease in ns is a manager's cannot be seen (no)"},
-		managerlease.OtherRights:    {"the one in ns has rights in namespace fleet alone", another},
-		managerlease.NotUnderstood:  {"what the one in ns says cannot be understood (broken)"},
-		managerlease.NotAnnounced:   {"the one in ns is of a release that does not say what it watches"},
-		managerlease.OtherNamespace: {"the one in ns watches namespace other alone", another},
-		managerlease.OtherLabel: {
-			"the one in ns watches only objects with the label cluster.x-k8s.io/watch-filter: blue",
-			"give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue",
-		},
-		managerlease.InTeardown: {"the one in ns is in teardown, and starts nothing"},
-	} {
-		because, fix := managerOff(managerlease.Off{Reason: reason, Manager: m, Namespace: "metal", OrCluster: true})
-		if because != want[0] || fix != want[1] {
-			t.Errorf("%s: got %q and %q, want %q", reason, because, fix, want)
-		}
-	}
-}
-
 func TestAManagerOfWhichNoTimeIsKnownDoesNotRun(t *testing.T) {
 	never := managerlease.Manager{Namespace: "never"}
 	gone := managerlease.Manager{Namespace: "gone", Gone: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}

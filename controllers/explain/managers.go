@@ -6,9 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -47,12 +44,11 @@ func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {
 	var reasons, fixes []string
 	for _, off := range offs {
-		because, fix := managerOff(off)
-		if because != "" {
-			reasons = append(reasons, because)
+		if off.Because != "" {
+			reasons = append(reasons, off.Because)
 		}
-		if fix != "" && !slices.Contains(fixes, fix) {
-			fixes = append(fixes, fix)
+		if off.Fix != "" && !slices.Contains(fixes, off.Fix) {
+			fixes = append(fixes, off.Fix)
 		}
 	}
 	if len(reasons) > 0 {
@@ -64,7 +60,7 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	var untrusted []string
 	for i := range managers {
 		if m := &managers[i]; m.Unbound {
-			untrusted = append(untrusted, leaseNotTrusted(m.Namespace))
+			untrusted = append(untrusted, m.NotBelieved())
 		} else if !m.Alive && !m.Gone.Before(gone) {
 			gone, fix = m.Gone, "Start the manager of kubemend"
 			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
@@ -74,52 +70,6 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 		}
 	}
 	return strings.Join(append([]string{because}, untrusted...), "; "), fix
-}
-
-// managerOff is why a manager does not act on an object, as a clause, and what a user can do about that; that is empty if there is nothing but to start
-// a manager.
-func managerOff(o managerlease.Off) (because, fix string) {
-	m, where := o.Manager, "the one in "+o.Manager.Namespace
-	switch o.Reason {
-	case managerlease.Unbound:
-		return leaseNotTrusted(m.Namespace), "start the manager of kubemend"
-	case managerlease.NotRunning:
-		if m.Gone.IsZero() {
-			return where + " does not run", ""
-		}
-		return fmt.Sprintf("%s is gone since %s", where, m.Gone.UTC().Format(time.RFC3339)), ""
-	case managerlease.Unverified:
-		return fmt.Sprintf("whether the lease in %s is a manager's cannot be seen (%s)", m.Namespace, m.Unverified), ""
-	case managerlease.OtherRights:
-		return fmt.Sprintf("%s has rights in namespace %s alone", where, strings.Join(m.Within, ", ")), "start a manager for namespace " + o.Namespace
-	case managerlease.NotUnderstood:
-		return fmt.Sprintf("what %s says cannot be understood (%s)", where, m.Trouble), ""
-	case managerlease.NotAnnounced:
-		return where + " is of a release that does not say what it watches", ""
-	case managerlease.OtherNamespace:
-		return fmt.Sprintf("%s watches namespace %s alone", where, m.Announcement.Namespace), "start a manager for namespace " + o.Namespace
-	case managerlease.OtherLabel:
-		label, object := clusterv1.WatchLabel+": "+m.Announcement.WatchFilter, "it"
-		if o.OrCluster {
-			object = "it, or its Cluster,"
-		}
-		return fmt.Sprintf("%s watches only objects with the label %s", where, label), fmt.Sprintf("give %s the label %s", object, label)
-	case managerlease.InTeardown:
-		return where + " is in teardown, and starts nothing", ""
-	}
-	return "", ""
-}
-
-// leaseNotTrusted is why a lease in a namespace proves nothing of a manager.
-func leaseNotTrusted(namespace string) string {
-	return fmt.Sprintf("the lease in %s is not believed, since %s", namespace, notBound())
-}
-
-// notBound is that no binding gives a manager its rights. A binding without the label is not asked for: that there is none would not be true.
-func notBound() string {
-	manager := managerlease.OfKubemend
-	return fmt.Sprintf("no binding with the label %s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
-		labels.Set(manager.Labelled), manager.Account, manager.Roles[0])
 }
 
 // ManagersUnknown is what is not known of managers; others says that one is known to run.

@@ -59,9 +59,13 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// MachineUnjudged reports that the nodes of m's cluster could not be read, and the condition that m has.
-func MachineUnjudged(m *clusterv1.Machine, why string) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is without them", m.Spec.ClusterName, why)
+// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead: what the manager wrote, if it did.
+func MachineUnjudged(m *clusterv1.Machine, why string, told bool) string {
+	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
+	if told {
+		return note + "what the manager wrote on the Machine"
+	}
+	note += "without them"
 	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
 		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
 		if c.Message != "" {
@@ -224,7 +228,7 @@ func (c *Check) Remarks() []string {
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
 	case m.Unbound:
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), notBound()), nil, nil
+		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), managerlease.NotBound()), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
 	case a == nil:
@@ -259,4 +263,17 @@ func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves,
 		}
 	}
 	return text, serves, notServed
+}
+
+// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func LastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
+	}
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
+		how = "power-cycled " + how
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
 }

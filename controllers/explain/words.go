@@ -40,22 +40,6 @@ func joined(separator string, texts ...string) string {
 // openings are the words, other than names, that sentences of holds begin with.
 var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}
 
-// CountedByStatus says that the numbers are those of the check's status, which last changed then; empty if that is not known.
-func CountedByStatus(changed string) string {
-	if changed == "" {
-		return "Numbers from the check's status; the other machines were not read"
-	}
-	return "Numbers from the check's status, last changed " + changed + "; the other machines were not read"
-}
-
-// CalmByStatus says that of n checks neither machines nor nodes were read.
-func CalmByStatus(n int) string {
-	if n == 1 {
-		return "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)"
-	}
-	return fmt.Sprintf("%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", n)
-}
-
 // Brief is a duration as people write it: 10m, not 10m0s.
 func Brief(d time.Duration) string {
 	text := d.String()

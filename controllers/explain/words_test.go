@@ -1,30 +1,16 @@
 package explain
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"net"
-	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-
-	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // A message names who acts: kubemend, another client, a user, the owner.
@@ -64,51 +50,6 @@ func TestASentenceGoesOnInAnotherOne(t *testing.T) {
 		if got := Clause(sentence); got != want {
 			t.Errorf("%q goes on as %q, want %q", sentence, got, want)
 		}
-	}
-}
-
-func TestTheSameErrorHasTheSameText(t *testing.T) {
-	refused := func(port int) error {
-		op := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
-		return fmt.Errorf("look at node: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/x", Err: op})
-	}
-	for name, tc := range map[string]struct {
-		err  error
-		want string
-	}{
-		"a connection that was reset, without its ports": {refused(40001), "read: read: connection reset by peer"},
-		"the same one from another port":                 {refused(40002), "read: read: connection reset by peer"},
-		"an answer of the API server, as it is":          {fmt.Errorf("x: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no"))), `nodes "n" is forbidden: no`},
-		"an answer that did not come":                    {fmt.Errorf("x: %w", context.DeadlineExceeded), "no answer in time"},
-		"a kubeconfig that is refused": {
-			fmt.Errorf("x: %w: %w", clustercache.ErrClusterNotConnected, &workload.RefusedError{Entry: "users[u].user.exec", Why: "names a program"}),
-			"the kubeconfig is refused: users[u].user.exec names a program",
-		},
-		"what is neither": {errors.New("odd"), "odd"},
-		"nothing":         {nil, ""},
-	} {
-		if got := Plain(tc.err); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
-func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
-	request := record.Ref{Kind: "HostRemediation", Name: "m"}
-	for _, state := range []powercycle.State{
-		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
-		powercycle.Servicing, powercycle.Booting, powercycle.RequestingOwner,
-	} {
-		if !state.Known() || state.Final() {
-			t.Errorf("%s is no state in which anything is waited for", state)
-		}
-		got := RecordStep(record.Reason(state), "Machine m", request)
-		if !strings.HasPrefix(got, "HostRemediation m ") || len(strings.Fields(got)) < 6 || strings.Contains(got, string(state)) {
-			t.Errorf("%s: it says %q", state, got)
-		}
-	}
-	if got := RecordStep(record.Reason(powercycle.Booting), "Machine m", record.Ref{}); got != "Booting" {
-		t.Errorf("without a request it says %q", got)
 	}
 }
 

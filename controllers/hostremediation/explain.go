@@ -18,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // ErrUnasked is in the errors of Clusters and Nodes where a workload cluster cannot be asked at all, such as in a record of the management cluster alone. That
@@ -115,7 +116,7 @@ func unaskedTexts(errs []error, last bool) []string {
 	}
 	var texts []string
 	for _, err := range errs {
-		if text := explain.Plain(err) + without; !slices.Contains(texts, text) {
+		if text := workload.Plain(err) + without; !slices.Contains(texts, text) {
 			texts = append(texts, text)
 		}
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -198,9 +197,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
 	if w.facts.OutOfReach {
-		w.unseenBecause = cmp.Or(explain.Plain(link.Changed), "the workload cluster cannot be reached")
+		w.unseenBecause = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
 		if link.Changed == nil && link.Silent {
-			w.unseenBecause = explain.Plain(workload.ErrSilent)
+			w.unseenBecause = workload.Plain(workload.ErrSilent)
 		}
 		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
 			w.recheckAfter(max(link.Recheck, retry))
@@ -283,7 +282,7 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 
 // unreadable notes why the node cannot be read.
 func (w *observed) unreadable(err error) {
-	w.unseenBecause = explain.Plain(err)
+	w.unseenBecause = workload.Plain(err)
 	w.recheckAfter(unreachableRecheck)
 	if errors.Is(err, ErrUnasked) {
 		w.unasked = append(w.unasked, err)

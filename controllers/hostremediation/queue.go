@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -68,7 +67,7 @@ func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
 		}
 	}
 	if err != nil {
-		w.queue.Unasked, w.queueErr = explain.Plain(err), err
+		w.queue.Unasked, w.queueErr = workload.Plain(err), err
 		return
 	}
 	r.readLeases(ctx, w)
@@ -223,7 +222,7 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 		renewed, err = workload.APIServers(ctx, reader)
 	}
 	if err != nil {
-		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", explain.Plain(err))
+		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", workload.Plain(err))
 		return
 	}
 	signs := controlplane.Servers(renewed, w.now)

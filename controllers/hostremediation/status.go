@@ -14,7 +14,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // writeStatus brings the status up to date, and writes only what differs. failure is why the step could not be carried out: users read the status rather
@@ -25,7 +25,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *observed, step powercyc
 	}
 	message := w.cycle().Message("", step)
 	if failure != nil {
-		message = fmt.Sprintf("%s: %.4096s", message, explain.Plain(failure))
+		message = fmt.Sprintf("%s: %.4096s", message, workload.Plain(failure))
 	}
 	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := remediation.Wrap(next)

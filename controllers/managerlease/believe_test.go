@@ -128,16 +128,16 @@ func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}
 	off := m.StandsOff(check, nil)
 	switch {
-	case m.Unbound && (m.Alive || off.Reason != Unbound || m.Covers(check, nil)):
+	case m.Unbound && (m.Alive || off.Reason != "Unbound" || m.Covers(check, nil)):
 		return fmt.Sprintf("is not bound, and yet %+v", m)
 	case m.Unbound:
 		return "is not believed"
 	case off.Unknown():
 		return "cannot be seen (" + m.Unverified + ")"
-	case off.Reason == OtherRights:
+	case off.Reason == "OtherRights":
 		return "has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
 	case off.Reason != "":
-		return string(off.Reason)
+		return off.Reason
 	case m.Covers(node, nil):
 		return "acts on metal, and on nodes"
 	}
@@ -157,26 +157,27 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 		says    Announcement
 		label   string
 		cluster *clusterv1.Cluster
-		want    OffReason
+		want    string
+		fix     string
 	}{
 		"one that says nothing special looks at everything":   {says: Announcement{}},
 		"one of its namespace looks at it":                    {says: Announcement{Namespace: "metal"}},
-		"one of another namespace does not":                   {says: Announcement{Namespace: "other"}, want: OtherNamespace},
+		"one of another namespace does not":                   {says: Announcement{Namespace: "other"}, want: "OtherNamespace", fix: "start a manager for namespace metal"},
 		"one of its filter looks at it":                       {says: blue, label: "blue"},
-		"one of another filter does not":                      {says: blue, label: "red", want: OtherLabel},
+		"one of another filter does not":                      {says: blue, label: "red", want: "OtherLabel", fix: "give it the label cluster.x-k8s.io/watch-filter: blue"},
 		"the label of its Cluster is enough, where it counts": {says: blue, cluster: labelled("blue")},
 		"its own is too":                                      {says: blue, label: "blue", cluster: labelled("red")},
-		"its own counts before that of its Cluster":           {says: blue, label: "red", cluster: labelled("blue"), want: OtherLabel},
-		"without either it does not":                          {says: blue, cluster: labelled(""), want: OtherLabel},
-		"one in teardown does not":                            {says: Announcement{Teardown: true}, want: InTeardown},
-		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: OtherNamespace},
+		"its own counts before that of its Cluster":           {says: blue, label: "red", cluster: labelled("blue"), want: "OtherLabel", fix: "give it the label cluster.x-k8s.io/watch-filter: blue"},
+		"without either it does not":                          {says: blue, cluster: labelled(""), want: "OtherLabel", fix: "give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue"},
+		"one in teardown does not":                            {says: Announcement{Teardown: true}, want: "InTeardown"},
+		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: "OtherNamespace", fix: "start a manager for namespace metal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := labelled(tc.label)
 			obj.Namespace = "metal"
 			m := Manager{Namespace: "ns", Alive: true, Announcement: &tc.says}
 			got := m.StandsOff(obj, tc.cluster)
-			if got.Reason != tc.want || got.Unknown() || got.Namespace != "metal" || got.OrCluster != (tc.cluster != nil && tc.label == "") {
+			if got.Reason != tc.want || got.Unknown() || got.Fix != tc.fix {
 				t.Errorf("got %+v, want %q", got, tc.want)
 			}
 			if covers := m.Covers(obj, tc.cluster); covers != (got.Reason == "" || tc.says.Teardown && tc.says.Namespace == "") {

@@ -133,7 +133,7 @@ func (o *observed) text(reason record.Reason, object record.Ref) string {
 		return explain.Capacity(o.story)
 	}
 	target := records.TargetOf(o.record)
-	return explain.RecordStep(reason, target.Kind+" "+target.Name, object)
+	return stepText(reason, target.Kind+" "+target.Name, object)
 }
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.

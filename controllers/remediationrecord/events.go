@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -124,24 +125,36 @@ func (o *observed) tells(reason record.Reason) bool {
 	return o.story != nil && record.Reason(o.story.Reason) == reason
 }
 
-// textOf is a notice as a sentence.
-func (o *observed) textOf(is record.Notice, s *record.State) string {
+// textOf is a notice as a sentence: what is waited for, what a person can do, or how the remediation has ended.
+func (o *observed) textOf(notice record.Notice, state *record.State) string {
+	target := records.TargetOf(o.record)
+	what, sentence := target.Kind+" "+target.Name, o.text(notice.Reason, notice.Object)
 	var todo explain.Step
 	var deadline time.Time
-	if o.tells(is.Reason) {
+	if o.tells(notice.Reason) {
 		todo, deadline = explain.CapacityTodo(o.story), o.story.Deadline
 	}
-	target, by, due := records.TargetOf(o.record), "", o.facts.Decided
-	if machine := s.Replacement.Machine; machine.Name != "" {
-		by = machine.Kind + " " + machine.Name
+	if todo.Text != "" {
+		todo.Text = ". To do: " + todo.Text
 	}
-	if o.record.Spec.Due != nil {
-		due = o.record.Spec.Due.Time
+	switch notice.News {
+	case record.Awaited:
+		return "The capacity of " + what + " is not back: " + sentence + todo.Text
+	case record.Late:
+		const late = "The deadline %s has passed, and the capacity of %s is not back: %s%s"
+		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), what, sentence, todo.Text)
+	case record.Back:
+		sentence = stepText(notice.Reason, what, notice.Object)
+		if machine := state.Replacement.Machine; machine.Name != "" {
+			sentence += " (" + machine.Kind + " " + machine.Name + ")"
+		}
+		due := o.facts.Decided
+		if o.record.Spec.Due != nil {
+			due = o.record.Spec.Due.Time
+		}
+		return fmt.Sprintf("The capacity of %s is back after %s: %s", what, state.Back.Sub(due).Round(time.Second), sentence)
+	case record.NotComing:
+		return "The capacity of " + what + " does not come back: " + stepText(notice.Reason, what, notice.Object)
 	}
-	what := target.Kind + " " + target.Name
-	sentence := o.text(is.Reason, is.Object)
-	if is.News == record.Back || is.News == record.NotComing {
-		sentence = explain.RecordStep(is.Reason, what, is.Object)
-	}
-	return explain.RecordNews(is.News, what, sentence, todo, by, deadline, s.Back.Sub(due))
+	return sentence
 }

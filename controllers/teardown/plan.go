@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -57,11 +56,14 @@ const (
 	pass    action = "pass it over" // and say so, aloud: there may be something of ours behind it
 )
 
+// coreGoesOn is why a check, or a request of one, is left to Cluster API core.
+const coreGoesOn = "Cluster API core goes on with it"
+
 // decide returns what becomes of something that kubemend wrote at now, and why.
 func decide(f facts, now time.Time) (action, string) {
 	switch f.what {
 	case claim:
-		return release, explain.CoreGoesOn
+		return release, coreGoesOn
 	case checkRequest, nodeCheckRequest:
 		return decideRequest(f, now)
 	case remediation:
@@ -93,7 +95,7 @@ func decideRequest(f facts, now time.Time) (action, string) {
 	case ofNode && !f.served:
 		return unmark, "another operator acts on NodeHealthChecks"
 	case !ofNode && !f.orphaned:
-		return unmark, explain.CoreGoesOn
+		return unmark, coreGoesOn
 	case !f.deleted.IsZero():
 		return waitOr(unmark, f.deleted, now, "its remediator has not released it")
 	case ofNode:

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -47,9 +46,11 @@ func noteOf(s step) recorder.Event {
 	n := recorder.Event{About: remediationrequest.Identity(s.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
 	switch s.do {
 	case release:
-		n.Reason, n.Text = mendv1.EventCheckReleased, explain.CheckReleased("")
+		n.Reason = mendv1.EventCheckReleased
+		n.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
 		if s.template.Group == mendv1.GroupVersion.Group {
-			n.Kind, n.Text = corev1.EventTypeWarning, explain.CheckReleased(s.template.Kind)
+			n.Kind = corev1.EventTypeWarning
+			n.Text += ". No controller acts on what is made from a " + s.template.Kind + " any more: have it name another template, or none"
 		}
 	case pass:
 		n.Kind, n.Reason, n.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved,

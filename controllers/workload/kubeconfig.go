@@ -206,17 +206,16 @@ func (k *Kubeconfigs) note(cluster client.ObjectKey, refused *RefusedError, vers
 	return !known || was.version != version
 }
 
-// TellCluster returns what tells a Cluster, by an event with that text, that its kubeconfig is refused.
-func TellCluster(
-	clusters client.Reader, recorder events.EventRecorder, text func(string, error) string,
-) func(context.Context, client.ObjectKey, *RefusedError) {
+// TellCluster returns what tells a Cluster, by an event, that its kubeconfig is refused.
+func TellCluster(clusters client.Reader, recorder events.EventRecorder) func(context.Context, client.ObjectKey, *RefusedError) {
 	return func(ctx context.Context, key client.ObjectKey, refused *RefusedError) {
 		cluster := &clusterv1.Cluster{}
 		if err := clusters.Get(ctx, key, cluster); err != nil {
 			log.FromContext(ctx).Error(err, "Cannot tell a Cluster that its kubeconfig is refused", "Cluster", key, "entry", refused.Entry)
 			return
 		}
-		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect", "%s", text(key.Name, refused))
+		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect",
+			"Secret %s-%s: %s: kubemend does not connect to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
 	}
 }
 

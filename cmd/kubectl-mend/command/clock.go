@@ -10,8 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // tolerated is by how much the clock of the user may differ from that of the API server and is still believed. The API server
@@ -76,7 +74,12 @@ func (c *serverClock) trouble() string {
 		return ""
 	}
 	c.said = true
-	return explain.ClockDiffers(-c.ahead)
+	differs := "behind"
+	if c.ahead < 0 {
+		differs = "ahead of"
+	}
+	return fmt.Sprintf("the clock of this machine is %s %s that of the API server, which is the one that counts here",
+		c.ahead.Abs().Round(time.Second), differs)
 }
 
 // sayClock warns, once, of a clock that was not believed.

@@ -10,7 +10,6 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -194,34 +192,4 @@ func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *cluste
 	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check, cluster)) == machinehealthcheck.Act
 	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
-}
-
-// blind replaces what is depends on if the user may not read the nodes of the workload cluster, and the manager may: the conditions have the manager's
-// decision, and numbers without the nodes would be wrong. Before the control plane is initialized the manager reads no nodes either.
-func (a *Asker) blind(is *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
-	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	why, _, blind := a.Snapshot.Unseen(key)
-	if !blind || is.NodesUnknown == nil || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
-		a.Managers.sayUnseen(check, cluster) {
-		return
-	}
-	hold := explain.Blocker{
-		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + check.Spec.ClusterName,
-		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
-		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
-	}
-	if why == explain.NoAnswer { // which says nothing about rights
-		hold.Reason, hold.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", check.Spec.ClusterName, why)
-		hold.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
-	}
-	is.NodesUnknown, is.Reason, is.Message = &cliv1.NodesUnknown{Reason: hold.Reason, Message: hold.Text}, "", ""
-	if said := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); said != nil && said.Status == metav1.ConditionFalse {
-		is.Reason, is.Message = said.Reason, said.Message
-	}
-	for i := range is.Targets {
-		t := &is.Targets[i]
-		if t.State == cliv1.StateUnknown && t.Node != "" {
-			t.Blockers, t.Next = []explain.Blocker{hold}, explain.Step{Reason: hold.Reason, Text: hold.Fix, Manual: true}
-		}
-	}
 }

@@ -131,7 +131,7 @@ func (m Managers) leaving() []managerlease.Off {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if is := &m.All[i]; is.Alive && is.Announcement != nil && is.Announcement.Teardown {
-			offs = append(offs, managerlease.Off{Reason: managerlease.InTeardown, Manager: *is})
+			offs = append(offs, is.InTeardown())
 		}
 	}
 	return offs

@@ -59,7 +59,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.Notes = append(notes(a), invalidLabels(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})...)
 	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
-		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why))
+		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {
 		return nil, err

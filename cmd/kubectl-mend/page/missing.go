@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -13,6 +14,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -101,16 +103,25 @@ func missingIn(ctx context.Context, a *inspect.Asker, namespaces []string) (foun
 	return found, unread
 }
 
-// brief is what is missing as a remark says it; nil if nothing is.
-func (p *page) brief(m Missing) *explain.MissingCapacity {
+// notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
+func (p *page) notBack(indent, heading string, m Missing) {
 	if len(m.All) == 0 {
-		return nil
+		return
 	}
 	oldest := &m.All[0]
-	return &explain.MissingCapacity{
-		Remediations: len(m.All), Oldest: oldest.Target.Kind + " " + oldest.Target.Name, Due: p.moment(oldest.Due),
-		Reason: oldest.Reason, Message: oldest.Message,
+	text := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
+	if n := len(m.All); n > 1 {
+		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
 	}
+	switch {
+	case oldest.Reason == string(record.Unread):
+		text += "; what it waits for is not known yet"
+	case oldest.Message == "":
+		text += ": " + oldest.Reason
+	default:
+		text += ": " + oldest.Reason + ": " + oldest.Message
+	}
+	p.line(indent, p.paint.Waits(heading)+": "+text+".")
 }
 
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
@@ -118,10 +129,10 @@ func (p *page) besides(s *Status) {
 	others := s.Missing.only(func(m *records.Missing) bool {
 		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
-	if missing := p.brief(others); missing != nil {
+	if len(others.All) > 0 {
 		p.gap()
-		p.line("", p.paint.Waits("Not back, and asked for by none of these checks")+": "+missing.String()+".")
 	}
+	p.notBack("", "Not back, and asked for by none of these checks", others)
 }
 
 // count is how many remediations; ? if that is not known.

@@ -125,8 +125,11 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		reason = explain.ClusterSilent
 	}
 	for i := range e.Checks {
-		if c := &e.Checks[i]; c.NodesUnknown != nil && !c.NodesNotReadable() {
+		switch c := &e.Checks[i]; {
+		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
+		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
+			return // the manager sees the nodes, and says how they are
 		}
 	}
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {

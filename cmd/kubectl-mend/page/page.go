@@ -237,9 +237,9 @@ func (p *page) arithmetic(c *explain.Check) {
 	if c.CountedByStatus {
 		changed := ""
 		if c.StatusChanged != nil {
-			changed = p.moment(c.StatusChanged.Time)
+			changed = ", last changed " + p.moment(c.StatusChanged.Time)
 		}
-		p.line("  ", explain.CountedByStatus(changed)+".")
+		p.line("  ", "Numbers from the check's status"+changed+"; the other machines were not read.")
 	}
 }
 
@@ -276,6 +276,10 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
+	if told := t.Told; told != nil {
+		said := fmt.Sprintf("%s=%s (%s) since %s: ", told.Type, told.Status, told.Reason, p.moment(told.LastTransitionTime.Time))
+		p.line("  Written by the manager: ", strings.TrimSuffix(said+strings.Join(strings.Fields(told.Message), " "), ": ")+".")
+	}
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
 	}

@@ -128,9 +128,12 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 
 // remediation is that of the subject's host, or the subject itself. What it is decided on is printed with -o wide.
 func (p *page) remediation(r *explain.Remediation) {
-	rows, state, does := p.cycle(r), r.State, r.Step()
-	if attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); rows != nil {
+	rows, state, does := p.cycle(r), r.State, r.Message
+	switch attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); {
+	case rows != nil:
 		state, does = "a"+attempt, strings.TrimPrefix(r.Message, "A"+attempt+": ")
+	case r.Reason != r.State:
+		does = r.Reason + ": " + r.Message
 	}
 	if r.Reference == p.subject {
 		p.heading("Power cycle: " + state)
@@ -144,8 +147,10 @@ func (p *page) remediation(r *explain.Remediation) {
 	switch {
 	case rows != nil:
 		p.table("  ", rows)
-	case !r.StateSince.IsZero():
-		p.line("  ", r.Since(p.moment)+".")
+	case r.StateSince != nil && r.Deadline != nil:
+		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
+	case r.StateSince != nil:
+		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
 	}
 	for _, e := range r.Evidence {
 		if p.wide && !strings.Contains(r.Message, e) { // else it stands above, or in the blocker

@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -87,8 +88,13 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 	}
 	s.addMissing(ctx, a, namespace, cluster)
-	if counted > 0 {
-		s.Notes = append(s.Notes, explain.CalmByStatus(counted))
+	switch counted {
+	case 0:
+	case 1:
+		s.Notes = append(s.Notes, "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)")
+	default:
+		s.Notes = append(s.Notes, fmt.Sprintf(
+			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
 	}
 	s.Unreachable = unreachable(s.Checks)
 	for _, key := range a.Snapshot.Workloads() {

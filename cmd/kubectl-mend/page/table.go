@@ -91,8 +91,13 @@ func (p *page) checks(s *Status, l Layout) {
 			rows = append(rows, r)
 		}
 	}
-	p.line("", s.troubles()+fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.At.Format(time.TimeOnly+" MST"))+
-		explain.MissingInAll(len(s.Missing.All)))
+	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.At.Format(time.TimeOnly+" MST"))
+	if missing := len(s.Missing.All); missing == 1 {
+		summary += " The capacity of 1 remediation is not back."
+	} else if missing > 1 {
+		summary += fmt.Sprintf(" The capacity of %d remediations is not back.", missing)
+	}
+	p.line("", summary)
 	if len(rows) > 0 {
 		p.gap()
 		p.rows(s, rows, l)
@@ -163,9 +168,7 @@ func (p *page) below(r *Row) {
 	for _, remark := range r.Remarks() {
 		p.line("  ", remark+".")
 	}
-	if missing := p.brief(r.Missing); missing != nil {
-		p.line("  ", p.paint.Waits("Not back")+": "+missing.String()+".")
-	}
+	p.notBack("  ", "Not back", r.Missing)
 	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
 		p.step("  ", r.Next)
 	}

@@ -1,23 +1,14 @@
-package explain
+package workload
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/secret"
-
-	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// KubeconfigRefused is that the kubeconfig of a Cluster is refused, and what that means.
-func KubeconfigRefused(cluster string, refused error) string {
-	return fmt.Sprintf("Secret %s-%s: %s: kubemend does not connect to the workload cluster, and nodes cannot be judged", cluster, secret.Kubeconfig, refused)
-}
 
 // Plain is the text of err for users, the same for the same failure. An answer of an API server stays as it is. Of a connection that fails it is the
 // kind of the failure: the error's own text has another port and another request in it each time, and a status with it would be written for ever.
@@ -25,7 +16,7 @@ func Plain(err error) string {
 	var answer apierrors.APIStatus
 	var op *net.OpError
 	var request *url.Error
-	var refused *workload.RefusedError
+	var refused *RefusedError
 	switch {
 	case err == nil:
 		return ""
@@ -35,8 +26,8 @@ func Plain(err error) string {
 		return refused.Error()
 	case errors.Is(err, clustercache.ErrClusterNotConnected):
 		return "the workload cluster cannot be reached"
-	case errors.Is(err, workload.ErrSilent):
-		return workload.ErrSilent.Error()
+	case errors.Is(err, ErrSilent):
+		return ErrSilent.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return "no answer in time"
 	case errors.As(err, &op):

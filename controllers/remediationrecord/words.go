@@ -1,17 +1,15 @@
-package explain
+package remediationrecord
 
 import (
 	"fmt"
 	"strings"
-	"time"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// RecordStep is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
-func RecordStep(reason record.Reason, target string, object record.Ref) string {
+// stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
+func stepText(reason record.Reason, target string, object record.Ref) string {
 	if text := recordTexts[reason]; text != "" {
 		return strings.NewReplacer("{target}", target, "{object}", object.Kind+" "+object.Name).Replace(text)
 	}
@@ -22,46 +20,6 @@ func RecordStep(reason record.Reason, target string, object record.Ref) string {
 		return fmt.Sprintf("%s: %s %s", reason, object.Kind, object.Name)
 	}
 	return string(reason)
-}
-
-// RecordNews is what is reported of a record about a target: sentence is what is waited for or how the remediation has ended, todo what a person can do, and by
-// the machine in its place, if there is one. deadline is that of what is waited for, took how long the capacity was missing.
-func RecordNews(is record.News, target, sentence string, todo Step, by string, deadline time.Time, took time.Duration) string {
-	switch is {
-	case record.Awaited:
-		return "The capacity of " + target + " is not back: " + sentence + toDo(todo)
-	case record.Late:
-		const late = "The deadline %s has passed, and the capacity of %s is not back: %s%s"
-		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), target, sentence, toDo(todo))
-	case record.Back:
-		if by != "" {
-			sentence += " (" + by + ")"
-		}
-		return fmt.Sprintf("The capacity of %s is back after %s: %s", target, took.Round(time.Second), sentence)
-	case record.NotComing:
-		return "The capacity of " + target + " does not come back: " + sentence
-	}
-	return sentence
-}
-
-// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
-func LastRemediation(r *mendv1.RemediationRecord) string {
-	how := "by its owner"
-	if n := len(r.Status.Requests); n > 0 {
-		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
-	}
-	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
-		how = "power-cycled " + how
-	}
-	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
-		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
-}
-
-func toDo(s Step) string {
-	if s.Text == "" {
-		return ""
-	}
-	return ". To do: " + s.Text
 }
 
 // cycleTexts say, of a request for a power cycle, what it waits for in each state that is not its end.
