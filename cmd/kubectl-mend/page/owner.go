@@ -3,13 +3,11 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -358,9 +356,4 @@ func (p *page) owner(o *Owner, notes []string) {
 	if o.More > 0 {
 		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")
 	}
-}
-
-// unreadable reports whether the caller may not read a kind, or there is none.
-func unreadable(err error) bool {
-	return apierrors.IsForbidden(err) || meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
 }
