@@ -171,14 +171,17 @@ func ownerOf(obj client.Object) *Owner {
 // ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
 // That some could not be read, the notes say.
 func ownersIn(a *inspect.Asker, cluster client.ObjectKey) []*Owner {
-	var owners []*Owner
-	for _, kcp := range snapshot.All[controlplanev1.KubeadmControlPlane](a.Snapshot, cluster.Namespace) {
+	planes := snapshot.All[controlplanev1.KubeadmControlPlane](a.Snapshot, cluster.Namespace)
+	deployments := snapshot.All[clusterv1.MachineDeployment](a.Snapshot, cluster.Namespace)
+	sets := snapshot.All[clusterv1.MachineSet](a.Snapshot, cluster.Namespace)
+	owners := make([]*Owner, 0, len(planes)+len(deployments)+len(sets))
+	for _, kcp := range planes {
 		owners = append(owners, ownerOf(kcp))
 	}
-	for _, md := range snapshot.All[clusterv1.MachineDeployment](a.Snapshot, cluster.Namespace) {
+	for _, md := range deployments {
 		owners = append(owners, ownerOf(md))
 	}
-	for _, ms := range snapshot.All[clusterv1.MachineSet](a.Snapshot, cluster.Namespace) {
+	for _, ms := range sets {
 		if metav1.GetControllerOf(ms) == nil {
 			owners = append(owners, ownerOf(ms))
 		}
@@ -213,7 +216,7 @@ func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey)
 	if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the Machines in %s: %w", cluster.Namespace, err)
 	}
-	var machines []*clusterv1.Machine
+	machines := make([]*clusterv1.Machine, 0, len(list.Items))
 	for i := range list.Items {
 		if m := &list.Items[i]; m.Spec.ClusterName == cluster.Name {
 			machines = append(machines, m)

@@ -99,7 +99,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		}
 		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(until.Sub(began.Time))}
 	}
-	var rows [][]string
+	rows := make([][]string, 0, len(cycleSteps))
 	going, began := false, r.AttemptStarted
 	for _, step := range cycleSteps {
 		row, cond := []string{"  " + step.name}, meta.FindStatusCondition(r.Conditions, step.done)

@@ -120,7 +120,7 @@ func rowOf(c *explain.Check) Row {
 
 // unreachable are the clusters of checks that the manager reports not to reach; since is the earliest that a check has.
 func unreachable(rows []Row) []cliv1.UnreachableCluster {
-	var clusters []cliv1.UnreachableCluster
+	clusters := make([]cliv1.UnreachableCluster, 0, len(rows))
 	for i := range rows {
 		r := &rows[i]
 		if meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
