@@ -37,9 +37,6 @@ const (
 	Unknown   = rule.Unknown
 )
 
-// ActionNotReadable ends the sentence about a timeout that expires, if a blocker with the reason MissingPermission remains then.
-const ActionNotReadable = "; the action then is not known with your rights"
-
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
 // manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
@@ -154,9 +151,8 @@ func ignoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
 func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
-		if t := &targets[i]; !t.Next.At.IsZero() && (next.At.IsZero() || t.Next.At.Before(next.At)) {
-			next = Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text}
-		}
+		t := &targets[i]
+		next = sooner(next, Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text})
 	}
 	return next
 }

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -108,20 +109,16 @@ func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target,
 		next.Text += ", and " + actor + " acts on it"
 		return next
 	}
-	for i := range d.Blockers {
-		switch blocker := &d.Blockers[i]; {
-		case blocker.Rule == machines.WithinTimeout, d.Verdict.State == health.Unknown && blocker.Rule.Unjudged():
-		case blocker.Reason == MissingPermission:
-			next.Text += ActionNotReadable
-			return next
-		default:
-			next.Text += stillBlocked(&blocker.Blocker)
-			return next
-		}
-	}
-	next.Text += ", and kubemend " + target.Action.Message
-	if facts.NeedsSpare(d.Target) {
-		next.Text += ", as soon as a host fits its replacement"
+	left := slices.IndexFunc(d.Blockers, func(blocker machines.Blocker) bool {
+		return blocker.Rule != machines.WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.Rule.Unjudged())
+	})
+	switch {
+	case left >= 0:
+		next.Text += stillBlocked(&d.Blockers[left].Blocker)
+	case facts.NeedsSpare(d.Target):
+		next.Text += ", and kubemend " + target.Action.Message + ", as soon as a host fits its replacement"
+	default:
+		next.Text += ", and kubemend " + target.Action.Message
 	}
 	return next
 }
@@ -134,8 +131,11 @@ func countsThen(target *Target) string {
 	return "it counts as unhealthy if nothing changes"
 }
 
-// stillBlocked is that a rule blocks a remediation also when the timeout has expired.
+// stillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
 func stillBlocked(blocker *Blocker) string {
+	if blocker.Reason == MissingPermission {
+		return "; the action then is not known with your rights"
+	}
 	text := "; its remediation is still blocked then by " + named(blocker)
 	if blocker.EndsWhen != "" {
 		text += ", until " + blocker.EndsWhen

@@ -192,18 +192,12 @@ func comesDue(d *nodes.Decision, target *Target) Step {
 		next.Text += ", and its remediation goes on"
 		return next
 	}
-	for _, b := range target.Blockers {
-		switch {
-		case !b.Until.IsZero() && !b.Until.After(next.At):
-		case b.Reason == MissingPermission:
-			next.Text += ActionNotReadable
-			return next
-		default:
-			next.Text += stillBlocked(&b)
-			return next
-		}
+	left := slices.IndexFunc(target.Blockers, func(blocker Blocker) bool { return blocker.Until.IsZero() || blocker.Until.After(next.At) })
+	if left >= 0 {
+		next.Text += stillBlocked(&target.Blockers[left])
+	} else {
+		next.Text += ", and kubemend " + target.Action.Message
 	}
-	next.Text += ", and kubemend " + target.Action.Message
 	return next
 }
 

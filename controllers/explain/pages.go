@@ -134,28 +134,25 @@ func powerEffect(annotation string) string {
 
 // PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.
 type PowerHolds struct {
-	// Orphaned are of remediations that do not exist, Foreign of others than remediations. Reboot reports that the host is asked to reboot.
+	// Orphaned are of remediations that do not exist, Foreign of others than remediations.
 	Orphaned, Foreign []string
-	Reboot            bool
 }
 
 // HoldsOf are the power holds of h. Unknown are the UIDs of remediations that act on the power and do not exist.
 func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
-	var is PowerHolds
+	var holds PowerHolds
 	marks := host.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		uid, marked := marks[name]
 		switch {
-		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix):
-		case name == infrav1.RebootAnnotation:
-			is.Reboot = true
+		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // the latter asks for one reboot
 		case !marked:
-			is.Foreign = append(is.Foreign, name)
+			holds.Foreign = append(holds.Foreign, name)
 		case slices.Contains(unknown, uid):
-			is.Orphaned = append(is.Orphaned, name)
+			holds.Orphaned = append(holds.Orphaned, name)
 		}
 	}
-	return is
+	return holds
 }
 
 // Held adds to a, the answer about h, what the power holds do.

@@ -28,37 +28,23 @@ import (
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
-func (a *Asker) RemediationsOf(ctx context.Context, m *clusterv1.Machine) ([]explain.Remediation, error) {
-	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, m.Namespace) }).In(ctx, a.reader, m.Namespace)
+func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) ([]explain.Remediation, error) {
+	existing, err := a.existing(ctx, machine.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	return a.explained(ctx, named(existing.Of(m)))
+	return a.explained(ctx, existing.Of(machine))
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not exist.
-func (a *Asker) RemediationsHolding(ctx context.Context, h *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	existing, err := remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, h.Namespace) }).In(ctx, a.reader, h.Namespace)
+func (a *Asker) RemediationsHolding(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
+	existing, err := a.existing(ctx, host.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	known, unknown := existing.OnHost(h)
-	all, err := a.explained(ctx, named(known))
-	return all, unknown, err
-}
-
-// hostRemediation is a remediation by its kind and its name.
-type hostRemediation struct {
-	Kind remediation.Kind
-	Key  client.ObjectKey
-}
-
-func named(all []remediation.OfKind) []hostRemediation {
-	names := make([]hostRemediation, 0, len(all))
-	for _, rem := range all {
-		names = append(names, hostRemediation{rem.Kind, client.ObjectKeyFromObject(rem)})
-	}
-	return names
+	known, unknown := existing.OnHost(host)
+	explained, err := a.explained(ctx, known)
+	return explained, unknown, err
 }
 
 // Remediations explains those of that name, of one kind or, if that is empty, of both. There may be none.
@@ -67,13 +53,19 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 	if err != nil {
 		return nil, err
 	}
-	var named []hostRemediation
+	var named []remediation.OfKind
 	for _, k := range kinds {
 		if kind == "" || kind == k.Kind {
-			named = append(named, hostRemediation{k, key})
+			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
+			named = append(named, remediation.OfKind{Kind: k, Object: object})
 		}
 	}
 	return a.explained(ctx, named)
+}
+
+// existing are the remediations of a namespace, of the kinds that could be read.
+func (a *Asker) existing(ctx context.Context, namespace string) (remediation.Existing, error) {
+	return remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, namespace) }).In(ctx, a.reader, namespace)
 }
 
 // readable are the kinds of remediations that are installed and were read in a namespace. The snapshot reports the others.
@@ -89,49 +81,53 @@ func (a *Asker) readable(ctx context.Context, namespace string) ([]remediation.K
 	}), nil
 }
 
-func (a *Asker) explained(ctx context.Context, named []hostRemediation) ([]explain.Remediation, error) {
-	var all []explain.Remediation
-	for _, n := range named {
-		if n.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
+func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) ([]explain.Remediation, error) {
+	var explained []explain.Remediation
+	for _, rem := range remediations {
+		if rem.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
 			continue
 		}
-		is, err := a.remediation(ctx, n)
+		explanation, err := a.remediation(ctx, rem.Kind, client.ObjectKeyFromObject(rem))
 		if err != nil {
 			return nil, err
 		}
-		if is != nil {
-			all = append(all, *is)
+		if explanation != nil {
+			explained = append(explained, *explanation)
 		}
 	}
-	return all, nil
+	return explained, nil
 }
 
 // remediation explains one with the flags of the manager that acts on it, or with none; nil if it does not exist or asks for nothing.
-func (a *Asker) remediation(ctx context.Context, n hostRemediation) (*explain.Remediation, error) {
-	if served, not := a.Managers.serves(crdOf(n.Kind)); !served && not != nil {
-		is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
-		if is != nil {
-			otherActs(is, not)
-		}
-		return is, err
-	}
-	for _, by := range a.Managers.serving(crdOf(n.Kind), n.Key.Namespace) {
-		if is, err := a.remediations(n.Kind, by).Explain(ctx, n.Key, a.Now); is != nil || err != nil {
-			return is, err // what it has begun it ends, whatever it would begin
+func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key client.ObjectKey) (*explain.Remediation, error) {
+	served, unserved := a.Managers.serves(crdOf(kind))
+	if served || unserved == nil {
+		for _, manager := range a.Managers.serving(crdOf(kind), key.Namespace) {
+			if explained, err := a.remediations(kind, manager).Explain(ctx, key, a.Now); explained != nil || err != nil {
+				return explained, err // what it has begun it ends, whatever it would begin
+			}
 		}
 	}
-	is, err := a.remediations(n.Kind, managerlease.Announcement{}).Explain(ctx, n.Key, a.Now)
-	if is == nil || err != nil || a.Managers.Unknown != "" {
-		return is, err
+	explained, err := a.remediations(kind, managerlease.Announcement{}).Explain(ctx, key, a.Now)
+	switch {
+	case explained == nil || err != nil:
+		return explained, err
+	case !served && unserved != nil:
+		_, explained.Next = otherwise(unserved)
+		explained.Acts, explained.Reason, explained.Message = false, explain.NotServed, explain.KindNotServed(unserved.Because)
+		explained.Blockers, explained.Evidence = nil, nil
+		return explained, nil
+	case a.Managers.Unknown != "":
+		return explained, nil
 	}
-	offs, err := a.offsOf(ctx, n)
+	offs, err := a.offsOf(ctx, kind, key)
 	if err != nil {
 		return nil, err
 	}
 	because, person := explain.NoManagerActs(a.Managers.All, offs)
-	is.Acts, is.Reason, is.Message, is.Deadline = false, explain.NoManager, because, nil
-	is.Next = step(person, "nothing, as long as no manager reconciles it")
-	return is, nil
+	explained.Acts, explained.Reason, explained.Message, explained.Deadline = false, explain.NoManager, because, nil
+	explained.Next = step(person, "nothing, as long as no manager reconciles it")
+	return explained, nil
 }
 
 // serving are the announcements of the managers that run, serve a kind and reconcile a namespace.
@@ -150,16 +146,16 @@ func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
 }
 
 // offsOf are why managers do not act on a remediation, whose own label counts as well as its Cluster's.
-func (a *Asker) offsOf(ctx context.Context, n hostRemediation) ([]managerlease.Off, error) {
-	rem := n.Kind.New().Unwrapped()
-	if err := a.reader.Get(ctx, n.Key, rem); err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", n.Kind.Kind, n.Key, err)
+func (a *Asker) offsOf(ctx context.Context, kind remediation.Kind, key client.ObjectKey) ([]managerlease.Off, error) {
+	rem := kind.New().Unwrapped()
+	if err := a.reader.Get(ctx, key, rem); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 	}
 	owned := &clusterv1.Cluster{} // without a label, if there is none
 	for _, owner := range rem.GetOwnerReferences() {
 		m := &clusterv1.Machine{}
-		if owner.Kind == "Machine" && a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: owner.Name}, m) == nil {
-			err := a.reader.Get(ctx, client.ObjectKey{Namespace: n.Key.Namespace, Name: m.Spec.ClusterName}, owned)
+		if owner.Kind == "Machine" && a.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name}, m) == nil {
+			err := a.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: m.Spec.ClusterName}, owned)
 			if client.IgnoreNotFound(err) != nil {
 				return nil, fmt.Errorf("read Cluster %s: %w", m.Spec.ClusterName, err)
 			}
@@ -212,11 +208,4 @@ func crdOf(kind remediation.Kind) string {
 		return crdgate.Metal3CRD
 	}
 	return crdgate.OwnCRD
-}
-
-// otherActs replaces the step of is, since kubemend does not act on its kind.
-func otherActs(is *explain.Remediation, not *managerlease.Kind) {
-	_, next := otherwise(not)
-	is.Acts, is.Reason, is.Message = false, explain.NotServed, explain.KindNotServed(not.Because)
-	is.Blockers, is.Evidence, is.Next = nil, nil, next
 }
