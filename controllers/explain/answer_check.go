@@ -121,25 +121,22 @@ func (c *Check) count(a *Answer) {
 	default:
 		parts = append(parts, fmt.Sprintf("%d of %d healthy", all, all))
 	}
-	add := func(such func(*Target) bool, first bool, text string) {
-		if n := c.number(such); n > 1 || n == 1 && !first {
-			parts = append(parts, fmt.Sprintf("%d %s", n, text))
-		}
-	}
-	add((*Target).GoesOn, a.Action == BeingRemediated || a.Action == RemediationBlocked, "being remediated")
-	add(func(t *Target) bool { return t.StartsNow && !t.InFlight && !t.Ownerless }, a.Action == StartsNow, "remediated now")
-	a.Rest = strings.Join(parts, ", ")
-}
-
-// number is how many targets of c are such.
-func (c *Check) number(such func(*Target) bool) int {
-	n := 0
+	underWay, starting := 0, 0
 	for i := range c.Targets {
-		if such(&c.Targets[i]) {
-			n++
+		switch t := &c.Targets[i]; {
+		case t.GoesOn():
+			underWay++
+		case t.StartsNow && !t.InFlight && !t.Ownerless:
+			starting++
 		}
 	}
-	return n
+	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {
+		parts = append(parts, fmt.Sprintf("%d being remediated", underWay))
+	}
+	if starting > 1 || starting == 1 && a.Action != StartsNow {
+		parts = append(parts, fmt.Sprintf("%d remediated now", starting))
+	}
+	a.Rest = strings.Join(parts, ", ")
 }
 
 // NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.

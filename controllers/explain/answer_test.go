@@ -73,9 +73,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		reason string
 	}{
 		"HEALTHY": {limited, Target{Target: cliv1.Target{State: cliv1.StateHealthy}}, cliv1.Healthy, ""},
-		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)": {
-			limited, blocked(tooMany), cliv1.Blocked, "TooManyUnhealthy",
-		},
+		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)": {limited, blocked(tooMany), cliv1.Blocked, "TooManyUnhealthy"},
 		"UNHEALTHY, NOT REMEDIATED: CoolingDown, until 12:00:00": {
 			limited, blocked(Blocker{Reason: mendv1.CoolingDownReason, Until: noon}), cliv1.Blocked, "CoolingDown",
 		},
@@ -85,11 +83,9 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		"UNHEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it": {
 			Check{Check: cliv1.Check{Mode: Observing}}, blocked(Blocker{Reason: NotActing}), cliv1.Blocked, NotActing,
 		},
-		"UNHEALTHY, ACTION UNKNOWN: MissingPermission": {limited, blocked(Blocker{Reason: MissingPermission}), cliv1.Blocked, MissingPermission},
-		"UNHEALTHY, ACTION UNKNOWN: NoManager":         {Check{Check: cliv1.Check{Mode: Unknown}}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
-		"UNHEALTHY, NOT REMEDIATED: CannotBeRemediated (KubeadmControlPlane cp)": {
-			limited, refused, cliv1.Blocked, "CannotBeRemediated",
-		},
+		"UNHEALTHY, ACTION UNKNOWN: MissingPermission":                           {limited, blocked(Blocker{Reason: MissingPermission}), cliv1.Blocked, MissingPermission},
+		"UNHEALTHY, ACTION UNKNOWN: NoManager":                                   {Check{Check: cliv1.Check{Mode: Unknown}}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
+		"UNHEALTHY, NOT REMEDIATED: CannotBeRemediated (KubeadmControlPlane cp)": {limited, refused, cliv1.Blocked, "CannotBeRemediated"},
 		"UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred (KubeadmControlPlane cp)": {
 			limited, putOff, cliv1.Blocked, "RemediationDeferred",
 		},
@@ -189,9 +185,7 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		"PENDING, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {
 			checkOf(Acting, tooManyReason, 1, nil, 1, 2, pending(noon), pending(noon), healthy), cliv1.Pending, tooManyReason,
 		},
-		"UNKNOWN: Unreachable since 12:00:00": {
-			checkOf(Acting, "", 0, away, 0, 2, unread, unread), cliv1.Unknown, mendv1.UnreachableReason,
-		},
+		"UNKNOWN: Unreachable since 12:00:00": {checkOf(Acting, "", 0, away, 0, 2, unread, unread), cliv1.Unknown, mendv1.UnreachableReason},
 		"UNHEALTHY, NOT REMEDIATED: a: RemediationTemplateNotFound (RebootTemplate t); 2 of 2 not healthy": {
 			checkOf(Acting, "", 0, away, 0, 2, named("a", blocked(template)), unread), cliv1.Blocked, mendv1.TemplateNotFoundReason,
 		},

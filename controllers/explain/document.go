@@ -12,8 +12,8 @@ import (
 
 // states are the verdicts as documents have them.
 var states = map[health.State]cliv1.State{
-	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending, health.Unknown: cliv1.StateUnknown,
-	health.Unhealthy: cliv1.StateUnhealthy,
+	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending,
+	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
 }
 
 // Document is c for programs. The answer is about all targets of the check, which may be more than c has.
@@ -38,8 +38,8 @@ func (c *Check) population() *cliv1.Population {
 	}
 }
 
-// limit sets the limits of c in numbers. Of one that cannot be parsed AtMost stays nil, and any number of NodeHealthChecks' remediations may
-// be in progress.
+// limit sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of remediations
+// may be in progress.
 func (c *Check) limit(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
 	if !c.limitInvalid() {

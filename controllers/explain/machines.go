@@ -138,7 +138,8 @@ func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
 func leftAlone(facts *machines.Facts, machine *machines.Target) Target {
 	target := Target{
 		Target: cliv1.Target{
-			Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName, State: cliv1.StateSkipped,
+			Reference: Ref{Kind: "Machine", Namespace: facts.About.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+			State: cliv1.StateSkipped,
 		},
 		Next: Step{Reason: Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(machine.LeftAlone, " and "))},

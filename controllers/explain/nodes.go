@@ -20,7 +20,8 @@ import (
 // all, the caller has to know.
 func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 	c := &Check{Check: cliv1.Check{
-		Reference: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)}, Conditions: nodes.Conditions(f, p),
+		Reference: Ref{Kind: "NodeHealthCheck", Name: f.Check}, Mode: Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)},
+		Conditions: nodes.Conditions(f, p),
 	}}
 	for _, cond := range c.Conditions {
 		if cond.Type == nhcv1.RemediationAllowedCondition && cond.Reason != nhcv1.AllowedReason {
@@ -100,7 +101,9 @@ func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	case !n.Exists: // it is not judged any more
 		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
 		target.State = cliv1.StateUnknown
-		target.Findings = []Finding{{Finding: cliv1.Finding{Reason: string(health.NodeDeleted), Message: deleted, Expired: true}, Observed: deleted}}
+		target.Findings = []Finding{{
+			Finding: cliv1.Finding{Reason: string(health.NodeDeleted), Message: deleted, Expired: true}, Observed: deleted,
+		}}
 	case d.Left:
 		target.State, target.Skipped = cliv1.StateSkipped, nodes.TerminatingText
 	}

@@ -59,7 +59,7 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead: what the manager wrote, if it did.
+// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
 func MachineUnjudged(m *clusterv1.Machine, why string, told bool) string {
 	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
 	if told {
@@ -145,7 +145,7 @@ func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		uid, marked := marks[name]
 		switch {
-		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // the latter asks for one reboot
+		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // which asks for one reboot
 		case !marked:
 			holds.Foreign = append(holds.Foreign, name)
 		case slices.Contains(unknown, uid):

@@ -106,15 +106,9 @@ func told(is *explain.Remediation) string {
 	return b.String()
 }
 
-// stored is a moment that may be missing.
-func stored(at *metav1.Time) string {
-	if at == nil {
-		return "-"
-	}
-	return moments(at.Time)
-}
+func moments(at time.Time) string { return stored(&metav1.Time{Time: at}) }
 
-func moments(at time.Time) string {
+func stored(at *metav1.Time) string {
 	if at.IsZero() {
 		return "-"
 	}

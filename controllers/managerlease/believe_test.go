@@ -153,6 +153,8 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 		return c
 	}
 	blue := Announcement{WatchFilter: "blue"}
+	const another, label = "start a manager for namespace metal", "give it the label cluster.x-k8s.io/watch-filter: blue"
+	const either = "give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue"
 	for name, tc := range map[string]struct {
 		says    Announcement
 		label   string
@@ -162,15 +164,15 @@ func TestWhyAManagerStandsOff(t *testing.T) {
 	}{
 		"one that says nothing special looks at everything":   {says: Announcement{}},
 		"one of its namespace looks at it":                    {says: Announcement{Namespace: "metal"}},
-		"one of another namespace does not":                   {says: Announcement{Namespace: "other"}, want: "OtherNamespace", fix: "start a manager for namespace metal"},
+		"one of another namespace does not":                   {says: Announcement{Namespace: "other"}, want: "OtherNamespace", fix: another},
 		"one of its filter looks at it":                       {says: blue, label: "blue"},
-		"one of another filter does not":                      {says: blue, label: "red", want: "OtherLabel", fix: "give it the label cluster.x-k8s.io/watch-filter: blue"},
+		"one of another filter does not":                      {says: blue, label: "red", want: "OtherLabel", fix: label},
 		"the label of its Cluster is enough, where it counts": {says: blue, cluster: labelled("blue")},
 		"its own is too":                                      {says: blue, label: "blue", cluster: labelled("red")},
-		"its own counts before that of its Cluster":           {says: blue, label: "red", cluster: labelled("blue"), want: "OtherLabel", fix: "give it the label cluster.x-k8s.io/watch-filter: blue"},
-		"without either it does not":                          {says: blue, cluster: labelled(""), want: "OtherLabel", fix: "give it, or its Cluster, the label cluster.x-k8s.io/watch-filter: blue"},
+		"its own counts before that of its Cluster":           {says: blue, label: "red", cluster: labelled("blue"), want: "OtherLabel", fix: label},
+		"without either it does not":                          {says: blue, cluster: labelled(""), want: "OtherLabel", fix: either},
 		"one in teardown does not":                            {says: Announcement{Teardown: true}, want: "InTeardown"},
-		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: "OtherNamespace", fix: "start a manager for namespace metal"},
+		"of another namespace, teardown is not the reason":    {says: Announcement{Teardown: true, Namespace: "other"}, want: "OtherNamespace", fix: another},
 	} {
 		t.Run(name, func(t *testing.T) {
 			obj := labelled(tc.label)

@@ -17,6 +17,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -239,5 +240,24 @@ func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
 				t.Errorf("it ends as %q", is.Status.Outcome)
 			}
 		})
+	}
+}
+
+func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
+	request := record.Ref{Kind: "HostRemediation", Name: "m"}
+	for _, state := range []powercycle.State{
+		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
+		powercycle.Servicing, powercycle.Booting, powercycle.RequestingOwner,
+	} {
+		if !state.Known() || state.Final() {
+			t.Errorf("%s is no state in which anything is waited for", state)
+		}
+		got := stepText(record.Reason(state), "Machine m", request)
+		if !strings.HasPrefix(got, "HostRemediation m ") || len(strings.Fields(got)) < 6 || strings.Contains(got, string(state)) {
+			t.Errorf("%s: it says %q", state, got)
+		}
+	}
+	if got := stepText(record.Reason(powercycle.Booting), "Machine m", record.Ref{}); got != "Booting" {
+		t.Errorf("without a request it says %q", got)
 	}
 }

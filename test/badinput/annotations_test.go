@@ -95,11 +95,11 @@ func (f *fixture) said(check string) string {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	said := []string{is.ModeText, is.Text}
+	said := []string{is.ModeMessage, is.Message}
 	for _, target := range is.Targets {
 		said = append(said, target.Skipped)
 		for _, finding := range target.Findings {
-			said = append(said, finding.Text)
+			said = append(said, finding.Message)
 		}
 	}
 	for _, c := range is.Conditions {

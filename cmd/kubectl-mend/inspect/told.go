@@ -16,8 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// blind replaces what c depends on if the user may not see the nodes of the workload cluster, and the manager may: by what the manager has written, or else
-// by why it is not known, since numbers without the nodes would be wrong. Before the control plane is initialized the manager reads no nodes either.
+// blind replaces what c depends on if the user may not see the nodes of the workload cluster, and the manager may: by what the
+// manager has written, or else by why it is not known, since numbers without the nodes would be wrong. Before the control plane is
+// initialized the manager reads no nodes either.
 func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
 	why, _, blind := a.Snapshot.Unseen(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	if !blind || c.NodesUnknown == nil || !conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) ||
@@ -34,7 +35,8 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}
 	c.NodesUnknown, c.Reason, c.Message = &cliv1.NodesUnknown{Reason: unread.Reason, Message: unread.Text}, "", ""
-	if cond := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); cond != nil && cond.Status == metav1.ConditionFalse {
+	cond := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	if cond != nil && cond.Status == metav1.ConditionFalse {
 		c.Reason, c.Message = cond.Reason, cond.Message
 	}
 	if untold := a.untold(c); len(untold) > 0 || c.Mode != explain.Acting {
@@ -51,7 +53,8 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 	}
 }
 
-// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act it writes nothing.
+// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act it
+// writes nothing.
 func (a *Asker) untold(c *explain.Check) []*explain.Target {
 	var untold []*explain.Target
 	for i := range c.Targets {
@@ -63,8 +66,9 @@ func (a *Asker) untold(c *explain.Check) []*explain.Target {
 	return untold
 }
 
-// told judges a target whose node the reader may not see by what the manager wrote on the Machine: the condition kubemend.io/Remediation, which is
-// there while the machine is not healthy, or HealthCheckSucceeded=True. It reports whether there is either.
+// told judges a target whose node the reader may not see by what the manager wrote on the Machine: the condition
+// kubemend.io/Remediation, which is there while the machine is not healthy, or HealthCheckSucceeded=True. It reports whether there is
+// either.
 func (a *Asker) told(target *explain.Target) bool {
 	machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: target.Namespace, Name: target.Name})
 	if machine == nil {

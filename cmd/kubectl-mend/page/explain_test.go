@@ -19,7 +19,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -133,17 +132,12 @@ func TestExplanations(t *testing.T) {
 		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
 		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
 		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
-		"a machine out of the user's sight that the manager says is blocked": {
-			aScene(outOfTheUsersSight, toldBlocked("w1", clusterv1.MachineHealthCheckTooManyUnhealthyReason, "Too many are unhealthy")), machine("w1")},
-		"a machine out of the user's sight that the manager says is pending": {
-			aScene(outOfTheUsersSight, toldBlocked("w1", explain.WithinTimeout, "No timeout has expired. This ends at 2026-01-01T12:04:00Z at the latest")), machine("w1")},
-		"a machine out of the user's sight that the manager says is healthy": {aScene(outOfTheUsersSight), machine("w1")},
-		"a machine out of the user's sight that the manager power-cycles": {aScene(outOfTheUsersSight, func(s *scene) {
-			s.said("w1", mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine", time.Minute)
-		}), machine("w1")},
-		"the status of machines out of the user's sight of which the manager says how they are": {
-			aScene(outOfTheUsersSight, toldBlocked("w1", clusterv1.MachineHealthCheckTooManyUnhealthyReason, "Too many are unhealthy")), nil},
-		"a machine that is short-circuited": {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
+		"an unseen machine that is healthy":              {aScene(unseen), machine("w1")},
+		"an unseen machine that is blocked":              {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
+		"an unseen machine within its timeout":           {aScene(unseen, told("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
+		"an unseen machine that is remediated":           {aScene(unseen, told("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
+		"the status of unseen machines":                  {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
+		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
 		}), machine("w1")},
@@ -203,17 +197,16 @@ func TestExplanations(t *testing.T) {
 	golden.Stories(t, stories, answered)
 }
 
-// outOfTheUsersSight hides the nodes from the user, and has the manager say that all machines are healthy.
-func outOfTheUsersSight(s *scene) {
+// unseen hides the nodes from the user, and has the manager say that all machines are healthy.
+func unseen(s *scene) {
 	s.unseen = `secrets "c1-kubeconfig" is forbidden`
 	for name := range s.machines {
-		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
+		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, "True", clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
 	}
 }
 
-// toldBlocked has the manager say what blocks the remediation of a machine.
-func toldBlocked(name, reason, message string) func(*scene) {
-	return func(s *scene) { s.said(name, mendv1.Remediation, metav1.ConditionFalse, reason, message, time.Minute) }
+func told(status metav1.ConditionStatus, reason, message string) func(*scene) {
+	return func(s *scene) { s.said("w1", mendv1.Remediation, status, reason, message, time.Minute) }
 }
 
 func askedOwner(name, reason, message string) func(*scene) {

@@ -36,7 +36,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		}
 		why := machinehealthcheck.Unselected(c, m)
 		if why != "" && c.Spec.ClusterName == m.Spec.ClusterName {
-			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}, Message: why})
+			check := explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}
+			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: check, Message: why})
 		}
 		return why == ""
 	}

@@ -91,7 +91,8 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	switch counted {
 	case 0:
 	case 1:
-		s.Notes = append(s.Notes, "1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)")
+		s.Notes = append(s.Notes,
+			"1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)")
 	default:
 		s.Notes = append(s.Notes, fmt.Sprintf(
 			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
