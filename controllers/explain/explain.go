@@ -93,8 +93,10 @@ type Remediation struct {
 	cliv1.HostRemediation
 	// Requested is who requested it with kubectl mend, when and why; empty if a controller did.
 	Requested string
-	Blockers  []Blocker
-	Next      Step
+	// Conditions are those of the remediation, which say when each step was done.
+	Conditions []metav1.Condition
+	Blockers   []Blocker
+	Next       Step
 }
 
 // InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.

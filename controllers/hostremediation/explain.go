@@ -89,7 +89,7 @@ func (r *Reconciler) names(w *observed) *explain.Remediation {
 	result := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
 		Reference: explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
 		Node:      w.nodeName(), Host: w.record.Host,
-	}}
+	}, Conditions: w.rem.GetConditions()}
 	if by, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
 		result.Requested = by.Text()
 	}

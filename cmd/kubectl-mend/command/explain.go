@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -150,7 +151,7 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(out, o.width(), o.painter(o.Out)); err != nil {
+			if err := e.Print(out, page.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 				return err
 			}
 		}
@@ -208,9 +209,9 @@ func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string
 	case metal3Kind, ownKind:
 		return page.Remediation(ctx, a, string(named.kind), key)
 	case deploymentKind:
-		return page.MachineDeployment(ctx, a, key)
+		return page.OfOwner(ctx, a, key, &clusterv1.MachineDeployment{})
 	case kubeadmKind:
-		return page.KubeadmControlPlane(ctx, a, key)
+		return page.OfOwner(ctx, a, key, &controlplanev1.KubeadmControlPlane{})
 	case clusterKind:
 		return page.OfCluster(ctx, a, key)
 	default:

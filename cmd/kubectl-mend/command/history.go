@@ -25,7 +25,8 @@ func (o *Options) history() *cobra.Command {
 		Short: "List what has happened to machines, their nodes, hosts and checks",
 		Long: "List what has happened, oldest first: the steps of RemediationRecords, which outlive their machines, and events " +
 			"that tell what no step does, which the API server keeps for an hour by default.",
-		Example:           fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide", o.Name),
+		Example: fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide\n"+
+			"  %[1]s history machine/workers-x7k2p -o svg > postmortem.svg", o.Name),
 		ValidArgsFunction: o.completeNames(historyOf...),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := o.historyScope(args)
@@ -37,7 +38,7 @@ func (o *Options) history() *cobra.Command {
 	}
 	c.Flags().TextVar(&since, "since", &since, "How far back, such as 36h or 14d. 0 is as far as is remembered.")
 	c.Flags().BoolVar(&utc, "utc", false, "Print dates and times in UTC, as -o wide does.")
-	o.addOutput(c, wide)
+	o.addOutput(c, wide, svg)
 	o.addSourceFlags(c)
 	return c
 }
@@ -80,7 +81,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	if unread != nil {
 		trouble = append(trouble, unread)
 	}
-	objects.Records, objects.Now = records, now
+	objects.Records = records
 	found := history.Of(objects, s)
 	for _, err := range trouble {
 		found.ReadErrors = append(found.ReadErrors, err.Error())
@@ -95,6 +96,9 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout history.Layout) error {
 	for _, t := range found.ReadErrors {
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
+	}
+	if len(found.Items) > 0 && o.output != nil && *o.output.flags.OutputFormat == svg {
+		return history.SVG(o.Out, found.Items)
 	}
 	if len(found.Items) > 0 {
 		return history.Print(o.Out, found.Items, layout)

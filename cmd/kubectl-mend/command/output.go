@@ -20,6 +20,8 @@ import (
 // The formats of --output that are kubemend's own, or treated in a way of their own.
 const (
 	wide = "wide"
+	// svg is a picture.
+	svg = "svg"
 	// byName prints the names of objects, as kubectl takes them.
 	byName = "name"
 )
@@ -49,7 +51,7 @@ func (p *output) complete() error {
 	switch {
 	case format != "" && !slices.Contains(p.formats(), name):
 		return Exit{Misused, fmt.Errorf("--output %q: expected %s", format, listed(p.formats(), "or"))}
-	case format == wide, format == "" && *p.flags.TemplateFlags.TemplateArgument == "":
+	case format == wide, format == svg, format == "" && *p.flags.TemplateFlags.TemplateArgument == "":
 		return nil
 	}
 	var err error

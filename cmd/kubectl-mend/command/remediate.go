@@ -70,7 +70,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return b.apply(ctx, requested)
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	if err := facts.after.Print(o.Out, o.width(), o.painter(o.Out)); err != nil {
+	if err := facts.after.Print(o.Out, page.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)

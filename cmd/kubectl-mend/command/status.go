@@ -20,20 +20,17 @@ func (o *Options) status() *cobra.Command {
 	var all bool
 	var again watching
 	scope := snapshot.Scope{Nodes: true, Restless: true, OpenRecords: true}
-	layout := page.Layout{Sort: page.ByName}
+	var layout page.Layout
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
-			"how much of the limit is used, and what happens next. Below them: whether a manager runs, which kinds it serves, " +
-			"and which workload clusters it cannot reach.",
+			"how much of the limit is used, and what happens next. Below them: what no check sees to, which hosts are out of service, whether a " +
+			"manager runs, and which kinds it does not serve.",
 		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
 		Args:              noArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if !slices.Contains(page.Orders, string(layout.Sort)) {
-				return Exit{Misused, fmt.Errorf("--sort-by %q: expected %s", layout.Sort, listed(page.Orders, "or"))}
-			}
 			layout.NotOK = o.allNamespaces && !all
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				return o.printStatus(ctx, out, scope, layout)
@@ -44,8 +41,6 @@ func (o *Options) status() *cobra.Command {
 		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
 		"those that a controller acts on, with all targets healthy.")
-	c.Flags().StringVar((*string)(&layout.Sort), "sort-by", string(layout.Sort), "Order of the checks: "+listed(page.Orders, "or")+".")
-	_ = c.RegisterFlagCompletionFunc("sort-by", cobra.FixedCompletions(page.Orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	again.addTo(c)
 	c.Flags().BoolVar(&scope.AllMachines, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")

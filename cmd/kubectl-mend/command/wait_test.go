@@ -58,6 +58,7 @@ func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, erro
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: in} }
 		md, set := &clusterv1.MachineDeployment{ObjectMeta: meta("md")}, &clusterv1.MachineSet{ObjectMeta: meta("md-1")}
 		md.Spec.ClusterName, md.Spec.Replicas, set.Spec.ClusterName, set.Spec.Replicas = "c1", &replicas, "c1", &replicas
+		set.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineDeployment", Name: "md", Controller: ptr.To(true)}}
 		record := &mendv1.RemediationRecord{ObjectMeta: meta("m-1")}
 		record.Spec.Decided = metav1.Now()
 		record.Spec.Target = mendv1.RecordTarget{
@@ -247,7 +248,6 @@ func TestAWatchThatCannotBeginEnds(t *testing.T) {
 		"status --watch --every=0s":     "--every: expected a duration above 0",
 		"status --watch --from=x":       "[from watch] were all set",
 		"explain machine/m -w --from=x": "[from watch] were all set",
-		"status --sort-by=age":          `--sort-by "age": expected name, unhealthy or next`,
 	} {
 		errOut.Reset()
 		if code := run(t, o, strings.Fields(line)...); code != Misused || !strings.Contains(errOut.String(), says) {

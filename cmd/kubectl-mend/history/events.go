@@ -49,7 +49,7 @@ func eventsWithin(o *Objects, s Scope) []event {
 		if !matters(&o.Events[i]) {
 			continue
 		}
-		if e := eventOf(&o.Events[i]); s.everything() && s.in(e.Object.Namespace) || in.have(&e) {
+		if e := eventOf(&o.Events[i]); s.Kind == "" && s.in(e.Object.Namespace) || in.have(&e) {
 			events = append(events, e)
 		}
 	}

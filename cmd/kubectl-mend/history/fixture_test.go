@@ -123,7 +123,7 @@ func metal() *Objects {
 	machine, check := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers")
 	request, host, node, former := regarding("HostRemediation", "workers-a"), regarding(hostKind, "host-0"), regarding(nodeKind, "workers-a"), regarding(machineKind, "workers-old")
 	const restricted = "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 3, unhealthy: 2, maxUnhealthy: 40%)"
-	o := &Objects{Now: at(13 * 60), Records: []*mendv1.RemediationRecord{cycled(), replacing()}, Events: []eventsv1.Event{
+	o := &Objects{Records: []*mendv1.RemediationRecord{cycled(), replacing()}, Events: []eventsv1.Event{
 		told(-300, node, "NodeNotReady", "Node workers-a status is now: NodeNotReady", old("node-controller", 1, -300)),
 		told(0, machine, "MachineMarkedUnhealthy", "Machine metal/workers-a has been marked as unhealthy by metal/workers: Condition Ready on Node is Unknown for more than 5m0s", about(check)),
 		told(0, check, "RemediationStarted", "Requested a HostRemediation for workers-a", about(machine)),

@@ -23,16 +23,16 @@ type Objects struct {
 	Machines []clusterv1.Machine
 	Hosts    []bmov1alpha1.BareMetalHost
 	Checks   []clusterv1.MachineHealthCheck
-	// Now is when they were read.
-	Now time.Time
 }
 
 // alike is how far apart an event and a step of a record may be that are about the same fact: events are sent in bundles, records are
 // written later.
 const alike = time.Minute
 
-// near reports whether two moments are about the same fact.
-func near(a, b time.Time) bool { return a.Sub(b).Abs() <= alike }
+// near reports whether an event may be about what happened at a moment.
+func (e *event) near(at time.Time) bool {
+	return e.Time.Sub(at).Abs() <= alike || latest(&e.HistoryEntry).Sub(at).Abs() <= alike
+}
 
 // Of is what has happened within a scope, oldest first.
 func Of(o *Objects, s Scope) *cliv1.History {

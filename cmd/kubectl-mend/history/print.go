@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -27,33 +26,42 @@ type Layout struct {
 	Paint      text.Painter
 }
 
-// roomy is from how many columns on a message stands beside the rest. Below that it is on lines of its own, since there would be no room
-// for it.
-const roomy = 140
-
-// below is how far a message is indented that is on lines of its own.
-const below = 4
+const (
+	// roomy is from how many columns on there is room for messages beside the rest. On fewer they are below it, behind their objects.
+	roomy = 140
+	// below is how far they are indented there.
+	below = 4
+	// unbroken is a width at which no line is broken.
+	unbroken = 1 << 20
+)
 
 // Print writes one line for each entry, or several if its message is long.
 func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
-	rows, messages := append(make([][]string, 0, 1+len(entries)), l.headings()), append(make([]string, 0, 1+len(entries)), "MESSAGE")
+	heading := "TIME"
+	if l.UTC || l.Wide {
+		heading = "TIME (UTC)"
+	}
+	head, message := l.cells("NAMESPACE", heading, "TYPE", "REASON", "OBJECT", "SOURCE", "MESSAGE")
+	rows, messages := append(make([][]string, 0, 1+len(entries)), head), append(make([]string, 0, 1+len(entries)), message)
 	for i := range entries {
-		rows, messages = append(rows, l.cells(&entries[i])), append(messages, entries[i].Message)
+		e := &entries[i]
+		kind, reason := string(e.Type), e.Reason
+		if e.Type == cliv1.Warning {
+			kind, reason = l.Paint.Bad(kind), l.Paint.Bad(reason)
+		}
+		source := cmp.Or(e.Reporter, "("+strings.ToLower(string(e.Source))+")")
+		row, message := l.cells(e.Object.Namespace, l.when(e), kind, reason, e.Object.Kind+"/"+e.Object.Name, source, e.Message)
+		rows, messages = append(rows, row), append(messages, message)
 	}
 	leads := text.Table(rows)
-	if !l.Wide && text.Widest(leads) > l.Width { // the object stands before the message, with its namespace
-		for i, row := range rows {
-			object := len(row) - 1
-			messages[i] = strings.Join(slices.Concat(row[:object-3], row[object:]), " ") + ": " + messages[i]
-			rows[i] = row[object-3 : object]
-		}
-		leads = text.Table(rows)
-	}
-	width := text.Widest(leads)
+	first := text.Widest(leads) + 3
 	for i, lead := range leads {
 		line := lead + "\n" + text.Hang(strings.Repeat(" ", below), messages[i], below, l.Width)
-		if l.Width >= roomy {
-			line = text.Hang(text.Pad(lead, width)+"   ", messages[i], width+3, l.Width)
+		switch {
+		case l.Width >= roomy:
+			line = text.Hang(text.Pad(lead, first), messages[i], first, l.Width)
+		case l.Wide:
+			line = text.Hang(text.Pad(lead, first), messages[i], first, unbroken)
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return fmt.Errorf("print the history: %w", err)
@@ -62,33 +70,23 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 	return nil
 }
 
-func (l Layout) headings() []string {
-	heads := []string{"TIME", "TYPE", "REASON", "OBJECT"}
-	if l.UTC || l.Wide {
-		heads[0] = "TIME (UTC)"
+// cells are those of one row, and the message beside or below it.
+func (l Layout) cells(namespace, when, kind, reason, object, source, message string) (row []string, beside string) {
+	row = []string{when, kind, reason}
+	if !l.Namespaces {
+		namespace = ""
 	}
+	if !l.Wide && l.Width < roomy {
+		return row, strings.TrimSpace(namespace+" "+object) + ": " + message
+	}
+	row = append(row, object)
 	if l.Namespaces {
-		heads = append([]string{"NAMESPACE"}, heads...)
+		row = append([]string{namespace}, row...)
 	}
 	if l.Wide {
-		heads = append(heads, "SOURCE")
+		row = append(row, source)
 	}
-	return heads
-}
-
-func (l Layout) cells(e *cliv1.HistoryEntry) []string {
-	kind, reason := string(e.Type), e.Reason
-	if e.Type == cliv1.Warning {
-		kind, reason = l.Paint.Bad(kind), l.Paint.Bad(reason)
-	}
-	cells := []string{l.when(e), kind, reason, e.Object.Kind + "/" + e.Object.Name}
-	if l.Namespaces {
-		cells = append([]string{e.Object.Namespace}, cells...)
-	}
-	if l.Wide {
-		cells = append(cells, cmp.Or(e.Reporter, "("+strings.ToLower(string(e.Source))+")"))
-	}
-	return cells
+	return row, message
 }
 
 // when is when e happened first, and how often within how long.

@@ -31,15 +31,14 @@ const (
 
 var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
 
-// begins are the reasons of events that a remediation was decided, as its record says too.
-var begins = []string{mendv1.EventRemediationStarted, nhcv1.EventRemediationCreated}
-
-// ends are the reasons of events that tell how a remediation has ended, with the outcomes that say the same.
-var ends = map[string][]string{
-	mendv1.EventMachineHealthy:    {healed},
-	mendv1.EventRemediationEnded:  {healed},
-	mendv1.EventCapacityBack:      {healed, replaced},
-	mendv1.EventCapacityNotComing: {gone, givenUp, cancelled},
+// toldOnce are the reasons of events that say the same as steps of a record, with the reasons of these.
+var toldOnce = map[string][]string{
+	mendv1.EventRemediationStarted: {decidedReason, observedReason},
+	nhcv1.EventRemediationCreated:  {decidedReason, observedReason},
+	mendv1.EventMachineHealthy:     {healed},
+	mendv1.EventRemediationEnded:   {healed},
+	mendv1.EventCapacityBack:       {healed, replaced},
+	mendv1.EventCapacityNotComing:  {gone, givenUp, cancelled},
 }
 
 // toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
@@ -55,37 +54,38 @@ var toldBy = map[string][]powercycle.Reason{
 	string(record.RemediationInProgress): nil,
 }
 
-// ofRecord are what was decided, and the steps that no event tells more exactly.
+// stepsOf are what was decided, and the steps of a record.
+func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
+	decided := mendv1.RecordStep{Time: r.Spec.Decided, Reason: decidedReason, Message: decidedOf(r)}
+	if r.Spec.Mode == mendv1.RecordObserved {
+		decided.Reason = observedReason
+	}
+	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
+}
+
+// ofRecord are the steps of a record that no event tells more exactly.
 func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []cliv1.HistoryEntry {
 	target := cliv1.Reference{}
 	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
 		target = recordRef(ref, r)
 	}
 	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
-	add := func(at metav1.Time, reason, message string, object cliv1.Reference) {
-		entries = append(entries, cliv1.HistoryEntry{
-			Time: metav1.NewTime(at.UTC()), Type: eventType(reason == givenUp), Reason: reason, Object: object,
-			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
-		})
-	}
-	if r.Spec.Mode == mendv1.RecordObserved {
-		add(r.Spec.Decided, observedReason, decidedOf(r), target)
-	} else {
-		add(r.Spec.Decided, decidedReason, decidedOf(r), target)
-	}
-	for i := range r.Status.Steps {
-		step, object := &r.Status.Steps[i], target
+	for _, step := range stepsOf(r) {
+		object := target
 		if step.Object != nil {
 			object = recordRef(step.Object, r)
 		}
 		more, waits := toldBy[step.Reason]
 		exactly := func(e *event) bool {
-			then := near(e.Time.Time, step.Time.Time) || near(latest(&e.HistoryEntry), step.Time.Time)
-			return then && slices.Contains(more, powercycle.Reason(e.Reason))
+			return e.near(step.Time.Time) && slices.Contains(more, powercycle.Reason(e.Reason))
 		}
-		if !waits || more != nil && !slices.ContainsFunc(told[object], exactly) {
-			add(step.Time, step.Reason, step.Message, object)
+		if waits && (more == nil || slices.ContainsFunc(told[object], exactly)) {
+			continue
 		}
+		entries = append(entries, cliv1.HistoryEntry{
+			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
+			Message: step.Message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
+		})
 	}
 	return entries
 }
@@ -113,40 +113,34 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 
 // reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to write.
 func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
-	objects := make([]cliv1.Reference, 0, 2+len(r.Status.Requests))
-	add := func(ref *mendv1.RecordRef) {
+	named := []*mendv1.RecordRef{r.Spec.Target.Machine, r.Spec.Target.Node}
+	for i := range r.Status.Requests {
+		named = append(named, &r.Status.Requests[i])
+	}
+	objects := make([]cliv1.Reference, 0, len(named))
+	for _, ref := range named {
 		if ref == nil {
-			return
+			continue
 		}
 		if object := recordRef(ref, r); object.Namespace == "" || object.Namespace == r.Namespace {
 			objects = append(objects, object)
 		}
-	}
-	add(r.Spec.Target.Machine)
-	add(r.Spec.Target.Node)
-	for i := range r.Status.Requests {
-		add(&r.Status.Requests[i])
 	}
 	return objects
 }
 
 // recordTells reports whether a record tells what an event does about one of its objects.
 func recordTells(r *mendv1.RemediationRecord, e *event) bool {
-	at, last := e.Time.Time, latest(&e.HistoryEntry)
-	if slices.Contains(begins, e.Reason) {
-		return near(at, r.Spec.Decided.Time)
-	}
-	return slices.ContainsFunc(r.Status.Steps, func(step mendv1.RecordStep) bool {
+	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
 		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
+		same, known := toldOnce[e.Reason]
 		switch {
 		case e.Reason == mendv1.EventCapacityAwaited: // what is waited for is told again, such as by another manager
-			return quoted && !step.Time.After(at)
-		case !near(at, step.Time.Time) && !near(last, step.Time.Time):
-			return false
-		case ends[e.Reason] != nil:
-			return slices.Contains(ends[e.Reason], step.Reason)
+			return quoted && !step.Time.After(e.Time.Time)
+		case known:
+			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)
 		}
-		return quoted || step.Reason == e.Reason
+		return e.near(step.Time.Time) && (quoted || step.Reason == e.Reason)
 	})
 }
 

@@ -39,8 +39,6 @@ type Scope struct {
 	Since time.Time
 }
 
-func (s Scope) everything() bool { return s.Kind == "" }
-
 // in reports whether the scope reaches into a namespace. What has none is in all.
 func (s Scope) in(namespace string) bool {
 	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
@@ -77,7 +75,8 @@ func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
 // member is an object of a scope for a time: before and after a remediation a host has other machines.
 type member struct {
 	// uid tells the object from others of its name; empty if it is not known.
-	uid         types.UID
+	uid types.UID
+	// from and until are when it belongs to the scope; zero if that has no beginning, or no end yet.
 	from, until time.Time
 }
 
@@ -92,7 +91,7 @@ type members struct {
 func (s Scope) members(o *Objects) *members {
 	m := &members{Scope: s, objects: map[cliv1.Reference][]member{}}
 	for i := range o.Machines {
-		if machine := &o.Machines[i]; !s.everything() && s.means(machine, o) {
+		if machine := &o.Machines[i]; s.Kind != "" && s.means(machine, o) {
 			m.addMachine(machine, o)
 		}
 	}
@@ -102,7 +101,7 @@ func (s Scope) members(o *Objects) *members {
 		}
 	}
 	for _, record := range o.Records {
-		m.addRecord(record, o.Now)
+		m.addRecord(record)
 	}
 	return m
 }
@@ -147,8 +146,8 @@ func (m *members) add(kind string, object metav1.Object) {
 }
 
 // addRecord adds what a record is about: its machine, requests and check for good, its node and host for the time of the remediation.
-func (m *members) addRecord(r *mendv1.RemediationRecord, now time.Time) {
-	during := member{from: r.Spec.Decided.Time, until: now}
+func (m *members) addRecord(r *mendv1.RemediationRecord) {
+	during := member{from: r.Spec.Decided.Time}
 	if since := r.Spec.UnhealthySince; since != nil {
 		during.from = since.Time
 	}
@@ -196,7 +195,8 @@ func (m *members) has(o *object, at time.Time) bool {
 	}
 	return slices.ContainsFunc(m.objects[o.Reference], func(known member) bool {
 		same := known.uid == "" || o.uid == "" || known.uid == o.uid
-		return same && (known.from.IsZero() || !at.Before(known.from.Add(-alike)) && !at.After(known.until.Add(alike)))
+		ended := !known.until.IsZero() && at.After(known.until.Add(alike))
+		return same && !ended && !at.Before(known.from.Add(-alike))
 	})
 }
 

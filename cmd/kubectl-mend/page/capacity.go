@@ -35,19 +35,20 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*C
 	if err != nil {
 		return nil, err
 	}
-	is := &Capacity{Unread: slices.DeleteFunc(f.Unread, func(kinds string) bool { return kinds == "Pods" })} // what Cluster API says of these is quoted
+	found := &Capacity{Unread: slices.DeleteFunc(f.Unread, func(kinds string) bool { return kinds == "Pods" })} // what Cluster API says of these is quoted
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
-		is.Story = decide.Follow(f)
-		by := decide.Predecessor(f)
-		is.Story.Old, is.Made = by.Name, explain.Replacement(by.Name, decide.Replacement{Name: replacing(by, m.Name), By: by.By})
-		return is, nil
+		found.Story = decide.Follow(f)
+		if by := decide.Predecessor(f); by.Name != "" {
+			found.Story.Old, found.Made = by.Name, explain.Replacement(by.Name, decide.Replacement{Name: m.Name, By: by.By})
+		}
+		return found, nil
 	}
-	is.Story = decide.Decide(f)
-	if !m.DeletionTimestamp.IsZero() && (is.Story.Stage != decide.Deleting || is.Story.Machine != m.Name) {
+	found.Story = decide.Decide(f)
+	if !m.DeletionTimestamp.IsZero() && (found.Story.Stage != decide.Deleting || found.Story.Machine != m.Name) {
 		deletion := decide.DeletionOf(f)
-		is.Deletion = &deletion
+		found.Deletion = &deletion
 	}
-	return is, nil
+	return found, nil
 }
 
 // madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
@@ -58,14 +59,6 @@ func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
 	if value := explain.Predecessor(a.Predecessor(m)); value != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "replaces", Value: value})
 	}
-}
-
-// replacing is the name of a new machine, if it is known for which it was made.
-func replacing(by decide.Replacement, name string) string {
-	if by.Name == "" {
-		return ""
-	}
-	return name
 }
 
 // begun is when the owner of m was asked to replace it, or its deletion began.
@@ -87,15 +80,19 @@ func (c *Capacity) waits() *decide.Story {
 	return &c.Story
 }
 
+// story is what the capacity of the machine waits for; nil where nothing is awaited.
+func (e *Explanation) story() *decide.Story {
+	if len(e.Capacity) != 1 {
+		return nil
+	}
+	return e.Capacity[0].waits()
+}
+
 // capacityNext is the next step on the way to the capacity of the machine, where that is more than what its check does next.
 func (e *Explanation) capacityNext() explain.Step {
-	if len(e.Capacity) != 1 || len(e.Owners) > 0 {
-		return explain.Step{}
-	}
-	s := e.Capacity[0].waits()
-	t := e.target()
+	s, t := e.story(), e.target()
 	switch {
-	case s.Stage.Ended(), s.Stage == decide.OwnerActs, s.Stage == decide.Unread: // the check says what the owner does
+	case s == nil, s.Stage.Ended(), s.Stage == decide.OwnerActs, s.Stage == decide.Unread: // the check says what the owner does
 		return explain.Step{}
 	case s.Stage != decide.Deleting && t != nil && t.Next != (explain.Step{}): // its timeout, or what blocks its check, comes first
 		return explain.Step{}
@@ -105,38 +102,33 @@ func (e *Explanation) capacityNext() explain.Step {
 
 // capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
-	if len(e.Capacity) != 1 {
+	s, t := e.story(), e.target()
+	switch {
+	case s == nil, s.Stage == decide.OwnerActs && t != nil && t.Next.Manual: // which says it
 		return explain.Step{}
+	case t == nil:
+		return cmp.Or(explain.CapacityTodo(s), explain.NodeTodo(s))
 	}
-	if t := e.target(); e.Capacity[0].waits().Stage == decide.OwnerActs && t != nil && t.Next.Manual { // which says it
-		return explain.Step{}
-	}
-	todo := explain.CapacityTodo(e.Capacity[0].waits())
-	if e.target() == nil {
-		return cmp.Or(todo, e.nodeTodo())
-	}
-	return todo
+	return explain.CapacityTodo(s)
 }
 
 // nodeNotReady reports whether the node of the machine is there, and not Ready.
 func (e *Explanation) nodeNotReady() bool {
-	return len(e.Capacity) == 1 && e.Capacity[0].waits().Next == decide.NodeGetsReady
+	s := e.story()
+	return s != nil && s.Next == decide.NodeGetsReady
 }
 
 // nodeTodo is what a person has to do about the node of the machine, where no check remediates it; zero if there is nothing.
 func (e *Explanation) nodeTodo() explain.Step {
-	if len(e.Capacity) != 1 {
-		return explain.Step{}
+	if s := e.story(); s != nil {
+		return explain.NodeTodo(s)
 	}
-	return explain.NodeTodo(e.Capacity[0].waits())
+	return explain.Step{}
 }
 
 // deletionAnswer adds to the answer about a machine that is being deleted what that waits for.
 func (e *Explanation) deletionAnswer() {
-	if len(e.Capacity) != 1 {
-		return
-	}
-	if s := e.Capacity[0].waits(); s.Stage == decide.Deleting && s.Reason != decide.DeletionBegins { // of that there is nothing to add
+	if s := e.story(); s != nil && s.Stage == decide.Deleting && s.Reason != decide.DeletionBegins { // of that there is nothing to add
 		e.answer(e.Answer.Deleting(s))
 	}
 }

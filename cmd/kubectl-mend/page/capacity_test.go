@@ -212,10 +212,10 @@ func unselected(names ...string) func(*scene) {
 func TestCapacityOfOwners(t *testing.T) {
 	const left = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n* Pod shop/db-0: deletionTimestamp set, but still not removed from the Node"
 	md := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return MachineDeployment(ctx, a, client.ObjectKey{Namespace: "default", Name: "md"})
+		return OfOwner(ctx, a, client.ObjectKey{Namespace: "default", Name: "md"}, &clusterv1.MachineDeployment{})
 	}
 	kcp := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return KubeadmControlPlane(ctx, a, client.ObjectKey{Namespace: "default", Name: "cp"})
+		return OfOwner(ctx, a, client.ObjectKey{Namespace: "default", Name: "cp"}, &controlplanev1.KubeadmControlPlane{})
 	}
 	cluster := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }
 	plane := func(edits ...func(*controlplanev1.KubeadmControlPlane, *scene)) func(*scene) {
@@ -282,7 +282,7 @@ func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
 	s := aScene(deletes("WaitingForPreDrainHook", "", func(m *clusterv1.Machine) {
 		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
 	}), deployed, smaller)
-	e, err := MachineDeployment(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"})
+	e, err := OfOwner(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"}, &clusterv1.MachineDeployment{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,11 +18,11 @@ import (
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	var check clusterv1.MachineHealthCheck
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
-		is := client.ObjectKeyFromObject(c) == key
-		if is {
+		named := client.ObjectKeyFromObject(c) == key
+		if named {
 			check = *c
 		}
-		return is
+		return named
 	})
 	e, err := explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
 	if err != nil {

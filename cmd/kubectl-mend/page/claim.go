@@ -1,9 +1,6 @@
 package page
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -13,20 +10,14 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/claims"
-	decide "github.com/kubemend/kubemend/controllers/decide/claims"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// claimFacts are what decides on a claim of a check by a label.
-func claimFacts(a *inspect.Asker, check *clusterv1.MachineHealthCheck) decide.Facts {
-	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
-	return claims.FactsOf(check, cluster, namespace, known)
-}
-
 // claimOf says which label claimed a check, or why one that asks for that did not; each is empty if there is nothing to say.
 func claimOf(a *inspect.Asker, check *clusterv1.MachineHealthCheck) (source, missing string) {
-	facts := claimFacts(a, check)
+	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
+	facts := claims.FactsOf(check, cluster, namespace, known)
 	return claims.Source(facts, check.Namespace, check.Spec.ClusterName),
 		claims.Missing(facts, check.Namespace, check.Spec.ClusterName, check.Annotations[clusterv1.PausedAnnotation])
 }
@@ -50,17 +41,10 @@ func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
 	return slices.Compact(notes)
 }
 
-// labelClaims are what labels have to do with some checks.
-type labelClaims struct {
-	// sources are which label claimed a check, of those that one did.
-	sources map[explain.Ref]string
-	notes   []string
-}
-
-// claimsOf looks at the labels for all these MachineHealthChecks.
-func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
-	found := labelClaims{sources: map[explain.Ref]string{}}
-	clusters, objects := make([]client.ObjectKey, 0, len(checks)), map[string]bool{}
+// claimsOf says which labels claimed MachineHealthChecks; the notes say why labels did not claim others.
+func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref]string, notes []string) {
+	sources = map[explain.Ref]string{}
+	clusters := make([]client.ObjectKey, 0, len(checks))
 	for i := range checks {
 		ref := checks[i].Reference
 		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
@@ -70,21 +54,11 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) labelClaims {
 		clusters = append(clusters, client.ObjectKey{Namespace: ref.Namespace, Name: checks[i].Cluster})
 		source, missing := claimOf(a, check)
 		if source != "" {
-			found.sources[ref] = source
-			object := explain.Ref{Kind: "Cluster", Namespace: ref.Namespace, Name: checks[i].Cluster}
-			if facts := claimFacts(a, check); cmp.Or(decide.Decide(facts).By, facts.By) == decide.Namespace {
-				object = explain.Ref{Kind: "Namespace", Name: ref.Namespace}
-			}
-			objects[object.String()] = true
+			sources[ref] = source
 		}
 		if missing != "" {
-			found.notes = append(found.notes, ref.String()+": "+missing)
+			notes = append(notes, ref.String()+": "+missing)
 		}
 	}
-	if len(objects) > 0 {
-		found.notes = append(found.notes, fmt.Sprintf("%s claimed by the label %s: %s of %s", explain.Number(len(found.sources), "check"),
-			mendv1.ClaimLabel, mendv1.ClaimLabelAct, firstOf(slices.Sorted(maps.Keys(objects)))))
-	}
-	found.notes = append(found.notes, invalidLabels(a, clusters...)...)
-	return found
+	return sources, append(notes, invalidLabels(a, clusters...)...)
 }

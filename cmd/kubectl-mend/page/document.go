@@ -17,17 +17,14 @@ func (e *Explanation) Document() *cliv1.Explanation {
 	}
 	for i := range e.Checks {
 		c := &e.Checks[i]
-		is := c.Document(c.answer)
+		check := c.Document(c.answer)
 		for _, g := range c.NotHealthy {
-			is.NotHealthy = append(is.NotHealthy, explain.Group(g.Class, g.Names))
+			check.NotHealthy = append(check.NotHealthy, explain.Group(g.Class, g.Names))
 		}
-		d.Checks = append(d.Checks, is)
+		d.Checks = append(d.Checks, check)
 	}
 	for i := range e.Owners {
-		o := &e.Owners[i]
-		d.Owners = append(d.Owners, cliv1.MachineOwner{
-			Reference: o.Ref, Replicas: o.Replicas, Machines: o.Machines, Ready: o.Ready, RollingOut: o.RollingOut,
-		})
+		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)
 	}
 	for i := range e.Capacity {
 		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back
@@ -53,9 +50,9 @@ func (s *Status) Document() *cliv1.Status {
 	}
 	for i := range s.Checks {
 		r := &s.Checks[i]
-		is := r.document
-		is.ClaimedBy, is.CapacityMissing = r.ClaimedBy, r.Missing.document()
-		d.Items = append(d.Items, is)
+		check := r.document
+		check.ClaimedBy, check.CapacityMissing = r.ClaimedBy, r.Missing.document()
+		d.Items = append(d.Items, check)
 	}
 	for _, cluster := range s.Uncovered {
 		d.Notes = append(d.Notes, "Not covered by checks: "+cluster)
@@ -67,21 +64,21 @@ func (s *Status) Document() *cliv1.Status {
 }
 
 func manager(m *managerlease.Manager) cliv1.Manager {
-	is := cliv1.Manager{
+	manager := cliv1.Manager{
 		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
 		Trusted: !m.Unbound && m.Unverified == "", Namespaces: m.Within, Message: m.Trouble,
 	}
-	if is.Message == "" {
-		is.Message = m.Unverified
+	if manager.Message == "" {
+		manager.Message = m.Unverified
 	}
 	a := m.Announcement
 	if a == nil {
-		return is
+		return manager
 	}
-	is.Version, is.Started, is.Unclaimed, is.WatchNamespace = a.Version, cliv1.Moment(a.Started.Time), a.Unclaimed, a.Namespace
-	is.WatchFilter, is.Outside, is.Teardown = a.WatchFilter, a.Outside, a.Teardown
+	manager.Version, manager.Started, manager.Unclaimed, manager.WatchNamespace = a.Version, cliv1.Moment(a.Started.Time), a.Unclaimed, a.Namespace
+	manager.WatchFilter, manager.Outside, manager.Teardown = a.WatchFilter, a.Outside, a.Teardown
 	for _, k := range a.Kinds {
-		is.Kinds = append(is.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
+		manager.Kinds = append(manager.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
 	}
-	return is
+	return manager
 }

@@ -70,17 +70,17 @@ type Group struct {
 
 // about returns c with those of its targets that the explanation is about.
 func about(c explain.Check, concerns func(explain.Target) bool) Check {
-	is := Check{Check: c, answer: c.Answer()}
+	check := Check{Check: c, answer: c.Answer()}
 	if !c.CountedByStatus { // else the names of most are not known
-		is.NotHealthy = notHealthy(c.Targets)
+		check.NotHealthy = notHealthy(c.Targets)
 	}
-	is.Targets = nil
+	check.Targets = nil
 	for _, t := range c.Targets {
 		if concerns(t) {
-			is.Targets = append(is.Targets, t)
+			check.Targets = append(check.Targets, t)
 		}
 	}
-	return is
+	return check
 }
 
 // notHealthy are the targets that the limits count, in the order in which their sum has them.

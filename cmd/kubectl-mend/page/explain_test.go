@@ -19,7 +19,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -33,7 +32,7 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	var out bytes.Buffer
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := e.Print(&out, width, text.Painter{}); err != nil {
+		if err := e.Print(&out, Layout{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,11 +47,9 @@ func aFleet() *scene {
 
 func TestTheStatusOfAFleet(t *testing.T) {
 	golden.StoriesIn(t, "testdata/fleet", map[string]Layout{
-		"all checks":               {},
-		"checks that are not OK":   {NotOK: true},
-		"the most unhealthy first": {Sort: ByUnhealthy},
-		"the next step first":      {Sort: ByNext, NotOK: true},
-		"with all reasons":         {Wide: true, NotOK: true},
+		"all checks":             {},
+		"checks that are not OK": {NotOK: true},
+		"with all reasons":       {Wide: true, NotOK: true},
 	}, func(t *testing.T, l Layout) string {
 		s := aFleet()
 		kindNotServed(s)
@@ -62,35 +59,17 @@ func TestTheStatusOfAFleet(t *testing.T) {
 	})
 }
 
-func TestAFleetThatIsAllOKSaysHowToListIt(t *testing.T) {
-	all := standing(t, aScene())
-	for _, notOK := range []bool{true, false} {
-		var out bytes.Buffer
-		if err := all.Print(&out, Layout{NotOK: notOK, Width: 200}); err != nil {
-			t.Fatal(err)
-		}
-		got := out.String()
-		hint, table := strings.Contains(got, notListed(1)), strings.Contains(got, "CHECK")
-		if !strings.Contains(got, "1 of 1 checks OK") || hint != notOK || table == notOK {
-			t.Errorf("with NotOK %t it prints:\n%s", notOK, got)
-		}
-	}
-}
-
-func TestAHeadingMeansTheSameAtEveryWidth(t *testing.T) {
-	for _, narrow := range narrowColumns {
-		wide := slices.IndexFunc(wideColumns, func(c column) bool { return c.heading == narrow.heading })
-		if wide < 0 {
-			t.Errorf("the wide table has no column %s", narrow.heading)
-			continue
-		}
-		for mode, c := range map[string]explain.Check{"acting": {Check: cliv1.Check{Mode: explain.Acting, Reason: "Blocked"}}, "unknown": {Check: cliv1.Check{Mode: explain.Unknown}}} {
-			p := &page{now: noon}
-			if a, b := narrow.cell(p, Row{Check: c}), wideColumns[wide].cell(p, Row{Check: c}); a != b {
-				t.Errorf("%s of %s is %q in the narrow table, and %q in the wide one", narrow.heading, mode, a, b)
-			}
-		}
-	}
+// Names that have no room on a terminal are cut in the middle, and -o wide has them whole.
+func TestTheStatusOfSeveralClusters(t *testing.T) {
+	golden.StoriesIn(t, "testdata/clusters", map[string]Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l Layout) string {
+		s := standing(t, aFleet())
+		s.Checks[1].Cluster, s.Checks[1].Name = "edge-7-in-the-north-of-the-country", "workers-with-graphics-cards-of-last-year"
+		nodes := cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting, Limits: cliv1.Limits{AtMost: new(0)}}
+		s.Checks = append(s.Checks, Row{Check: explain.Check{Check: nodes}})
+		narrow, wide, whole := l, l, l
+		narrow.Width, wide.Width, whole.Width, whole.Wide = 80, 200, 40, true
+		return printedAs(t, s, narrow, wide, whole)
+	})
 }
 
 func TestAPageHasOneClock(t *testing.T) {

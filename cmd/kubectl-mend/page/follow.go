@@ -39,13 +39,13 @@ func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) erro
 		return nil
 	}
 	for _, request := range t.Requests {
-		is, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
+		cycles, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
 		if apierrors.IsForbidden(err) || meta.IsNoMatchError(err) {
 			continue // the notes report it
 		} else if err != nil {
 			return fmt.Errorf("explain %s: %w", request, err)
 		}
-		t.CycledBy(is)
+		t.CycledBy(cycles)
 	}
 	if t.Cycle != nil && t.Next.At.IsZero() && !t.Next.Manual {
 		t.Next = cmp.Or(t.Cycle.Next, t.Next)

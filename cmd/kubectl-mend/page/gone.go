@@ -3,16 +3,15 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -21,10 +20,7 @@ import (
 
 // goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.
 func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	subject, began, err := keptOf(ctx, a, key)
-	if err != nil {
-		return nil, err
-	}
+	subject, began := keptOf(a, key)
 	if subject == nil {
 		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
 	}
@@ -42,33 +38,24 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 }
 
 // keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.
-func keptOf(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time, error) {
-	all := &mendv1.RemediationRecordList{}
-	if err := a.Reader().List(ctx, all, client.InNamespace(key.Namespace)); err != nil && !unreadable(err) {
-		return nil, time.Time{}, fmt.Errorf("list RemediationRecords in %s: %w", key.Namespace, err)
-	}
+func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time) {
 	var newest *mendv1.RemediationRecord
-	for i := range all.Items {
-		r := &all.Items[i]
+	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, key.Namespace) {
 		if m := r.Spec.Target.Machine; m != nil && m.Name == key.Name && (newest == nil || newest.Spec.Decided.Before(&r.Spec.Decided)) {
 			newest = r
 		}
 	}
 	if newest != nil {
-		return recorded(newest), newest.Spec.Decided.Time, nil
+		return recorded(newest), newest.Spec.Decided.Time
 	}
-	machines := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, machines, client.InNamespace(key.Namespace)); err != nil {
-		return nil, time.Time{}, fmt.Errorf("list the Machines in %s: %w", key.Namespace, err)
-	}
-	for i := range machines.Items {
-		if replaced, at := capacity.Replaces(&machines.Items[i]); replaced == key.Name {
-			by := capacity.Of(&machines.Items[i], at)
-			by.Name, by.Created = key.Name, metav1.Time{}.Time
-			return &by, at, nil
+	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
+		if replaced, at := capacity.Replaces(m); replaced == key.Name {
+			subject := capacity.Of(m, at)
+			subject.Name, subject.Created = key.Name, time.Time{}
+			return &subject, at
 		}
 	}
-	return nil, time.Time{}, nil
+	return nil, time.Time{}
 }
 
 // recorded is the machine of a record. Since when it is gone, the record may say.

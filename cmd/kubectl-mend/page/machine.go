@@ -112,12 +112,12 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
 
 // notes are what could not be read, and with what the explanations do without.
 func notes(a *inspect.Asker) []string {
-	var all []string
+	var lines []string
 	if doubt := a.Managers.Doubt(); doubt != "" {
-		all = append(all, doubt)
+		lines = append(lines, doubt)
 	}
 	for _, missing := range a.Snapshot.Missing() {
-		all = append(all, explain.CouldNotBeRead(missing.String()))
+		lines = append(lines, explain.CouldNotBeRead(missing.String()))
 	}
-	return all
+	return lines
 }

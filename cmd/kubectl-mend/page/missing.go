@@ -30,97 +30,77 @@ const nodeCheckKind = "NodeHealthCheck"
 
 // only are those that are wanted. A target that has several records is missing once.
 func (m Missing) only(wanted func(*records.Missing) bool) Missing {
-	is, counted := Missing{Known: m.Known}, map[mendv1.RecordRef]bool{}
+	found, counted := Missing{Known: m.Known}, map[mendv1.RecordRef]bool{}
 	for i := range m.All {
 		if one := &m.All[i]; wanted(one) && !counted[one.Target] {
 			counted[one.Target] = true
-			is.All = append(is.All, *one)
+			found.All = append(found.All, *one)
 		}
 	}
-	return is
+	return found
 }
 
 // askedBy is the check that asked for a remediation; empty if none did. A record says nothing of checks in another namespace.
 func askedBy(m *records.Missing) explain.Ref {
-	is := explain.Ref{Kind: m.Check.Kind, Namespace: m.Check.Namespace, Name: m.Check.Name}
+	check := explain.Ref{Kind: m.Check.Kind, Namespace: m.Check.Namespace, Name: m.Check.Name}
 	switch {
-	case is.Kind == nodeCheckKind:
-		is.Namespace = ""
-	case is.Namespace != m.Namespace:
+	case check.Kind == nodeCheckKind:
+		check.Namespace = ""
+	case check.Namespace != m.Namespace:
 		return explain.Ref{}
 	}
-	return is
+	return check
 }
 
-// capacities reads what is missing, each namespace once.
-type capacities struct {
-	reader client.Reader
-	// nodes are the namespaces in which the records of each NodeHealthCheck are: those of its requests.
-	nodes map[string][]string
-	read  map[string]Missing
-}
-
-func capacitiesOf(a *inspect.Asker) *capacities {
-	c := &capacities{reader: a.Reader(), nodes: map[string][]string{}, read: map[string]Missing{}}
-	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
-		for _, ref := range snapshot.TemplatesOf(&check.Spec) {
-			c.nodes[check.Name] = append(c.nodes[check.Name], ref.Namespace)
+// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
+// The records of a NodeHealthCheck are in the namespaces of its requests. That records could not be read, the notes of the page say.
+func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
+	read, requests := []string{namespace}, map[string][]string{}
+	if cluster == "" { // NodeHealthChecks belong to no namespace and no cluster
+		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
+			for _, ref := range snapshot.TemplatesOf(&check.Spec) {
+				requests[check.Name] = append(requests[check.Name], ref.Namespace)
+				read = append(read, ref.Namespace)
+			}
 		}
 	}
-	return c
-}
-
-// in is what is missing by the records of some namespaces, or of all if one of them is empty. That they could not be read, the notes of the page say.
-func (c *capacities) in(ctx context.Context, namespaces ...string) Missing {
-	slices.Sort(namespaces)
-	is := Missing{Known: true}
-	for _, namespace := range slices.Compact(namespaces) {
-		one, done := c.read[namespace]
-		if !done {
-			one = c.list(ctx, namespace)
-			c.read[namespace] = one
-		}
-		is.Known, is.All = is.Known && one.Known, append(is.All, one.All...)
-		if namespace == "" { // which is the first one, and has the others
-			break
-		}
-	}
-	records.OldestFirst(is.All)
-	return is
-}
-
-func (c *capacities) list(ctx context.Context, namespace string) Missing {
-	list := &mendv1.RemediationRecordList{}
-	is := Missing{Known: c.reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil}
-	for i := range list.Items {
-		if one := records.MissingBy(&list.Items[i]); one != nil {
-			is.All = append(is.All, *one)
-		}
-	}
-	return is
-}
-
-// of is what is missing of a check.
-func (c *capacities) of(ctx context.Context, check *explain.Check) Missing {
-	namespaces := []string{check.Namespace}
-	if check.Kind == nodeCheckKind {
-		namespaces = c.nodes[check.Name]
-	}
-	return c.in(ctx, namespaces...).only(func(one *records.Missing) bool { return askedBy(one) == check.Reference })
-}
-
-// all is what is missing of one cluster, or of all if that is empty, in a namespace, or in all. NodeHealthChecks belong to no namespace and no cluster.
-func (c *capacities) all(ctx context.Context, namespace, cluster string) Missing {
-	namespaces := []string{namespace}
-	if cluster == "" {
-		for _, more := range c.nodes {
-			namespaces = append(namespaces, more...)
-		}
-	}
-	return c.in(ctx, namespaces...).only(func(m *records.Missing) bool {
+	found, unread := missingIn(ctx, a, read)
+	s.Missing = found.only(func(m *records.Missing) bool {
 		here := namespace == "" || m.Namespace == namespace || m.Check.Kind == nodeCheckKind
 		return here && (cluster == "" || m.Cluster == cluster)
 	})
+	for i := range s.Checks {
+		r := &s.Checks[i]
+		in := []string{r.Namespace}
+		if r.Kind == nodeCheckKind {
+			in = requests[r.Name]
+		}
+		r.Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == r.Reference })
+		r.Missing.Known = !unread[""] && !slices.ContainsFunc(in, func(namespace string) bool { return unread[namespace] })
+	}
+}
+
+// missingIn reads what is not back by the records of some namespaces, or of all if one is empty, and which of them could not be read.
+func missingIn(ctx context.Context, a *inspect.Asker, namespaces []string) (found Missing, unread map[string]bool) {
+	slices.Sort(namespaces)
+	if namespaces[0] == "" {
+		namespaces = namespaces[:1]
+	}
+	unread = map[string]bool{}
+	for _, namespace := range slices.Compact(namespaces) {
+		list := &mendv1.RemediationRecordList{}
+		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
+			unread[namespace] = true
+		}
+		for i := range list.Items {
+			if one := records.MissingBy(&list.Items[i]); one != nil {
+				found.All = append(found.All, *one)
+			}
+		}
+	}
+	found.Known = len(unread) == 0
+	records.OldestFirst(found.All)
+	return found, unread
 }
 
 // notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
@@ -146,13 +126,13 @@ func (p *page) notBack(indent, heading string, m Missing) {
 
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
 func (p *page) besides(s *Status) {
-	is := s.Missing.only(func(m *records.Missing) bool {
+	others := s.Missing.only(func(m *records.Missing) bool {
 		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
-	if len(is.All) > 0 {
+	if len(others.All) > 0 {
 		p.gap()
 	}
-	p.notBack("", "Not back, and asked for by none of these checks", is)
+	p.notBack("", "Not back, and asked for by none of these checks", others)
 }
 
 // count is how many remediations; ? if that is not known.
@@ -168,13 +148,13 @@ func (m Missing) document() *cliv1.MissingCapacity {
 	if !m.Known {
 		return nil
 	}
-	is := &cliv1.MissingCapacity{Remediations: len(m.All)}
+	missing := &cliv1.MissingCapacity{Remediations: len(m.All)}
 	if len(m.All) > 0 {
 		oldest := &m.All[0]
-		is.Oldest = &cliv1.CapacityWait{
+		missing.Oldest = &cliv1.CapacityWait{
 			Reference: cliv1.Reference{Kind: oldest.Target.Kind, Namespace: oldest.Target.Namespace, Name: oldest.Target.Name},
 			Reason:    oldest.Reason, Since: cliv1.Moment(oldest.Since), Due: metav1.NewTime(oldest.Due.UTC()), Message: oldest.Message,
 		}
 	}
-	return is
+	return missing
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -68,8 +66,8 @@ func moreHosts() map[string]story {
 			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner}})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
-		r.Status.Conditions = []metav1.Condition{{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",
-			Message: "Attempt 1 of 2: Waiting for the workload to leave the node (Pod default/database-0)", LastTransitionTime: at(time.Minute)}}
+		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",
+			Message: "Attempt 1 of 2: Waiting for the workload to leave the node (Pod default/database-0)", LastTransitionTime: at(time.Minute)})
 		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"
@@ -245,89 +243,6 @@ func namespaceLabelled(value string) func(*scene) {
 		}
 		s.others = append(s.others, is)
 	}
-}
-
-// held is the annotation by which a remediation holds a host off.
-func held(by types.UID) string {
-	return bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(by)
-}
-
-// powerCycled puts workers on hosts, and has the check ask for power cycles; w1's is in that state for a minute, if it is not empty.
-func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHost, *mendv1.HostRemediation)) func(*scene) {
-	return func(s *scene) {
-		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot"}}
-		s.others = append(s.others, template)
-		s.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
-			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
-		}
-		rem := aRemediation("w1", state)
-		for _, m := range s.machines {
-			host := s.onHost(m)
-			if m.Name != "w1" {
-				continue
-			}
-			if state == powercycle.PoweringOff {
-				host.Annotations = map[string]string{held(rem.UID): ""}
-			}
-			for _, edit := range edits {
-				edit(host, rem)
-			}
-		}
-		if state != "" {
-			s.others = append(s.others, rem)
-		}
-	}
-}
-
-// onHost puts a machine on a host of its own, that is on.
-func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
-	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: m.Name}
-	between := &unstructured.Unstructured{}
-	between.SetAPIVersion(infrav1.GroupVersion.String())
-	between.SetKind("Metal3Machine")
-	between.SetNamespace("default")
-	between.SetName(m.Name)
-	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "default/rack-" + m.Name})
-	between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}})
-	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack-" + m.Name, UID: types.UID("rack-" + m.Name)}}
-	host.Spec.Online, host.Status.PoweredOn, host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
-	host.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "default", Name: m.Name}
-	s.others = append(s.others, between, host)
-	return host
-}
-
-// aRemediation is that of a worker, in its first attempt of two.
-func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation {
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "default", Name: worker, UID: types.UID("rem-" + worker), CreationTimestamp: at(3 * time.Minute), Finalizers: []string{mendv1.HostRemediationFinalizer},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: worker, UID: types.UID(worker)}},
-		Labels:          map[string]string{mendv1.MadeByUIDLabel: "check"},
-	}}
-	rem.Spec.Strategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
-	is := powercycle.Memory{State: state, Since: noon.Add(-time.Minute), StartedUnhealthy: true}
-	if state != powercycle.Pending {
-		is.Attempt, is.Began, is.Asked, is.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
-	}
-	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers"}
-	remembers(rem, is)
-	return rem
-}
-
-// remembers writes down what a remediation remembers.
-func remembers(rem *mendv1.HostRemediation, is powercycle.Memory) {
-	memory, err := json.Marshal(is)
-	if err != nil {
-		panic(err) // a memory is made to be stored
-	}
-	rem.Annotations[mendv1.PowerCycleAnnotation] = string(memory)
-}
-
-// controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.
-func controlPlane(s *scene) {
-	for _, name := range []string{"w1", "w2"} {
-		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
-	}
-	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
 }
 
 func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {

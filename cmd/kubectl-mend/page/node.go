@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -61,17 +62,22 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 		return &machines[0], nil, nil
 	case isHere && cluster == "":
 		return nil, here, nil
-	case cluster != "" && namespace != "":
-		return nil, nil, fmt.Errorf("no Machine of cluster %[1]s in namespace %[2]s names a node %[3]s: "+
-			"kubectl mend explain node/%[3]s --cluster %[1]s -A reads all namespaces", cluster, namespace, name)
-	case cluster != "":
-		return nil, nil, fmt.Errorf("no Machine of cluster %s names a node %s", cluster, name)
+	}
+	where, elsewhere := "", "kubectl mend explain node/"+name
+	if cluster != "" {
+		where, elsewhere = " of cluster "+cluster, elsewhere+" --cluster "+cluster
 	}
 	if namespace != "" {
-		return nil, nil, fmt.Errorf("no Machine in namespace %[1]s names a node %[2]s, and the management cluster has none of that name: "+
-			"kubectl mend explain node/%[2]s -A reads all namespaces", namespace, name)
+		where += " in namespace " + namespace
 	}
-	return nil, nil, fmt.Errorf("no Machine names a node %s, and the management cluster has none of that name", name)
+	text := fmt.Sprintf("no Machine%s names a node %s", where, name)
+	if cluster == "" {
+		text += ", and the management cluster has none of that name"
+	}
+	if namespace != "" {
+		text += ": " + elsewhere + " -A reads all namespaces"
+	}
+	return nil, nil, errors.New(text)
 }
 
 func machinesOn(ctx context.Context, a *inspect.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {

@@ -3,22 +3,22 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -36,34 +36,33 @@ const mostStories = 10
 
 // Owner is what makes machines, and what the capacity of those waits for that have no Ready node.
 type Owner struct {
-	explain.Ref
-	Replicas, Machines, Ready int
-	RollingOut                bool
-	Capacity                  []Capacity
+	cliv1.MachineOwner
+	Capacity []Capacity
 	// More is how many machines without a Ready node are not in Capacity.
 	More int
 
 	cluster string
-	counted bool // how many machines it wants is not known but by those that are there
 	members []*clusterv1.Machine
 }
 
-// MachineDeployment explains what the machines of a MachineDeployment wait for.
-func MachineDeployment(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	md := &clusterv1.MachineDeployment{}
-	if err := read(ctx, a, key, md, deploymentKind); err != nil {
+// OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for; obj is an empty one of them.
+func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object) (*Explanation, error) {
+	kind := ownerOf(obj).Kind
+	if err := read(ctx, a, key, obj, kind); err != nil {
 		return nil, err
 	}
-	return ofOwner(ctx, a, deploymentOwner(md), md)
-}
-
-// KubeadmControlPlane explains what the machines of a KubeadmControlPlane wait for.
-func KubeadmControlPlane(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	kcp := &controlplanev1.KubeadmControlPlane{}
-	if err := read(ctx, a, key, kcp, kubeadmKind); err != nil {
+	o := ownerOf(obj)
+	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: explain.OwnerFacts(obj, "", annotations.HasPaused(obj))}
+	machines, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
+	if err != nil {
 		return nil, err
 	}
-	return ofOwner(ctx, a, planeOwner(kcp), kcp)
+	o.members = slices.DeleteFunc(machines, func(m *clusterv1.Machine) bool { return !o.owns(m) })
+	if err := e.explainOwners(ctx, a, []*Owner{o}); err != nil {
+		return nil, err
+	}
+	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
+	return e, nil
 }
 
 // OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
@@ -74,16 +73,12 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
 	e.Facts = explain.OwnerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
-	owners, err := ownersIn(ctx, a, key)
+	machines, err := machinesIn(ctx, a, key)
 	if err != nil {
 		return nil, err
 	}
-	for _, o := range owners {
-		if err := e.addOwner(ctx, a, o); err != nil {
-			return nil, err
-		}
-	}
-	if err := e.concludeOwners(ctx, a, key); err != nil {
+	owners := withOthers(ownersIn(a, key), key, machines)
+	if err := e.explainOwners(ctx, a, owners); err != nil {
 		return nil, err
 	}
 	return e, nil
@@ -102,8 +97,8 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		follow(ctx, a, c)
 		e.Checks = append(e.Checks, about(*c, func(explain.Target) bool { return false }))
 		at := slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == e.Answer.Target })
-		silent := func(is Capacity) bool {
-			return is.waits().Machine == e.Answer.Target && is.waits().Next == decide.NodeGetsReady
+		silent := func(story Capacity) bool {
+			return story.waits().Machine == e.Answer.Target && story.waits().Next == decide.NodeGetsReady
 		}
 		if at < 0 || c.Targets[at].State == cliv1.StateHealthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
@@ -155,117 +150,86 @@ func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj clien
 	return nil
 }
 
-func deploymentOwner(md *clusterv1.MachineDeployment) *Owner {
-	return &Owner{
-		Ref: explain.Ref{Kind: deploymentKind, Namespace: md.Namespace, Name: md.Name}, cluster: md.Spec.ClusterName,
-		Replicas: int(ptr.Deref(md.Spec.Replicas, 0)), RollingOut: conditions.IsTrue(md, clusterv1.MachineDeploymentRollingOutCondition),
+// ownerOf is a control plane, MachineDeployment or MachineSet as what makes machines.
+func ownerOf(obj client.Object) *Owner {
+	o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: obj.GetNamespace(), Name: obj.GetName()}}}
+	var replicas *int32
+	switch obj := obj.(type) {
+	case *controlplanev1.KubeadmControlPlane:
+		o.Kind, o.cluster, replicas = kubeadmKind, obj.Labels[clusterv1.ClusterNameLabel], obj.Spec.Replicas
+		o.RollingOut = conditions.IsTrue(obj, controlplanev1.KubeadmControlPlaneRollingOutCondition)
+	case *clusterv1.MachineDeployment:
+		o.Kind, o.cluster, replicas = deploymentKind, obj.Spec.ClusterName, obj.Spec.Replicas
+		o.RollingOut = conditions.IsTrue(obj, clusterv1.MachineDeploymentRollingOutCondition)
+	case *clusterv1.MachineSet:
+		o.Kind, o.cluster, replicas = setKind, obj.Spec.ClusterName, obj.Spec.Replicas
 	}
+	o.Replicas = int(ptr.Deref(replicas, 0))
+	return o
 }
 
-func planeOwner(kcp *controlplanev1.KubeadmControlPlane) *Owner {
-	return &Owner{
-		Ref: explain.Ref{Kind: kubeadmKind, Namespace: kcp.Namespace, Name: kcp.Name}, cluster: kcp.Labels[clusterv1.ClusterNameLabel],
-		Replicas: int(ptr.Deref(kcp.Spec.Replicas, 0)), RollingOut: conditions.IsTrue(kcp, controlplanev1.KubeadmControlPlaneRollingOutCondition),
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
+// That some could not be read, the notes say.
+func ownersIn(a *inspect.Asker, cluster client.ObjectKey) []*Owner {
+	planes := snapshot.All[controlplanev1.KubeadmControlPlane](a.Snapshot, cluster.Namespace)
+	deployments := snapshot.All[clusterv1.MachineDeployment](a.Snapshot, cluster.Namespace)
+	sets := snapshot.All[clusterv1.MachineSet](a.Snapshot, cluster.Namespace)
+	owners := make([]*Owner, 0, len(planes)+len(deployments)+len(sets))
+	for _, kcp := range planes {
+		owners = append(owners, ownerOf(kcp))
 	}
+	for _, md := range deployments {
+		owners = append(owners, ownerOf(md))
+	}
+	for _, ms := range sets {
+		if metav1.GetControllerOf(ms) == nil {
+			owners = append(owners, ownerOf(ms))
+		}
+	}
+	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, MachineSets without one, and others.
-func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*Owner, error) {
-	var owners []*Owner
-	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	machines := &clusterv1.MachineList{}
-	for _, list := range []client.ObjectList{planes, deployments, sets, machines} {
-		if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil && !unreadable(err) {
-			return nil, fmt.Errorf("list the owners of machines in %s: %w", cluster.Namespace, err)
+// withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:
+// a control plane of another provider, or a person.
+func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1.Machine) []*Owner {
+	known := len(owners)
+	for _, m := range machines {
+		at := slices.IndexFunc(owners, func(o *Owner) bool { return o.owns(m) })
+		if at < 0 {
+			o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: cluster.Namespace}}, cluster: cluster.Name}
+			if by := metav1.GetControllerOf(m); by != nil {
+				o.Kind, o.Name = by.Kind, by.Name
+			}
+			at, owners = len(owners), append(owners, o)
 		}
-	}
-	for i := range planes.Items {
-		owners = append(owners, planeOwner(&planes.Items[i]))
-	}
-	for i := range deployments.Items {
-		owners = append(owners, deploymentOwner(&deployments.Items[i]))
-	}
-	for i := range sets.Items {
-		if ms := &sets.Items[i]; metav1.GetControllerOf(ms) == nil {
-			owners = append(owners, &Owner{
-				Ref: explain.Ref{Kind: setKind, Namespace: ms.Namespace, Name: ms.Name}, cluster: ms.Spec.ClusterName,
-				Replicas: int(ptr.Deref(ms.Spec.Replicas, 0)),
-			})
+		owners[at].members = append(owners[at].members, m)
+		if at >= known {
+			owners[at].Replicas++
 		}
-	}
-	owners = slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
-	return withOthers(owners, cluster, machines.Items), nil
-}
-
-// withOthers are owners, and what makes the machines of a Cluster that none of them makes: control planes of other providers, and persons.
-func withOthers(owners []*Owner, cluster client.ObjectKey, machines []clusterv1.Machine) []*Owner {
-	for i := range machines {
-		m := &machines[i]
-		if m.Spec.ClusterName != cluster.Name || slices.ContainsFunc(owners, func(o *Owner) bool { return o.owns(m) && !o.counted }) {
-			continue
-		}
-		o := &Owner{Ref: explain.Ref{Namespace: cluster.Namespace}, cluster: cluster.Name, counted: true}
-		if by := metav1.GetControllerOf(m); by != nil {
-			o.Kind, o.Name = by.Kind, by.Name
-		}
-		if at := slices.IndexFunc(owners, func(other *Owner) bool { return other.Ref == o.Ref }); at >= 0 {
-			o = owners[at]
-		} else {
-			owners = append(owners, o)
-		}
-		o.Replicas++
 	}
 	return owners
 }
 
-// ofOwner explains one owner.
-func ofOwner(ctx context.Context, a *inspect.Asker, o *Owner, obj client.Object) (*Explanation, error) {
-	e := &Explanation{Subject: o.Ref, At: a.Now, Notes: notes(a)}
-	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
-	e.Facts = explain.OwnerFacts(obj, "", paused)
-	if err := e.addOwner(ctx, a, o); err != nil {
-		return nil, err
-	}
-	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
-	if err := e.concludeOwners(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster}); err != nil {
-		return nil, err
-	}
-	return e, nil
-}
-
-// addOwner adds o with the stories of its machines.
-func (e *Explanation) addOwner(ctx context.Context, a *inspect.Asker, o *Owner) error {
+// machinesIn are the machines of a Cluster, the oldest first.
+func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
-		return fmt.Errorf("list the Machines in %s: %w", o.Namespace, err)
+	if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the Machines in %s: %w", cluster.Namespace, err)
 	}
+	machines := make([]*clusterv1.Machine, 0, len(list.Items))
 	for i := range list.Items {
-		if m := &list.Items[i]; o.owns(m) {
-			o.members = append(o.members, m)
+		if m := &list.Items[i]; m.Spec.ClusterName == cluster.Name {
+			machines = append(machines, m)
 		}
 	}
-	slices.SortFunc(o.members, func(a, b *clusterv1.Machine) int {
+	slices.SortFunc(machines, func(a, b *clusterv1.Machine) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	o.Machines = len(o.members)
-	for _, m := range o.members {
-		if err := o.follow(ctx, a, m); err != nil {
-			return err
-		}
-	}
-	if err := o.lacking(ctx, a); err != nil {
-		return err
-	}
-	e.Owners = append(e.Owners, *o)
-	e.Capacity = append(e.Capacity, o.Capacity...)
-	return nil
+	return machines, nil
 }
 
 // owns reports whether m is a machine of o.
 func (o *Owner) owns(m *clusterv1.Machine) bool {
-	if m.Spec.ClusterName != o.cluster {
-		return false
-	}
 	if o.Kind == deploymentKind {
 		return m.Labels[clusterv1.MachineDeploymentNameLabel] == o.Name
 	}
@@ -288,18 +252,24 @@ func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machi
 		o.More++
 		return nil
 	}
-	is, err := capacityOf(ctx, a, m)
+	story, err := capacityOf(ctx, a, m)
 	if err != nil {
 		return err
 	}
-	if !is.Story.Stage.Ended() || is.Deletion != nil { // a deletion may hang also where no machine is made
-		o.Capacity = append(o.Capacity, *is)
+	if !story.Story.Stage.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
+		o.Capacity = append(o.Capacity, *story)
 	}
 	return nil
 }
 
-// lacking adds the story of a machine that does not exist, where o has fewer than it is to have.
-func (o *Owner) lacking(ctx context.Context, a *inspect.Asker) error {
+// addStories adds the stories of the machines of o, and of one that does not exist, where o has fewer than it is to have.
+func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
+	o.Machines = len(o.members)
+	for _, m := range o.members {
+		if err := o.follow(ctx, a, m); err != nil {
+			return err
+		}
+	}
 	if o.Machines >= o.Replicas {
 		return nil
 	}
@@ -334,11 +304,16 @@ func (c *Capacity) before(other *Capacity) bool {
 	return other.waits().Todo == "" && c.waits().Todo != ""
 }
 
-// concludeOwners sets the answer and the next step: of the first story that needs a person, or else of the first one.
-func (e *Explanation) concludeOwners(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) error {
-	ready, replicas := 0, 0
-	for i := range e.Owners {
-		ready, replicas = ready+e.Owners[i].Ready, replicas+e.Owners[i].Replicas
+// explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
+// a person, or else of the first one.
+func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owners []*Owner) error {
+	ready, replicas, cluster := 0, 0, client.ObjectKey{Namespace: e.Subject.Namespace, Name: e.Subject.Name}
+	for _, o := range owners {
+		if err := o.addStories(ctx, a); err != nil {
+			return err
+		}
+		e.Owners, e.Capacity = append(e.Owners, *o), append(e.Capacity, o.Capacity...)
+		ready, replicas, cluster.Name = ready+o.Ready, replicas+o.Replicas, o.cluster
 	}
 	var first *Capacity
 	for i := range e.Capacity {
@@ -368,7 +343,7 @@ func (e *Explanation) concludeOwners(ctx context.Context, a *inspect.Asker, clus
 
 // owner prints o with the stories of its machines; of the subject the facts have the numbers.
 func (p *page) owner(o *Owner, notes []string) {
-	if o.Ref == p.subject {
+	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {
 			p.heading("Machines without a Ready node")
 		}
@@ -384,9 +359,4 @@ func (p *page) owner(o *Owner, notes []string) {
 	if o.More > 0 {
 		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")
 	}
-}
-
-// unreadable reports whether the caller may not read a kind, or there is none.
-func unreadable(err error) bool {
-	return apierrors.IsForbidden(err) || meta.IsNoMatchError(err) || errors.Is(err, explain.ErrUnread)
 }

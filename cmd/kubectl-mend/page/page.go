@@ -23,13 +23,14 @@ type page struct {
 	last    []explain.Step // what comes next on the whole: the last lines
 	said    []string       // the blockers and next steps of targets, each of which is printed once
 	width   int
+	wide    bool // print also what a remediation is decided on
 	paint   text.Painter
 	lines   []string
 }
 
-// Print writes e for a person, in lines of that many columns: the answer, the facts, each check and remediation, and at the end what comes next.
-func (e *Explanation) Print(out io.Writer, width int, paint text.Painter) error {
-	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: width, paint: paint}
+// Print writes e for a person: the answer, the facts, each check and remediation, and at the end what comes next.
+func (e *Explanation) Print(out io.Writer, l Layout) error {
+	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: l.Width, wide: l.Wide, paint: l.Paint}
 	p.line("", p.answer(e.Answer))
 	p.gap()
 	p.facts(e)
@@ -172,7 +173,11 @@ func (p *page) check(c *Check, first bool) {
 	switch {
 	case overlapped:
 		p.heading(c.String() + ": " + p.paint.Waits(c.Targets[0].NotInCharge()))
-		p.fixes(c.Targets[0].Blockers)
+		for i := range c.Targets[0].Blockers { // which are not printed themselves
+			if b := &c.Targets[0].Blockers[i]; b.Reason == mendv1.OverlapReason {
+				p.fix("  ", b.Fix)
+			}
+		}
 		return
 	case c.Reference == p.subject:
 		p.heading("Targets")
@@ -189,15 +194,6 @@ func (p *page) check(c *Check, first bool) {
 	p.readErrors(c.ReadErrors)
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
-	}
-}
-
-// fixes are what a user has to do to end blockers that are not printed themselves.
-func (p *page) fixes(blockers []explain.Blocker) {
-	for i := range blockers {
-		if blockers[i].Reason == mendv1.OverlapReason {
-			p.fix("  ", blockers[i].Fix)
-		}
 	}
 }
 
@@ -302,9 +298,9 @@ func (p *page) target(c *Check, t *explain.Target) {
 
 // again reports whether a sentence about a target was printed before.
 func (p *page) again(sentence string) bool {
-	was := slices.Contains(p.said, sentence)
+	said := slices.Contains(p.said, sentence)
 	p.said = append(p.said, sentence)
-	return was
+	return said
 }
 
 // findings are what t is judged by.

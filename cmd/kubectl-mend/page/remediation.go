@@ -2,10 +2,18 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -70,32 +78,94 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	return b.Reason + ": " + why
 }
 
-// remediation is that of the subject's host, or the subject itself.
+// cycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
+var cycleSteps = []struct {
+	name   string
+	states []powercycle.State
+	done   string
+}{
+	{"power off", []powercycle.State{powercycle.Preparing, powercycle.PoweringOff}, infrav1.PoweredOffCondition},
+	{"fence, move", []powercycle.State{powercycle.MovingWorkload}, infrav1.WorkloadMovedCondition},
+	{"power on", []powercycle.State{powercycle.PoweringOn, powercycle.Rebooting, powercycle.Servicing}, infrav1.PoweredOnCondition},
+	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
+}
+
+// cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one
+// goes on. It is nil before the first step and after the last.
+func (p *page) cycle(r *explain.Remediation) [][]string {
+	span := func(began *metav1.Time, until time.Time) []string {
+		if began.IsZero() {
+			return []string{"-", "-"}
+		}
+		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(until.Sub(began.Time))}
+	}
+	rows := make([][]string, 0, len(cycleSteps))
+	going, began := false, r.AttemptStarted
+	for _, step := range cycleSteps {
+		row, cond := []string{"  " + step.name}, meta.FindStatusCondition(r.Conditions, step.done)
+		switch {
+		case slices.Contains(step.states, powercycle.State(r.State)):
+			going = true
+			row = append([]string{p.paint.Strong("> " + step.name)}, span(r.StateSince, p.now)...)
+			if r.Deadline != nil {
+				row = append(row, "until "+p.moment(r.Deadline.Time))
+			}
+		case going || cond == nil:
+		case cond.Status == metav1.ConditionTrue:
+			row = append(row, span(began, cond.LastTransitionTime.Time)...)
+			began = &cond.LastTransitionTime
+		default:
+			row = append(row, "-", "-", cond.Reason)
+			began = &cond.LastTransitionTime
+		}
+		rows = append(rows, row)
+	}
+	if !going {
+		return nil
+	}
+	return rows
+}
+
+// remediation is that of the subject's host, or the subject itself. What it is decided on is printed with -o wide.
 func (p *page) remediation(r *explain.Remediation) {
-	heading := fmt.Sprintf("%s: %s", r.Reference, r.State)
+	rows, state, does := p.cycle(r), r.State, r.Message
+	switch attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); {
+	case rows != nil:
+		state, does = "a"+attempt, strings.TrimPrefix(r.Message, "A"+attempt+": ")
+	case r.Reason != r.State:
+		does = r.Reason + ": " + r.Message
+	}
 	if r.Reference == p.subject {
-		heading = "State: " + r.State
+		p.heading("Power cycle: " + state)
+	} else {
+		p.heading(r.Reference.String() + ": " + state)
 	}
-	p.heading(heading)
-	if len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
-		step := r.Message
-		if r.Reason != r.State {
-			step = r.Reason + ": " + step
-		}
-		p.line("  ", step+".")
+	inCourse := rows != nil && r.Answer().State == explain.InProgress         // what the step waits for blocks nothing
+	if inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
+		p.line("  ", does+".")
 	}
-	if r.StateSince != nil {
-		since := "In this state since " + p.moment(r.StateSince.Time)
-		if r.Deadline != nil {
-			since += ", deadline " + p.moment(r.Deadline.Time)
-		}
-		p.line("  ", since+".")
+	switch {
+	case rows != nil:
+		p.table("  ", rows)
+	case r.StateSince != nil && r.Deadline != nil:
+		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
+	case r.StateSince != nil:
+		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
 	}
 	for _, e := range r.Evidence {
-		if !strings.Contains(r.Message, e) { // else it stands above, or in the blocker
+		if p.wide && !strings.Contains(r.Message, e) { // else it stands above, or in the blocker
 			p.line("  - ", e)
 		}
 	}
-	p.blockers(nil, r.Blockers)
+	if !inCourse {
+		p.blockers(nil, r.Blockers)
+	}
 	p.readErrors(r.ReadErrors)
+}
+
+// table is rows in columns, a line each.
+func (p *page) table(indent string, rows [][]string) {
+	for _, line := range text.Table(rows) {
+		p.lines = append(p.lines, indent+line)
+	}
 }

@@ -62,7 +62,8 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if err := tolerate(&s.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
-	claims := claimsOf(a, checks)
+	claims, notClaimed := claimsOf(a, checks)
+	s.Notes = append(s.Notes, notClaimed...)
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 		if err := tolerate(&s.Unread, "NodeHealthChecks", err); err != nil {
@@ -75,20 +76,18 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	}
 	s.OutOfService = outOfService(ctx, a, namespace)
 	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
-	capacities, counted := capacitiesOf(a), 0
-	s.Missing = capacities.all(ctx, namespace, cluster)
+	counted := 0
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
-		s.addUnreachable(c)
 		r := rowOf(c)
-		r.ClaimedBy, r.Missing = claims.sources[r.Reference], capacities.of(ctx, c)
+		r.ClaimedBy = claims[r.Reference]
 		s.Checks = append(s.Checks, r)
 		if c.CountedByStatus {
 			counted++
 		}
 	}
-	s.Notes = append(s.Notes, claims.notes...)
+	s.addMissing(ctx, a, namespace, cluster)
 	switch counted {
 	case 0:
 	case 1:
@@ -98,9 +97,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		s.Notes = append(s.Notes, fmt.Sprintf(
 			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
 	}
-	slices.SortFunc(s.Unreachable, func(a, b cliv1.UnreachableCluster) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	s.Unreachable = unreachable(s.Checks)
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
 		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks {
@@ -122,16 +119,19 @@ func rowOf(c *explain.Check) Row {
 	return r
 }
 
-// addUnreachable adds the cluster of c, if the manager reports that it cannot reach it; since is the earliest that a check has.
-func (s *Status) addUnreachable(c *explain.Check) {
-	if !meta.IsStatusConditionFalse(c.Conditions, mendv1.WorkloadClusterReachable) || c.NodesUnknown == nil || c.NodesUnknown.Since == nil {
-		return
+// unreachable are the clusters of checks that the manager reports not to reach; since is the earliest that a check has.
+func unreachable(rows []Row) []cliv1.UnreachableCluster {
+	clusters := make([]cliv1.UnreachableCluster, 0, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		if meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+			clusters = append(clusters, cliv1.UnreachableCluster{
+				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
+			})
+		}
 	}
-	is := cliv1.UnreachableCluster{Namespace: c.Namespace, Name: c.Cluster, Since: *c.NodesUnknown.Since, Message: c.NodesUnknown.Message}
-	at := slices.IndexFunc(s.Unreachable, func(was cliv1.UnreachableCluster) bool { return was.Namespace == is.Namespace && was.Name == is.Name })
-	if at < 0 {
-		s.Unreachable = append(s.Unreachable, is)
-	} else if is.Since.Before(&s.Unreachable[at].Since) {
-		s.Unreachable[at] = is
-	}
+	slices.SortStableFunc(clusters, func(a, b cliv1.UnreachableCluster) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since.Time))
+	})
+	return slices.CompactFunc(clusters, func(a, b cliv1.UnreachableCluster) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
 }

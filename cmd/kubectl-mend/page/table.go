@@ -9,40 +9,25 @@ import (
 	"strings"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Layout is how a status is printed.
+// Layout is how an explanation or a status is printed.
 type Layout struct {
 	Width int
 	Paint text.Painter
-	// Wide says that all columns are printed, also if the lines get longer than Width.
+	// Wide says that all columns of a status are printed, also if the lines get longer than Width, and of a remediation what it is decided on.
 	Wide bool
 	// Namespaces says that checks are printed with their namespace.
 	Namespaces bool
 	// NotOK says that only checks that are not OK are printed.
 	NotOK bool
-	// Sort is the order of the checks.
-	Sort Order
 }
-
-// Order is an order of checks.
-type Order string
-
-const (
-	// ByName is the order in which the checks were read: by kind, namespace and name.
-	ByName Order = "name"
-	// ByUnhealthy puts first the check with the most targets that are not healthy.
-	ByUnhealthy Order = "unhealthy"
-	// ByNext puts first the check to which something happens first.
-	ByNext Order = "next"
-)
-
-// Orders are all orders of checks.
-var Orders = []string{string(ByName), string(ByUnhealthy), string(ByNext)}
 
 // OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation, and the capacity of
 // all that it has begun is back.
@@ -61,12 +46,6 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	if len(s.OutOfService) > 0 {
 		p.list("Hosts out of service", s.OutOfService)
 		p.line("  To do: ", "Repair each, then remove its marks: kubectl mend reset host/NAME -n NAMESPACE.")
-	}
-	if len(s.Unreachable) > 0 {
-		p.heading("Workload clusters that the manager cannot reach")
-		for _, c := range s.Unreachable {
-			p.line("  - ", fmt.Sprintf("%s/%s since %s", c.Namespace, c.Name, p.moment(c.Since.Time)))
-		}
 	}
 	p.list("Notes", s.Notes)
 	if len(s.Managers) > 0 {
@@ -101,9 +80,18 @@ func (p *page) checks(s *Status, l Layout) {
 		}
 		return
 	}
-	rows := ordered(s.Checks, l)
-	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", len(s.Checks)-notOK(s.Checks), len(s.Checks),
-		s.At.Format(time.TimeOnly+" MST"))
+	ok := 0
+	rows := make([]*Row, 0, len(s.Checks))
+	for i := range s.Checks {
+		r := &s.Checks[i]
+		if r.OK() {
+			ok++
+		}
+		if !r.OK() || !l.NotOK {
+			rows = append(rows, r)
+		}
+	}
+	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.At.Format(time.TimeOnly+" MST"))
 	if missing := len(s.Missing.All); missing == 1 {
 		summary += " The capacity of 1 remediation is not back."
 	} else if missing > 1 {
@@ -112,84 +100,64 @@ func (p *page) checks(s *Status, l Layout) {
 	p.line("", summary)
 	if len(rows) > 0 {
 		p.gap()
-		p.rows(rows, l, s.Recorded)
+		p.rows(s, rows, l)
 	}
-	if left := len(s.Checks) - len(rows); left > 0 {
+	switch left := len(s.Checks) - len(rows); left {
+	case 0:
+	case 1:
 		p.gap()
-		p.line("", notListed(left))
+		p.line("", "1 check that is OK is not listed: --all lists it.")
+	default:
+		p.gap()
+		p.line("", fmt.Sprintf("%d checks that are OK are not listed: --all lists them.", left))
 	}
 }
 
-// notListed counts the checks that are OK and not listed.
-func notListed(n int) string {
-	if n == 1 {
-		return "1 check that is OK is not listed: --all lists it."
+// severalClusters reports whether the checks are of more than one Cluster.
+func (s *Status) severalClusters() bool {
+	clusters := map[client.ObjectKey]bool{}
+	for i := range s.Checks {
+		if r := &s.Checks[i]; r.Cluster != "" {
+			clusters[client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}] = true
+		}
 	}
-	return fmt.Sprintf("%d checks that are OK are not listed: --all lists them.", n)
+	return len(clusters) > 1
 }
 
-// rows is the table of these rows, and below each what it cannot say: the reason too, where the lines would be longer than a terminal's. Where
-// there are no records there is no column of what is missing by them.
-func (p *page) rows(rows []Row, l Layout, recorded bool) {
-	all := wideColumns
-	if !recorded {
-		all = slices.DeleteFunc(slices.Clone(all), func(c column) bool { return c.heading == notBack.heading })
+// rows is the table of these rows in as many columns as fit, and below each row what it cannot say: also its reason and controller, where
+// there is no column for them.
+func (p *page) rows(s *Status, rows []*Row, l Layout) {
+	names := []column{{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, l.Namespaces) }}}
+	if s.severalClusters() {
+		names = []column{
+			{everywhere, "CLUSTER", func(_ *page, r *Row) string { return clusterName(r, l.Namespaces) }},
+			{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, false) }},
+		}
 	}
-	lines := text.Table(p.cells(rows, l, all))
-	if !l.Wide && text.Widest(lines) > l.Width {
-		lines = text.Table(p.cells(rows, l, narrowColumns))
-	}
-	reasonBelow := !l.Wide && text.Widest(lines) > l.Width
-	if reasonBelow {
-		lines = text.Fit(p.cells(rows, l, narrowestColumns), l.Width)
+	room, lines := roomy, []string(nil)
+	for ; ; room-- {
+		cells := p.cells(rows, slices.DeleteFunc(slices.Concat(names, columns), func(c column) bool {
+			return c.room > room || c.heading == "NOT BACK" && !s.Recorded
+		}))
+		if lines = text.Table(cells); l.Wide || text.Widest(lines) <= l.Width {
+			break
+		}
+		if room == everywhere {
+			lines = text.Fit(cells, len(names), l.Width)
+			break
+		}
 	}
 	p.lines = append(p.lines, lines[0])
-	for i := range rows {
+	for i, r := range rows {
 		p.lines = append(p.lines, lines[i+1])
-		if reason := p.reason(rows[i]); reasonBelow && reason != none {
+		if room < withController && r.Mode != explain.Acting {
+			p.line("  Controller: ", p.controller(r)+".")
+		}
+		if reason := p.reason(r); room < withReason && reason != none {
 			p.line("  Reason: ", reason+".")
 		}
-		p.below(&rows[i])
+		p.below(r)
 	}
-}
-
-// ordered are the rows that are printed, in their order.
-func ordered(all []Row, l Layout) []Row {
-	rows := slices.DeleteFunc(slices.Clone(all), func(r Row) bool { return l.NotOK && r.OK() })
-	slices.SortStableFunc(rows, func(a, b Row) int {
-		switch l.Sort {
-		case ByUnhealthy:
-			return cmp.Compare(b.Counts.NotHealthy(), a.Counts.NotHealthy())
-		case ByNext:
-			return cmp.Or(cmp.Compare(rankOf(a.Next), rankOf(b.Next)), a.Next.At.Compare(b.Next.At))
-		case ByName:
-		}
-		return 0
-	})
-	return rows
-}
-
-// rankOf orders next steps: first what a person has to do, then what has a time.
-func rankOf(s explain.Step) int {
-	switch {
-	case s.Manual:
-		return 0
-	case !s.At.IsZero():
-		return 1
-	case s != explain.Step{}:
-		return 2
-	}
-	return 3
-}
-
-func notOK(all []Row) int {
-	n := 0
-	for i := range all {
-		if !all[i].OK() {
-			n++
-		}
-	}
-	return n
 }
 
 // below is what the row of a check cannot show, and what is next.
@@ -206,36 +174,33 @@ func (p *page) below(r *Row) {
 	}
 }
 
-// column is a heading, and what stands below it.
+// column is a heading, and what stands below it; on a terminal that has less room than that it is left out.
 type column struct {
+	room    int
 	heading string
-	cell    func(*page, Row) string
+	cell    func(*page, *Row) string
 }
 
-var (
-	healthyOfAll = column{"HEALTHY", func(_ *page, r Row) string { return healthy(&r.Check) }}
-	allowed      = column{"ALLOWED", func(_ *page, r Row) string { return allowance(&r.Check) }}
-	remediating  = column{"REMEDIATING", func(_ *page, r Row) string { return remediatingOf(r) }}
-	notBack      = column{"MISSING", func(_ *page, r Row) string { return r.Missing.count() }}
-
-	narrowestColumns = []column{{"CONTROLLER", (*page).controller}, healthyOfAll, allowed, remediating}
-	narrowColumns    = append(slices.Clip(narrowestColumns), column{"REASON", (*page).reason})
-	wideColumns      = []column{
-		{"CONTROLLER", (*page).controller}, healthyOfAll,
-		number("PENDING", func(r Row) int { return r.Counts.Pending + r.Counts.Starting }),
-		number("UNHEALTHY", func(r Row) int { return r.Counts.Unhealthy }), number("UNKNOWN", func(r Row) int { return r.Counts.Unknown }),
-		allowed, remediating, notBack, {"LIMIT", func(_ *page, r Row) string { return r.Limits.Spec }},
-		{"REASON", (*page).reason}, {"NEXT", (*page).next},
-	}
+// How much room a terminal has for columns besides the names.
+const (
+	everywhere = iota
+	withController
+	withReason
+	roomy
 )
 
-func number(heading string, of func(Row) int) column {
-	return column{heading, func(_ *page, r Row) string {
-		if r.NotCounted() {
-			return unknown
-		}
-		return strconv.Itoa(of(r))
-	}}
+var columns = []column{
+	{withController, "CONTROLLER", (*page).controller},
+	{everywhere, "HEALTHY", func(_ *page, r *Row) string { return healthy(&r.Check) }},
+	{roomy, "PENDING", func(_ *page, r *Row) string { return counted(r, r.Counts.Pending+r.Counts.Starting) }},
+	{roomy, "UNHEALTHY", func(_ *page, r *Row) string { return counted(r, r.Counts.Unhealthy) }},
+	{roomy, "UNKNOWN", func(_ *page, r *Row) string { return counted(r, r.Counts.Unknown) }},
+	{everywhere, "ALLOWED", func(_ *page, r *Row) string { return allowance(&r.Check) }},
+	{everywhere, "REMEDIATING", remediatingOf},
+	{roomy, "NOT BACK", func(_ *page, r *Row) string { return r.Missing.count() }},
+	{roomy, "LIMIT", func(_ *page, r *Row) string { return r.Limits.Spec }},
+	{withReason, "REASON", (*page).reason},
+	{roomy, "NEXT", (*page).next},
 }
 
 const (
@@ -245,8 +210,16 @@ const (
 	none = "-"
 )
 
+// counted is how many targets of a check there are of a kind.
+func counted(r *Row, n int) string {
+	if r.NotCounted() {
+		return unknown
+	}
+	return strconv.Itoa(n)
+}
+
 // remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
-func remediatingOf(r Row) string {
+func remediatingOf(_ *page, r *Row) string {
 	if r.NotCounted() && !r.NodesNotReadable() {
 		return unknown
 	}
@@ -254,13 +227,9 @@ func remediatingOf(r Row) string {
 }
 
 // cells are a heading and a line for each row.
-func (p *page) cells(rows []Row, l Layout, columns []column) [][]string {
+func (p *page) cells(rows []*Row, shown []column) [][]string {
 	lines := make([][]string, 1+len(rows))
-	lines[0] = []string{"CHECK"}
-	for i, r := range rows {
-		lines[i+1] = []string{checkName(r, l.Namespaces)}
-	}
-	for _, c := range columns {
+	for _, c := range shown {
 		lines[0] = append(lines[0], c.heading)
 		for i, r := range rows {
 			lines[i+1] = append(lines[i+1], c.cell(p, r))
@@ -269,7 +238,7 @@ func (p *page) cells(rows []Row, l Layout, columns []column) [][]string {
 	return lines
 }
 
-func checkName(r Row, namespaces bool) string {
+func checkName(r *Row, namespaces bool) string {
 	short := map[string]string{"MachineHealthCheck": "mhc/", "NodeHealthCheck": "nhc/"}[r.Kind] + r.Name
 	if namespaces && r.Namespace != "" {
 		return r.Namespace + "/" + short
@@ -277,8 +246,16 @@ func checkName(r Row, namespaces bool) string {
 	return short
 }
 
+// clusterName is the Cluster of a check; NodeHealthChecks have none.
+func clusterName(r *Row, namespaces bool) string {
+	if namespaces && r.Cluster != "" {
+		return r.Namespace + "/" + r.Cluster
+	}
+	return cmp.Or(r.Cluster, none)
+}
+
 // controller is which controller acts on a check.
-func (p *page) controller(r Row) string {
+func (p *page) controller(r *Row) string {
 	switch s := r.Mode.Controller(); r.Mode {
 	case explain.Acting:
 		return p.paint.Good(s)
@@ -290,7 +267,7 @@ func (p *page) controller(r Row) string {
 }
 
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
-func (p *page) reason(r Row) string {
+func (p *page) reason(r *Row) string {
 	switch {
 	case r.NodesUnknown != nil:
 		return p.paint.Waits(r.NodesUnknown.Reason)
@@ -302,7 +279,7 @@ func (p *page) reason(r Row) string {
 	return none
 }
 
-func (p *page) next(r Row) string {
+func (p *page) next(r *Row) string {
 	switch {
 	case r.Next == (explain.Step{}):
 		return none

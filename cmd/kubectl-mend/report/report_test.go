@@ -153,37 +153,6 @@ func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
 	}
 }
 
-func TestRemediationsAreDivided(t *testing.T) {
-	in := func(cluster, check, cause string) edit {
-		return func(r *mendv1.RemediationRecord) {
-			r.Spec.Target.ClusterName, r.Spec.Requester.Check.Name, r.Spec.Cause = cluster, check, cause
-		}
-	}
-	records := []*mendv1.RemediationRecord{
-		one("a", in("prod", "workers", "Ready=Unknown")), one("b", in("prod", "workers", "Ready=False")),
-		one("c", in("prod", "gpu", "Ready=Unknown"), open), one("d", in("test", "workers", "Ready=Unknown"), notBegun),
-	}
-	for name, tc := range map[string]struct{ by, want []string }{
-		"by nothing": {nil, nil},
-		"by cluster": {[]string{ByCluster}, []string{"metal/prod  : 3, 1 open", "metal/test  : 0, 0 open"}},
-		"by check":   {[]string{ByCheck}, []string{" metal/workers : 2, 0 open", " metal/gpu : 1, 1 open"}},
-		"by cause":   {[]string{ByCause}, []string{"  Ready=Unknown: 2, 1 open", "  Ready=False: 1, 0 open"}},
-		"by cluster and check": {[]string{ByCluster, ByCheck}, []string{
-			"metal/prod metal/workers : 2, 0 open", "metal/prod metal/gpu : 1, 1 open", "metal/test metal/workers : 0, 0 open",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, g := range Of(records, Question{By: tc.by}).Items {
-				got = append(got, fmt.Sprintf("%s %s %s: %d, %d open", named(g.Cluster), named(g.Check), g.Cause, g.Remediations, g.Open))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func onHost(host string, d time.Duration, edits ...edit) *mendv1.RemediationRecord {
 	edits = append([]edit{later(d), func(r *mendv1.RemediationRecord) { r.Spec.Target.Host.Name = host }}, edits...)
 	return one(fmt.Sprintf("m-%s", d), edits...) // a machine that was replaced has another name

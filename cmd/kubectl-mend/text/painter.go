@@ -43,9 +43,6 @@ func (p Painter) Waits(s string) string { return p.paint(s, color.FgYellow) }
 // Strong is for what is to be found first.
 func (p Painter) Strong(s string) string { return p.paint(s, color.Bold) }
 
-// Faint is for what may be passed over.
-func (p Painter) Faint(s string) string { return p.paint(s, color.Faint) }
-
 func (p Painter) paint(s string, as color.Attribute) string {
 	if !p.on || s == "" {
 		return s

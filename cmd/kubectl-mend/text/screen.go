@@ -20,7 +20,7 @@ type Screen struct{ raw io.Writer }
 
 // OnScreen returns a Screen over out, or out itself if it is one.
 func OnScreen(out io.Writer) *Screen {
-	if s, is := out.(*Screen); is {
+	if s, ok := out.(*Screen); ok {
 		return s
 	}
 	return &Screen{raw: out}
@@ -28,7 +28,7 @@ func OnScreen(out io.Writer) *Screen {
 
 // Raw is the stream below a Screen, for JSON, YAML and records; any other stream is returned as it is.
 func Raw(out io.Writer) io.Writer {
-	if s, is := out.(*Screen); is {
+	if s, ok := out.(*Screen); ok {
 		return s.raw
 	}
 	return out
@@ -58,7 +58,7 @@ func visible(p []byte) []byte {
 	}
 	var out bytes.Buffer
 	for len(p) > 0 {
-		if painted, is := bytes.CutPrefix(p, []byte(ink)); is {
+		if painted, ok := bytes.CutPrefix(p, []byte(ink)); ok {
 			out.WriteString(escape)
 			p = painted
 			continue

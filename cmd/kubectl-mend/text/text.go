@@ -26,7 +26,7 @@ func Width(out io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return max(n, narrowest)
 	}
-	if file, is := Raw(out).(*os.File); is {
+	if file, ok := Raw(out).(*os.File); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
 			return max(n, narrowest)
 		}
@@ -36,11 +36,11 @@ func Width(out io.Writer) int {
 
 // IsTerminal reports whether a person is at the other end of a stream.
 func IsTerminal(stream any) bool {
-	if screen, is := stream.(*Screen); is {
+	if screen, ok := stream.(*Screen); ok {
 		stream = screen.raw
 	}
-	file, is := stream.(*os.File)
-	return is && term.IsTerminal(int(file.Fd()))
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
 }
 
 // Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
@@ -53,47 +53,20 @@ func Wrap(s string, indent, width int) string {
 
 // Hang writes s behind lead, which is one line and stays as it is, and breaks it as Wrap does.
 func Hang(lead, s string, indent, width int) string {
-	lead = oneLine(lead)
-	l := &lines{hang: "\n" + strings.Repeat(" ", indent), indent: indent, width: width, column: Columns(lead), fresh: true}
-	l.all.WriteString(lead)
+	var lines []string
+	line, between := oneLine(lead), ""
+	column := Columns(line)
 	for word := range strings.FieldsSeq(s) {
-		l.add(word)
+		room := Columns(word)
+		if column+len(between)+room > width && column > indent {
+			lines = append(lines, strings.TrimRight(line, " "))
+			line, between, column = strings.Repeat(" ", indent), "", indent
+		}
+		line += between + word
+		column += len(between) + room
+		between = " "
 	}
-	all := strings.Split(l.all.String(), "\n")
-	for i := range all {
-		all[i] = strings.TrimRight(all[i], " ")
-	}
-	return strings.Join(all, "\n")
-}
-
-// lines are what has been written so far, up to column of its last line.
-type lines struct {
-	all                   strings.Builder
-	hang                  string
-	indent, width, column int
-	fresh                 bool // no word has been written on this line
-}
-
-func (l *lines) turn() {
-	l.all.WriteString(l.hang)
-	l.column, l.fresh = l.indent, true
-}
-
-func (l *lines) add(word string) {
-	room := Columns(word)
-	if !l.fresh {
-		room++
-	}
-	if l.column+room > l.width && l.column > l.indent {
-		l.turn()
-		room = Columns(word)
-	}
-	if !l.fresh {
-		l.all.WriteByte(' ')
-	}
-	l.all.WriteString(word)
-	l.column += room
-	l.fresh = false
+	return strings.Join(append(lines, strings.TrimRight(line, " ")), "\n")
 }
 
 // Columns is how wide s is on a terminal. What paints it takes no room.
@@ -160,27 +133,27 @@ func Widest(lines []string) int {
 // shortestName is to how many columns a name may be cut.
 const shortestName = 12
 
-// Fit is Table in lines of at most width columns: the names in the first column are cut in the middle where the table is wider than that.
-func Fit(rows [][]string, width int) []string {
+// Fit is Table in lines of at most width columns: the names in the first columns are cut in the middle, about as much in
+// each, where the table is wider than that.
+func Fit(rows [][]string, names, width int) []string {
 	lines := Table(rows)
-	over := Widest(lines) - width
-	if over <= 0 {
-		return lines
-	}
-	longest := 0
-	for _, row := range rows {
-		longest = max(longest, Columns(oneLine(row[0])))
-	}
-	room := max(longest-over, shortestName)
-	cut := make([][]string, 0, len(rows))
-	for _, row := range rows {
-		if name := []rune(oneLine(row[0])); len(name) > room {
-			row = slices.Clone(row)
-			row[0] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
+	for column := 0; column < names && Widest(lines) > width; column++ {
+		longest := 0
+		for _, row := range rows {
+			longest = max(longest, Columns(oneLine(row[column])))
 		}
-		cut = append(cut, row)
+		room := max(longest-(Widest(lines)-width)/(names-column), shortestName)
+		cut := make([][]string, 0, len(rows))
+		for _, row := range rows {
+			if name := []rune(oneLine(row[column])); len(name) > room {
+				row = slices.Clone(row)
+				row[column] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
+			}
+			cut = append(cut, row)
+		}
+		rows, lines = cut, Table(cut)
 	}
-	return Table(cut)
+	return lines
 }
 
 // Capital is s with a capital at its beginning.

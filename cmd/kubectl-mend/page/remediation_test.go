@@ -1,0 +1,146 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/golden"
+)
+
+// What a step is decided on is printed with -o wide alone.
+func TestAWidePageHasTheEvidence(t *testing.T) {
+	golden.StoriesIn(t, "testdata/wide", map[string]powercycle.State{
+		"a host that boots": powercycle.Booting,
+	}, func(t *testing.T, state powercycle.State) string {
+		e, err := host("rack-w1")(t.Context(), aScene(silent(6*time.Minute, "w1"), powerCycled(state)).asker(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		if err := e.Print(&out, Layout{Width: 120, Wide: true}); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	})
+}
+
+// A host that cannot be held off is rebooted: the page says that it was not proven off.
+func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
+	rem := aRemediation("w1", powercycle.Booting)
+	for i := range rem.Status.Conditions[:2] {
+		rem.Status.Conditions[i].Status, rem.Status.Conditions[i].Reason = metav1.ConditionFalse, "CannotBeProven"
+	}
+	cycle := &explain.Remediation{Conditions: rem.Status.Conditions}
+	cycle.State, cycle.StateSince = "Booting", cliv1.Moment(noon.Add(-time.Second))
+	rows := (&page{now: noon}).cycle(cycle)
+	want := [][]string{
+		{"  power off", "-", "-", "CannotBeProven"}, {"  fence, move", "-", "-", "CannotBeProven"}, {"  power on", "11:59:00", "0s"}, {"> Ready", "11:59:59", "1s"},
+	}
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// held is the annotation by which a remediation holds a host off.
+func held(by types.UID) string {
+	return bmov1alpha1.RebootAnnotationPrefix + "/metal3-remediation-" + string(by)
+}
+
+// powerCycled puts workers on hosts, and has the check ask for power cycles; w1's is in that state for a minute, if it is not empty.
+func powerCycled(state powercycle.State, edits ...func(*bmov1alpha1.BareMetalHost, *mendv1.HostRemediation)) func(*scene) {
+	return func(s *scene) {
+		template := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "reboot"}}
+		s.others = append(s.others, template)
+		s.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
+		}
+		rem := aRemediation("w1", state)
+		for _, m := range s.machines {
+			host := s.onHost(m)
+			if m.Name != "w1" {
+				continue
+			}
+			if state == powercycle.PoweringOff {
+				host.Annotations = map[string]string{held(rem.UID): ""}
+			}
+			for _, edit := range edits {
+				edit(host, rem)
+			}
+		}
+		if state != "" {
+			s.others = append(s.others, rem)
+		}
+	}
+}
+
+// onHost puts a machine on a host of its own, that is on.
+func (s *scene) onHost(m *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: m.Name}
+	between := &unstructured.Unstructured{}
+	between.SetAPIVersion(infrav1.GroupVersion.String())
+	between.SetKind("Metal3Machine")
+	between.SetNamespace("default")
+	between.SetName(m.Name)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "default/rack-" + m.Name})
+	between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}})
+	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "rack-" + m.Name, UID: types.UID("rack-" + m.Name)}}
+	host.Spec.Online, host.Status.PoweredOn, host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
+	host.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "default", Name: m.Name}
+	s.others = append(s.others, between, host)
+	return host
+}
+
+// aRemediation is that of a worker, in its first attempt of two.
+func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation {
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: worker, UID: types.UID("rem-" + worker), CreationTimestamp: at(3 * time.Minute), Finalizers: []string{mendv1.HostRemediationFinalizer},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: worker, UID: types.UID(worker)}},
+		Labels:          map[string]string{mendv1.MadeByUIDLabel: "check"},
+	}}
+	rem.Spec.Strategy = &mendv1.HostRemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: 600}
+	memory := powercycle.Memory{State: state, Since: noon.Add(-time.Minute), StartedUnhealthy: true}
+	if state != powercycle.Pending {
+		memory.Attempt, memory.Began, memory.Asked, memory.Touched = 1, noon.Add(-2*time.Minute), noon.Add(-time.Minute), true
+	}
+	for i, kind := range []string{infrav1.PoweredOffCondition, infrav1.WorkloadMovedCondition, infrav1.PoweredOnCondition} {
+		if state == powercycle.Booting || state == powercycle.PoweringOn && i < 2 || state == powercycle.MovingWorkload && i == 0 {
+			rem.Status.Conditions = append(rem.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: at(time.Minute)})
+		}
+	}
+	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers"}
+	remembers(rem, memory)
+	return rem
+}
+
+// remembers writes down what a remediation remembers.
+func remembers(rem *mendv1.HostRemediation, memory powercycle.Memory) {
+	content, err := json.Marshal(memory)
+	if err != nil {
+		panic(err) // a memory is made to be stored
+	}
+	rem.Annotations[mendv1.PowerCycleAnnotation] = string(content)
+}
+
+// controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.
+func controlPlane(s *scene) {
+	for _, name := range []string{"w1", "w2"} {
+		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
+	}
+	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
+}
