@@ -152,6 +152,25 @@ func (o *Options) explained(ctx context.Context, scope snapshot.Scope, k kind, n
 	if err != nil {
 		return nil, err
 	}
+	return settled(ctx, a, func() (*page.Explanation, error) { return pageOf(ctx, a, k, namespace, name, cluster) })
+}
+
+// settled makes a page of what a reads, and again if more than before could not be read meanwhile: a page says all of that.
+func settled[T any](ctx context.Context, a *inspect.Asker, page func() (T, error)) (T, error) {
+	for {
+		missing := len(a.Snapshot.Missing())
+		made, err := page()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || len(a.Snapshot.Missing()) == missing {
+			return made, err
+		}
+	}
+}
+
+// pageOf is the page of an object.
+func pageOf(ctx context.Context, a *inspect.Asker, k kind, namespace, name, cluster string) (*page.Explanation, error) {
 	switch k {
 	case nodeKind:
 		return page.Node(ctx, a, namespace, cluster, name)
@@ -231,7 +250,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster, Owners: true}
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
 	switch k {
 	case machineKind, deploymentKind, kubeadmKind, clusterKind: // records have kept which machines are gone, and which came in their place
 		scope.Records = key.Namespace != ""
@@ -247,9 +266,6 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 		return scope, err
 	}
 	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
-	if k == hostKind {
-		scope.Host = key.Name
-	}
 	return scope, nil
 }
 

@@ -100,7 +100,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, cluster string
 	if err := clusterIsThere(ctx, a.Reader(), namespace, cluster); err != nil {
 		return err
 	}
-	s, err := page.Of(ctx, a, namespace, cluster)
+	s, err := settled(ctx, a, func() (*page.Status, error) { return page.Of(ctx, a, namespace, cluster) })
 	if err != nil {
 		return err
 	}

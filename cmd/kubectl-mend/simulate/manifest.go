@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,9 +23,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -189,22 +186,9 @@ func (m *Manifest) hasChecks() bool {
 	})
 }
 
-// Widen adds to scope what the checks of the manifest are decided by.
-func (m *Manifest) Widen(scope *snapshot.Scope) {
-	for _, d := range m.documents {
-		switch check := d.obj.(type) {
-		case *clusterv1.MachineHealthCheck:
-			if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-				scope.Templates = append(scope.Templates,
-					corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
-			}
-			wait, _ := machinehealthcheck.SpareWaitOf(check)
-			scope.Spares = scope.Spares || wait != nil
-		case *nhcv1.NodeHealthCheck:
-			scope.NodeChecks = true
-			scope.Templates = append(scope.Templates, snapshot.TemplatesOf(&check.Spec)...)
-		}
-	}
+// JudgesNodes reports whether there is a NodeHealthCheck in it.
+func (m *Manifest) JudgesNodes() bool {
+	return slices.ContainsFunc(m.documents, func(d document) bool { _, is := d.obj.(*nhcv1.NodeHealthCheck); return is })
 }
 
 // Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.

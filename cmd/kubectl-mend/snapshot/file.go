@@ -104,7 +104,7 @@ func (w *Snapshot) list() (map[string]any, error) {
 	}
 	items := []any{head}
 	for _, k := range w.sortedKinds() {
-		if len(k.versions) == 0 || k.GroupKind == secretKind || k.GroupKind == configMapKind {
+		if len(k.versions) == 0 || len(k.scopes) == 0 && w.source != nil || k.GroupKind == secretKind || k.GroupKind == configMapKind {
 			continue
 		}
 		objs := k.in("")

@@ -236,3 +236,16 @@ func (w *Snapshot) RESTMapper() meta.RESTMapper {
 	}
 	return mapper
 }
+
+// Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
+func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
+	plural, group, _ := strings.Cut(crd, ".")
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for gk, k := range w.kinds {
+		if gk.Group == group && k.plural == plural && len(k.versions) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
+}

@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot
-// be, so none is watched, polled or discovered later.
+// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are read when they are asked
+// for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
 	snapshot *Snapshot
 	marks    []client.ListOption
@@ -51,7 +51,14 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
 // may not list it.
-func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
+func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	q, object := query{gvk: gvk}, *new(T)
+	if q.bare = isMetadata(object); len(k.marks) == 0 && k.snapshot.source != nil { // else it is read for NodeHealthChecks, wherever it is
+		q.namespace = k.snapshot.source.Namespace
+	}
+	if err := k.snapshot.load(ctx, q); err != nil {
+		return false, err
+	}
 	if err := k.snapshot.readable(gvk); err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}

@@ -90,13 +90,16 @@ func (a *api) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return apiutil.IsObjectNamespaced(obj, a.snapshot.scheme, a.RESTMapper())
 }
 
-func (a *api) Get(_ context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+func (a *api) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	gvk, err := a.GroupVersionKindFor(obj)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
 	o := (&client.GetOptions{}).ApplyOptions(options)
 	w := a.snapshot
+	if err := w.load(ctx, query{gvk: gvk, bare: isMetadata(obj), namespace: key.Namespace, name: key.Name}); err != nil {
+		return err
+	}
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	stored, err := w.lookUp(gvk, key)
@@ -203,7 +206,7 @@ func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 }
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
-func (a *api) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (a *api) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := a.GroupVersionKindFor(list)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
@@ -212,6 +215,9 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
 	w := a.snapshot
+	if err := w.load(ctx, queryOf(gvk, isMetadata(list), o)); err != nil {
+		return err
+	}
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	found, err := w.selected(gvk, o)
@@ -235,6 +241,18 @@ func (a *api) List(_ context.Context, list client.ObjectList, options ...client.
 	}
 	list.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	return nil
+}
+
+// queryOf is what a list reads.
+func queryOf(gvk schema.GroupVersionKind, bare bool, o *client.ListOptions) query {
+	q := query{gvk: gvk, bare: bare, namespace: o.Namespace}
+	if o.LabelSelector != nil {
+		q.labels = o.LabelSelector.String()
+	}
+	if o.FieldSelector != nil {
+		q.name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	}
+	return q
 }
 
 // selected are the objects that a list is about, by name. The lock is held.

@@ -172,15 +172,14 @@ func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
 func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	w.mu.RLock()
-	live, reader := w.live != nil, w.live[cluster]
-	w.mu.RUnlock()
-	switch {
-	case !live:
+	if w.source == nil {
 		return nil, errRecorded
-	case reader == nil:
-		why, _, _ := w.Unseen(cluster)
-		return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 	}
-	return reader, nil
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	if reader := w.source.live[cluster]; reader != nil {
+		return reader, nil
+	}
+	why, _, _ := w.Unseen(cluster)
+	return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 }
