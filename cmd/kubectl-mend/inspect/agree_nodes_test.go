@@ -16,7 +16,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -35,7 +34,7 @@ func (s *nodeScene) play(t reporter) *nodePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &nodePlay{play: played(t, w, managerlease.Announcement{Version: "v0.1.0", NodeLeaseNamespace: nhcv1.DefaultLeaseNamespace})}
-	c := state.New(w, p.clock)
+	c := w.Writable(p.clock)
 	p.reconciler = &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
 		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),

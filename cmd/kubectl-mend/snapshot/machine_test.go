@@ -62,7 +62,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 
 // keepManaged gives an object the managed fields back that a snapshot drops.
 func (w *Snapshot) keepManaged(obj client.Object) {
-	w.kinds[machineCheckGVK.GroupKind()].get(client.ObjectKeyFromObject(obj)).SetManagedFields(obj.GetManagedFields())
+	w.kinds[machineCheckGVK.GroupKind()].objects[client.ObjectKeyFromObject(obj)].SetManagedFields(obj.GetManagedFields())
 }
 
 func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {

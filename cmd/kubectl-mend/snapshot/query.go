@@ -286,7 +286,7 @@ func (r *reading) list(ctx context.Context, q query) error {
 		r.snapshot.mu.Lock()
 		defer r.snapshot.mu.Unlock()
 		k := r.snapshot.kinds[q.gvk.GroupKind()]
-		if there := k.get(client.ObjectKeyFromObject(obj)); there != nil && (q.bare || !isMetadata(there)) {
+		if there := k.objects[client.ObjectKeyFromObject(obj)]; there != nil && (q.bare || !isMetadata(there)) {
 			return nil
 		}
 		return r.snapshot.keep(k, q.gvk, obj)

@@ -44,7 +44,7 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 		"those of all namespaces that are open": {Scope{OpenRecords: true}, "a c d"},
 		"those of a namespace, and of the checks of nodes":        {Scope{OpenRecords: true, Namespace: "metal"}, "a c"},
 		"the same of clusters where something is to be looked at": {Scope{OpenRecords: true, Namespace: "metal", Restless: true}, "a c"},
-		"those of a namespace": {Scope{Namespace: "other"}, "c d"},
+		"those of a namespace":                                    {Scope{Namespace: "other"}, "c d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := recorded(t, w, tc.scope); got != tc.want {

@@ -1,8 +1,8 @@
 // Package snapshot is a management cluster in memory, and what was seen of its workload clusters: as it was read at one moment with the rights
 // of a user, or as a file has it that was recorded somewhere else.
 //
-// It is read as an API server is: of a management cluster that is there a kind is listed when somebody asks for it, once. It decides nothing, and takes no
-// writes. What changes it is put into it as it is: see package state.
+// It is read as an API server is: of a management cluster that is there a kind is listed when somebody asks for it, once. It decides nothing. What
+// changes it is put into it as it is, or written to it by controllers that act in memory.
 package snapshot
 
 import (
@@ -179,7 +179,8 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), w.version)
 		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
 	}
-	return k.objects.Add(own)
+	k.objects[client.ObjectKeyFromObject(own)] = own
+	return nil
 }
 
 // Remove takes an object out of the snapshot, if it is there.
@@ -187,8 +188,6 @@ func (w *Snapshot) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := w.kinds[kind.GroupKind()]; k != nil {
-		if obj := k.get(key); obj != nil {
-			_ = k.objects.Delete(obj) // its key was just made
-		}
+		delete(k.objects, key)
 	}
 }

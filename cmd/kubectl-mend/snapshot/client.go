@@ -8,14 +8,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -26,34 +27,26 @@ var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be wr
 
 // ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It refuses
 // every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
-func (w *Snapshot) ReadOnly() client.Client { return &api{snapshot: w} }
+func (w *Snapshot) ReadOnly() client.Client { return &Client{snapshot: w} }
 
-// api is the client of a snapshot. It refuses every write.
-type api struct{ snapshot *Snapshot }
+// Client reads a snapshot, and writes to it if it has a clock. It is safe for concurrent use, but by one writer for each object.
+type Client struct {
+	snapshot *Snapshot
+	clock    clock.PassiveClock
+	changes  atomic.Int64
+}
 
-var _ client.Client = &api{}
+var _ client.Client = &Client{}
 
-func (*api) Create(context.Context, client.Object, ...client.CreateOption) error { return ErrReadOnly }
-
-func (*api) Update(context.Context, client.Object, ...client.UpdateOption) error { return ErrReadOnly }
-
-func (*api) Patch(context.Context, client.Object, client.Patch, ...client.PatchOption) error {
+func (*Client) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
 	return ErrReadOnly
 }
 
-func (*api) Delete(context.Context, client.Object, ...client.DeleteOption) error { return ErrReadOnly }
-
-func (*api) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+func (*Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return ErrReadOnly
 }
 
-func (*api) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	return ErrReadOnly
-}
-
-func (*api) Status() client.SubResourceWriter { return subresource{} }
-
-func (*api) SubResource(string) client.SubResourceClient { return subresource{} }
+func (*Client) SubResource(string) client.SubResourceClient { return subresource{} }
 
 // subresource refuses writes, and reads as well: a status is read with its object.
 type subresource struct{}
@@ -78,25 +71,25 @@ func (subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.
 	return ErrReadOnly
 }
 
-func (a *api) Scheme() *runtime.Scheme { return a.snapshot.scheme }
+func (c *Client) Scheme() *runtime.Scheme { return c.snapshot.scheme }
 
-func (a *api) RESTMapper() meta.RESTMapper { return a.snapshot.RESTMapper() }
+func (c *Client) RESTMapper() meta.RESTMapper { return c.snapshot.RESTMapper() }
 
-func (a *api) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(obj, a.snapshot.scheme)
+func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(obj, c.snapshot.scheme)
 }
 
-func (a *api) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return apiutil.IsObjectNamespaced(obj, a.snapshot.scheme, a.RESTMapper())
+func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return apiutil.IsObjectNamespaced(obj, c.snapshot.scheme, c.RESTMapper())
 }
 
-func (a *api) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
-	gvk, err := a.GroupVersionKindFor(obj)
+func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	gvk, err := c.GroupVersionKindFor(obj)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
 	o := (&client.GetOptions{}).ApplyOptions(options)
-	w := a.snapshot
+	w := c.snapshot
 	if err := w.load(ctx, query{gvk: gvk, bare: isMetadata(obj), namespace: key.Namespace, name: key.Name}); err != nil {
 		return err
 	}
@@ -127,24 +120,13 @@ func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 	if err != nil {
 		return nil, err
 	}
-	if obj := k.get(key); obj != nil {
+	if obj := k.objects[key]; obj != nil {
 		return obj, nil
 	}
 	if err := k.unread(key.Namespace); err != nil {
 		return nil, err
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.plural}, key.Name)
-}
-
-// Stored returns an object as it is kept, in a version: as its type, as a tree of values, or as metadata alone. It is shared: read only.
-func (w *Snapshot) Stored(kind schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	obj, err := w.lookUp(kind, key)
-	if err != nil {
-		return nil, err
-	}
-	return w.as(obj, shapeOf(obj, kind))
 }
 
 // All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was not read, and
@@ -172,7 +154,7 @@ func One[T any, P interface {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
 	if k := w.kinds[gvk.GroupKind()]; k != nil {
-		typed, _ := k.get(key).(P)
+		typed, _ := k.objects[key].(P)
 		return typed
 	}
 	return nil
@@ -187,7 +169,7 @@ func (w *Snapshot) NamespaceLabels(name string) (all map[string]string, known bo
 	if k == nil {
 		return nil, false
 	}
-	if namespace := k.get(client.ObjectKey{Name: name}); namespace != nil {
+	if namespace := k.objects[client.ObjectKey{Name: name}]; namespace != nil {
 		return namespace.GetLabels(), true
 	}
 	unread, said := k.scopes[""]
@@ -206,15 +188,15 @@ func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 }
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
-func (a *api) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	gvk, err := a.GroupVersionKindFor(list)
+func (c *Client) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	gvk, err := c.GroupVersionKindFor(list)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	o := (&client.ListOptions{}).ApplyOptions(options)
 	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
-	w := a.snapshot
+	w := c.snapshot
 	if err := w.load(ctx, queryOf(gvk, isMetadata(list), o)); err != nil {
 		return err
 	}
@@ -264,49 +246,18 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 	if err := k.unread(o.Namespace); err != nil {
 		return nil, err
 	}
-	var wanted fields.Requirements
+	var wanted []func(client.Object) bool
+	if o.LabelSelector != nil {
+		wanted = append(wanted, func(obj client.Object) bool { return o.LabelSelector.Matches(labels.Set(obj.GetLabels())) })
+	}
 	if o.FieldSelector != nil {
-		wanted = o.FieldSelector.Requirements()
-	}
-	objs := k.in
-	for _, f := range wanted {
-		switch {
-		case k.objects.GetIndexers()[f.Field] != nil:
-			objs = func(namespace string) []client.Object {
-				found, _ := k.objects.ByIndex(f.Field, indexKey(namespace, f.Value)) // there is the index
-				return sorted(found)
+		for _, f := range o.FieldSelector.Requirements() {
+			values := k.fields[f.Field]
+			if values == nil {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
 			}
-		case f.Field != metav1.ObjectNameField && f.Field != metadataNamespace:
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
+			wanted = append(wanted, func(obj client.Object) bool { return slices.Contains(values(obj), f.Value) })
 		}
 	}
-	found := objs(o.Namespace)
-	if len(wanted) == 0 && (o.LabelSelector == nil || o.LabelSelector.Empty()) {
-		return found, nil
-	}
-	return slices.DeleteFunc(found, func(obj client.Object) bool {
-		return o.LabelSelector != nil && !o.LabelSelector.Matches(labels.Set(obj.GetLabels())) || !k.hasFields(obj, wanted)
-	}), nil
-}
-
-// metadataNamespace is a field by which an API server selects objects of every kind, as by metav1.ObjectNameField.
-const metadataNamespace = "metadata.namespace"
-
-func (k *kind) hasFields(obj client.Object, wanted fields.Requirements) bool {
-	for _, f := range wanted {
-		var has bool
-		switch f.Field {
-		case metav1.ObjectNameField:
-			has = obj.GetName() == f.Value
-		case metadataNamespace:
-			has = obj.GetNamespace() == f.Value
-		default:
-			keys, _ := k.objects.GetIndexers()[f.Field](obj) // no indexer returns an error
-			has = slices.Contains(keys, indexKey("", f.Value))
-		}
-		if !has {
-			return false
-		}
-	}
-	return true
+	return k.in(o.Namespace, wanted...), nil
 }
