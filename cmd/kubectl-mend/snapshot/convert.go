@@ -39,6 +39,11 @@ func (w *Snapshot) as(obj client.Object, s shape) (client.Object, error) {
 	if s == shapeOf(obj, gvk) {
 		return obj, nil
 	}
+	if s.bare {
+		bare := meta.AsPartialObjectMetadata(obj)
+		bare.SetGroupVersionKind(s.gvk)
+		return bare, nil
+	}
 	other, err := converted(w.scheme, obj, s)
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
@@ -46,13 +51,8 @@ func (w *Snapshot) as(obj client.Object, s shape) (client.Object, error) {
 	return other, nil
 }
 
-// converted returns obj in another shape.
+// converted returns obj in a shape with more than metadata.
 func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Object, error) {
-	if s.bare {
-		bare := meta.AsPartialObjectMetadata(obj)
-		bare.SetGroupVersionKind(s.gvk)
-		return bare, nil
-	}
 	if isMetadata(obj) {
 		return nil, unreadError{errors.New("no more than its metadata is known")}
 	}
