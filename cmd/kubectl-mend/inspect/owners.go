@@ -43,6 +43,9 @@ func (a *Asker) owners(ctx context.Context, check *explain.Check) {
 // notReplaced reports whether the owner of a machine was asked to replace it and has put that off, or refused it.
 func notReplaced(machine *clusterv1.Machine) bool {
 	cond := conditions.Get(machine, clusterv1.MachineOwnerRemediatedCondition)
-	return cond != nil && cond.Status == metav1.ConditionFalse && (cond.Reason == controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason ||
-		cond.Reason == controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason)
+	if cond == nil || cond.Status != metav1.ConditionFalse {
+		return false
+	}
+	return cond.Reason == controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason ||
+		cond.Reason == controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
 }

@@ -81,7 +81,8 @@ var checkKinds = []schema.GroupKind{
 	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: nhcv1.GroupVersion.Group, Kind: "NodeHealthCheck"},
 }
 
-// decode reads one document, and takes no field that its kind does not have. A check has to be of a version that is known; a template may be of any kind.
+// decode reads one document, and takes no field that its kind does not have. A check has to be of a version that is known; a template may
+// be of any kind.
 func decode(data []byte) (document, error) {
 	typeMeta := metav1.TypeMeta{}
 	if err := yaml.Unmarshal(data, &typeMeta); err != nil {

@@ -25,8 +25,8 @@ import (
 // ErrReadOnly is the error of a write to a snapshot.
 var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be written to it")
 
-// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It refuses
-// every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It
+// refuses every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
 func (w *Snapshot) ReadOnly() client.Client { return &Client{snapshot: w} }
 
 // Client reads a snapshot, and writes to it if it has a clock. It is safe for concurrent use, but by one writer for each object.
@@ -129,8 +129,8 @@ func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.plural}, key.Name)
 }
 
-// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was not read, and
-// what is known by its metadata alone is left out. They are shared: read only.
+// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was
+// not read, and what is known by its metadata alone is left out. They are shared: read only.
 func All[T any, P interface {
 	*T
 	client.Object
@@ -160,8 +160,8 @@ func One[T any, P interface {
 	return nil
 }
 
-// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record from before
-// they were read does not know them.
+// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record
+// from before they were read does not know them.
 func (w *Snapshot) NamespaceLabels(name string) (all map[string]string, known bool) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

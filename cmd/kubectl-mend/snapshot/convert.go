@@ -78,7 +78,8 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 	return to, nil
 }
 
-// convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API server does.
+// convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API
+// server does.
 func convert(from, to client.Object) error {
 	hub, isHub := to.(conversion.Hub)
 	if spoke, ok := from.(conversion.Convertible); ok && isHub {

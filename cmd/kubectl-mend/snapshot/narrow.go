@@ -22,17 +22,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// recordsKept is for how long a machine is asked for which other it was made. Records are many, and tell nothing of machines that are older than they.
+// recordsKept is for how long a machine is asked for which other it was made. Records are many, and tell nothing of machines that are older
+// than they.
 const recordsKept = 7 * 24 * time.Hour
 
 // mostNamed is how many clusters a list of machines names; more of them are read with all others.
 const mostNamed = 100
 
-// firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands as it was.
+// firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands
+// as it was.
 const firstLook = 2 * time.Minute
 
-// oneMachine reads one machine, or the machine of one node. The status of the check counts all other machines, so only this one is read, and those of
-// the control plane, whose hosts are power-cycled one at a time. Where that does not do, everything is read. It returns of which clusters the nodes are.
+// oneMachine reads one machine, or the machine of one node. The status of the check counts all other machines, so only this one is read,
+// and those of the control plane, whose hosts are power-cycled one at a time. Where that does not do, everything is read. It returns of
+// which clusters the nodes are.
 func (r *reading) oneMachine(ctx context.Context) func(*clusterv1.Cluster) bool {
 	r.machineOfNode(ctx)
 	if r.one = r.Machine != ""; r.one {
@@ -54,8 +57,8 @@ func (r *reading) oneMachine(ctx context.Context) func(*clusterv1.Cluster) bool 
 	return r.concerned()
 }
 
-// machineOfNode finds the machine of the node in question, if there is one cluster whose node it can be: its node names the machine. Several clusters
-// may have nodes of one name, and only all of their machines tell which.
+// machineOfNode finds the machine of the node in question, if there is one cluster whose node it can be: its node names the machine.
+// Several clusters may have nodes of one name, and only all of their machines tell which.
 func (r *reading) machineOfNode(ctx context.Context) {
 	clusters := All[clusterv1.Cluster](r.snapshot, "")
 	if r.Node == "" || r.Namespace == "" || r.AllMachines || len(clusters) != 1 {
@@ -67,7 +70,8 @@ func (r *reading) machineOfNode(ctx context.Context) {
 		return // the cluster is read later, and says why it cannot be
 	}
 	node := &corev1.Node{}
-	if reader.Get(ctx, client.ObjectKey{Name: r.Node}, node) == nil && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == key.Namespace {
+	err = reader.Get(ctx, client.ObjectKey{Name: r.Node}, node)
+	if err == nil && node.Annotations[clusterv1.ClusterNamespaceAnnotation] == key.Namespace {
 		r.Cluster, r.Machine = key.Name, node.Annotations[clusterv1.MachineAnnotation]
 	}
 }
@@ -109,8 +113,8 @@ func (r *reading) concerned() func(*clusterv1.Cluster) bool {
 	}
 }
 
-// restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are nearly all, and
-// their machines and nodes nearly all of what there is to read. It returns of which clusters the nodes are.
+// restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are
+// nearly all, and their machines and nodes nearly all of what there is to read. It returns of which clusters the nodes are.
 func (r *reading) restless(ctx context.Context) func(*clusterv1.Cluster) bool {
 	wanted := r.restlessClusters(ctx)
 	if len(wanted) < len(r.snapshot.Objects(clusterGVK, "")) {
@@ -120,7 +124,8 @@ func (r *reading) restless(ctx context.Context) func(*clusterv1.Cluster) bool {
 		for _, cluster := range wanted {
 			names = append(names, cluster.Name)
 		}
-		if named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.In, names); err == nil && r.Cluster == "" && len(names) <= mostNamed {
+		named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.In, names)
+		if err == nil && r.Cluster == "" && len(names) <= mostNamed {
 			machines.labels = named.String()
 		}
 		if len(wanted) > 0 {
@@ -145,7 +150,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 			return check.Spec.ClusterName == cluster.Name && !(acted(check, cluster) && machinehealthcheck.Calm(check, cluster))
 		}
 		key := client.ObjectKeyFromObject(cluster)
-		if r.AllMachines && r.reads(key) || remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || !machinesReady(cluster) ||
+		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || !machinesReady(cluster) ||
 			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
 			wanted = append(wanted, key)
 			continue
@@ -166,21 +171,22 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// actsOn reports whether a manager keeps the status of a check that it reconciles up to date. It does not if the check is unclaimed, unless its mode for
-// these is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
+// actsOn reports whether a manager keeps the status of a check that it reconciles up to date. It does not if the check is unclaimed, unless
+// its mode for these is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
 func (r *reading) actsOn(check *clusterv1.MachineHealthCheck, m managerlease.Manager) bool {
-	return !m.Announcement.Teardown && m.Unserved(crdgate.MachineCheckCRD) == nil && r.snapshot.Taken.Sub(m.Announcement.Started.Time) >= firstLook &&
+	connected := r.snapshot.Taken.Sub(m.Announcement.Started.Time) >= firstLook
+	return connected && !m.Announcement.Teardown && m.Unserved(crdgate.MachineCheckCRD) == nil &&
 		(claimed(check) || machinehealthcheck.Unclaimed(m.Announcement.Unclaimed) == machinehealthcheck.Act)
 }
 
-// remediated are the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a person. One that does
-// not say of which cluster it is may be of any in its namespace, whose name is empty.
+// remediated are the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a
+// person. One that does not say of which cluster it is may be of any in its namespace, whose name is empty.
 func (r *reading) remediated() map[client.ObjectKey]bool {
 	clusters := map[client.ObjectKey]bool{}
 	for gk, res := range r.served {
 		_, templated := r.served[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
 		own := gk == metal3RemediationGVK.GroupKind() || gk == hostRemediationGVK.GroupKind()
-		if !own && (!templated || gk == metal3MachineGVK.GroupKind()) { // what else is made from templates was not read, or asks for a remediation
+		if !own && (!templated || gk == metal3MachineGVK.GroupKind()) { // of what is made from templates only Metal3Machines are read beside requests
 			continue
 		}
 		for _, req := range r.snapshot.Objects(gk.WithVersion(res.versions[0]), "") {

@@ -60,7 +60,8 @@ var (
 	clusterRoleBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
 )
 
-// load reads what is asked for, unless that was read before. A snapshot that was recorded has nothing more to read. The error is that of the context.
+// load reads what is asked for, unless that was read before. A snapshot that was recorded has nothing more to read. The error is that of
+// the context.
 func (w *Snapshot) load(ctx context.Context, q query) error {
 	if w.source == nil {
 		return nil

@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a topology, the
-// configuration of a control plane, user data, templates of machines, the containers of a pod.
+// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a
+// topology, the configuration of a control plane, user data, templates of machines, the containers of a pod.
 var keptFields = map[schema.GroupKind][]string{
 	clusterGVK.GroupKind(): {
 		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
@@ -126,8 +126,8 @@ func slimNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// slimManagedFields keeps who wrote the status of a check and its paused annotation, and who added the finalizers of a machine that is being deleted. No
-// more is read of managed fields, which are half of an object.
+// slimManagedFields keeps who wrote the status of a check and its paused annotation, and who added the finalizers of a machine that is
+// being deleted. No more is read of managed fields, which are half of an object.
 func slimManagedFields(obj client.Object) {
 	var kept []metav1.ManagedFieldsEntry
 	for _, entry := range obj.GetManagedFields() {
@@ -185,8 +185,8 @@ func ofInterest(e *eventsv1.Event) bool {
 	return strings.Contains(e.ReportingController, "kubemend")
 }
 
-// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and the
-// remediator: there may be passwords in it.
+// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and
+// the remediator: there may be passwords in it.
 func slimTemplate(template *unstructured.Unstructured) {
 	embedded, found, err := unstructured.NestedMap(template.Object, "spec", "template")
 	if err != nil || !found {

@@ -38,8 +38,8 @@ type Scope struct {
 	Nodes bool
 	// Node leaves out the nodes of clusters in which no Machine names a node of that name. They are read after the Machines then.
 	Node string
-	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that does not
-	// do, all of the cluster are read.
+	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that
+	// does not do, all of the cluster are read.
 	Machine string
 	// Restless leaves out the machines and nodes of clusters whose checks say that all are healthy: a manager that runs has written that.
 	Restless bool
@@ -57,7 +57,8 @@ func (s *Scope) reads(cluster client.ObjectKey) bool {
 	return (s.Namespace == "" || s.Namespace == cluster.Namespace) && (s.Cluster == "" || s.Cluster == cluster.Name)
 }
 
-// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some thousand.
+// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some
+// thousand.
 const (
 	requestsPerSecond = 200
 	requestBurst      = 400
@@ -73,7 +74,8 @@ type reading struct {
 
 	mu    sync.Mutex
 	asked map[query]error // what was read, and why it was not
-	// one says that the machines of the cluster are those that were read, and calm that those of calm clusters were not: others are not listed.
+	// one says that the machines of the cluster are those that were read, and calm that those of calm clusters were not: others are not
+	// listed.
 	one, calm bool
 	// siblings says that also those of its owner were read, to tell whether its capacity is back: the hosts that they may get are listed then.
 	siblings atomic.Bool
@@ -81,9 +83,9 @@ type reading struct {
 	live map[client.ObjectKey]client.Reader
 }
 
-// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and later what
-// is asked for, once. What may not be read, or does not answer, is Missing in the snapshot; it is an error only if the management cluster
-// cannot be asked for anything, or ctx ends.
+// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and
+// later what is asked for, once. What may not be read, or does not answer, is Missing in the snapshot; it is an error only if the
+// management cluster cannot be asked for anything, or ctx ends.
 func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	if from.Clock == nil {
 		from.Clock = clock.RealClock{}
@@ -111,7 +113,7 @@ func (r *reading) readScope(ctx context.Context) {
 	switch {
 	case r.Machine != "" || r.Node != "":
 		wanted = r.oneMachine(ctx)
-	case r.Restless:
+	case r.Restless && !r.AllMachines:
 		wanted = r.restless(ctx)
 	default:
 		wanted = func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) }
@@ -151,6 +153,9 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	}
 	w.source = &reading{
 		Scope: scope, snapshot: w, client: c, served: servedOf(groups), asked: map[query]error{}, live: map[client.ObjectKey]client.Reader{},
+	}
+	for _, gk := range []schema.GroupKind{secretKind, configMapKind} { // nobody who asks a snapshot is given these
+		delete(w.source.served, gk)
 	}
 	for gk, kind := range w.source.served {
 		for _, version := range kind.versions {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -74,7 +75,8 @@ func usualNamespace(lease string) string {
 	return managerlease.UsualNamespace
 }
 
-// remediations are the requests that MachineHealthChecks make, and those of former templates: of every kind of remediation that has a template.
+// remediations are the requests that MachineHealthChecks make, and those of former templates: of every kind of remediation that has a
+// template.
 func (r *reading) remediations() []query {
 	queries := []query{{gvk: metal3RemediationGVK, namespace: r.Namespace}, {gvk: hostRemediationGVK, namespace: r.Namespace}}
 	add := func(gvk schema.GroupVersionKind) {
@@ -97,7 +99,8 @@ func (r *reading) remediations() []query {
 	return queries
 }
 
-// rest is what is read without being asked for: the machines in scope, what records tell of them, and, for a file, all that may be asked for.
+// rest is what is read without being asked for: the machines in scope, what records tell of them, and, for a file, all that may be asked
+// for.
 func (r *reading) rest() []query {
 	queries := []query{{gvk: machineGVK}}
 	if r.Records {
@@ -110,7 +113,12 @@ func (r *reading) rest() []query {
 		queries = append(queries, query{gvk: gvk})
 	}
 	if r.Namespace != "" {
-		queries = append(queries, query{gvk: eventGVK, namespace: metav1.NamespaceDefault}, query{gvk: namespaceGVK, bare: true, name: r.Namespace})
+		queries = append(queries,
+			query{gvk: eventGVK, namespace: metav1.NamespaceDefault}, // where those are about what has no namespace
+			query{gvk: namespaceGVK, bare: true, name: r.Namespace})  // it may be being deleted
+	}
+	if slices.ContainsFunc(All[coordinationv1.Lease](r.snapshot, managerlease.UsualNamespace), managerlease.FromOutside) {
+		queries = append(queries, query{gvk: roleBindingGVK, namespace: managerlease.UsualNamespace}) // they tell whether the lease is believed
 	}
 	for _, definition := range []string{
 		"metal3remediations." + infrav1.GroupVersion.Group, "metal3machines." + infrav1.GroupVersion.Group, "baremetalhosts.metal3.io",
@@ -135,7 +143,8 @@ func (r *reading) ofNodeChecks() []query {
 		{gvk: openshift.ClusterVersions}, {gvk: openshift.MachineHealthChecks}, {gvk: openshift.Machines, bare: true},
 	}
 	if _, there := r.served[openshift.ClusterVersions.GroupKind()]; there {
-		queries = append(queries, query{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, query{gvk: podGVK, namespace: openshift.EtcdNamespace})
+		queries = append(queries,
+			query{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, query{gvk: podGVK, namespace: openshift.EtcdNamespace})
 	}
 	for _, check := range All[nhcv1.NodeHealthCheck](r.snapshot, "") {
 		for _, ref := range templatesOf(check) {
@@ -148,8 +157,8 @@ func (r *reading) ofNodeChecks() []query {
 	return queries
 }
 
-// elsewhere is what NodeHealthChecks are judged by out of scope: the Machines of the nodes of the management cluster, with their Clusters, and
-// the MachineHealthChecks that may select them.
+// elsewhere is what NodeHealthChecks are judged by out of scope: the Machines of the nodes of the management cluster, with their Clusters,
+// and the MachineHealthChecks that may select them.
 func (r *reading) elsewhere() []query {
 	var queries []query
 	for _, node := range All[corev1.Node](r.snapshot, "") {

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Writable is a client through which controllers act on a snapshot, in memory. New objects are dated by the clock. It is no API server: a write is never
-// refused, what is deleted is gone at once, and resource versions are left out.
+// Writable is a client through which controllers act on a snapshot, in memory. New objects are dated by the clock. It is no API server: a
+// write is never refused, what is deleted is gone at once, and resource versions are left out.
 func (w *Snapshot) Writable(now clock.PassiveClock) *Client { return &Client{snapshot: w, clock: now} }
 
 // Changes is how often a write has changed anything.
