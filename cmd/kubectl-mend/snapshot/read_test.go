@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -366,5 +367,20 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)
 			}
 		})
+	}
+}
+
+// A simulation, and what a person asks for by hand, change objects of which the kind is read later.
+func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
+	w := readAll(t, aManagementCluster(t, nil), Scope{Namespace: "ns"})
+	put(t, w, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host", Labels: map[string]string{"changed": ""}}})
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if err := w.ReadOnly().List(interrupted, hosts); !errors.Is(err, context.Canceled) {
+		t.Errorf("a read that is interrupted: %v", err)
+	}
+	if err := w.ReadOnly().List(t.Context(), hosts, client.HasLabels{"changed"}); err != nil || len(hosts.Items) != 1 || len(w.Missing()) > 0 {
+		t.Errorf("there are %d (%v), and missing are %v", len(hosts.Items), err, w.Missing())
 	}
 }
