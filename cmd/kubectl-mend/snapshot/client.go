@@ -46,31 +46,6 @@ func (*Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.Appl
 	return ErrReadOnly
 }
 
-func (*Client) SubResource(string) client.SubResourceClient { return subresource{} }
-
-// subresource refuses writes, and reads as well: a status is read with its object.
-type subresource struct{}
-
-func (subresource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
-	return ErrReadOnly
-}
-
-func (subresource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
-	return ErrReadOnly
-}
-
-func (subresource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
-	return ErrReadOnly
-}
-
-func (subresource) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-	return ErrReadOnly
-}
-
-func (subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
-	return ErrReadOnly
-}
-
 func (c *Client) Scheme() *runtime.Scheme { return c.snapshot.scheme }
 
 func (c *Client) RESTMapper() meta.RESTMapper { return c.snapshot.RESTMapper() }

@@ -52,8 +52,9 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	q, object := query{gvk: gvk}, *new(T)
-	if q.bare = isMetadata(object); len(k.marks) == 0 && k.snapshot.source != nil { // else it is read for NodeHealthChecks, wherever it is
+	var object T
+	q := query{gvk: gvk, bare: isMetadata(object)}
+	if len(k.marks) == 0 && k.snapshot.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
 		q.namespace = k.snapshot.source.Namespace
 	}
 	if err := k.snapshot.load(ctx, q); err != nil {

@@ -95,10 +95,7 @@ func (r *reading) load(ctx context.Context, q query) error {
 	if ctx.Err() != nil { // what was not read then, is not what the user may not read
 		return fmt.Errorf("list %s: %w", plural(q.gvk.Kind), errors.Join(ctx.Err(), err))
 	}
-	var instead []string
-	if apierrors.IsForbidden(err) && q.namespace == "" && res.namespaced {
-		instead = r.instead(q)
-	}
+	instead := r.instead(q, err)
 	if len(instead) == 0 {
 		r.say(q, err)
 	}
@@ -111,41 +108,55 @@ func (r *reading) load(ctx context.Context, q query) error {
 	return nil
 }
 
-// narrowed is a query for what is in scope of what q asks for; false if that was read, as far as it is.
+// narrowed is a query for what is in scope of what q asks for; false if no more of that is read than was.
 func (r *reading) narrowed(q query) (query, bool) {
 	gk := q.gvk.GroupKind()
-	selects := slices.Contains(byName, gk)
-	switch gk {
-	case nodeGVK.GroupKind():
-		if len(r.snapshot.Objects(nodeCheckGVK, "")) == 0 {
-			r.say(q, errNoNodeCheck)
-			return q, false
-		}
-	case machineGVK.GroupKind(), metal3MachineGVK.GroupKind():
-		selects = r.one
-		if r.one && q.name == "" && q.labels == "" || r.calm && gk == machineGVK.GroupKind() {
-			return q, false
-		}
-	case hostGVK.GroupKind():
-		selects = r.one && q.name != ""
-		if r.one && q.name == "" && !r.siblings.Load() {
-			return q, false
-		}
-	case recordGVK.GroupKind():
-		q.name, q.labels, selects = "", "", true
-		if r.OpenRecords {
-			q.labels = labels.Set{mendv1.RecordOpenLabel: "true"}.String()
-		} else if r.Cluster != "" {
-			q.labels = labels.Set{clusterv1.ClusterNameLabel: r.Cluster}.String()
-		}
+	if gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0 {
+		r.say(q, errNoNodeCheck)
+		return q, false
 	}
-	if !selects {
-		q.name, q.labels = "", ""
+	if r.held(gk, q.name != "" || q.labels != "") {
+		return q, false
 	}
-	if gk == machineGVK.GroupKind() && q.name == "" && q.labels == "" {
-		q.labels = r.labelled().String()
+	if !r.selects(gk) {
+		q.name, q.labels = "", r.selection(gk).String()
 	}
 	return q, true
+}
+
+// held reports whether other objects of a kind are not listed than those that were read, unless they are selected.
+func (r *reading) held(gk schema.GroupKind, selected bool) bool {
+	switch gk {
+	case machineGVK.GroupKind():
+		return r.calm || r.one && !selected
+	case metal3MachineGVK.GroupKind():
+		return r.one && !selected
+	case hostGVK.GroupKind():
+		return r.one && !selected && !r.siblings.Load()
+	}
+	return false
+}
+
+// selects reports whether of a kind no more is read than the objects that are asked for by name or by labels.
+func (r *reading) selects(gk schema.GroupKind) bool {
+	switch gk {
+	case machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind():
+		return r.one
+	}
+	return slices.Contains(byName, gk)
+}
+
+// selection are the labels by which a kind is read, whatever is asked for.
+func (r *reading) selection(gk schema.GroupKind) labels.Set {
+	switch {
+	case gk == machineGVK.GroupKind():
+		return r.labelled()
+	case gk == recordGVK.GroupKind() && r.OpenRecords:
+		return labels.Set{mendv1.RecordOpenLabel: "true"}
+	case gk == recordGVK.GroupKind() && r.Cluster != "":
+		return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
+	}
+	return nil
 }
 
 // labelled selects what belongs to the cluster in scope; everything if that are all. A NodeHealthCheck judges by the Machines of any.
@@ -172,8 +183,11 @@ func (r *reading) keeps(obj client.Object) bool {
 	return true
 }
 
-// instead are the namespaces that are read where not all may be.
-func (r *reading) instead(q query) []string {
+// instead are the namespaces that are read of what may not be read everywhere.
+func (r *reading) instead(q query, err error) []string {
+	if !apierrors.IsForbidden(err) || q.namespace != "" {
+		return nil
+	}
 	if q.gvk == leaseGVK {
 		return []string{usualNamespace(q.name)}
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,16 +121,30 @@ func (c *Client) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 }
 
 // Status patches the whole object: a controller changes nothing else together with the status.
-func (c *Client) Status() client.SubResourceWriter { return status{client: c} }
+func (c *Client) Status() client.SubResourceWriter { return subresource{c} }
 
-// status refuses all but patches.
-type status struct {
-	subresource
+// SubResource is the same of any other subresource.
+func (c *Client) SubResource(string) client.SubResourceClient { return subresource{c} }
 
-	client *Client
+// subresource patches the whole object. It refuses other writes, and reads as well: a status is read with its object.
+type subresource struct{ client *Client }
+
+func (s subresource) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.client.Patch(ctx, obj, patch)
 }
 
-// Patch patches the whole object.
-func (s status) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	return s.client.Patch(ctx, obj, patch)
+func (subresource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return ErrReadOnly
 }
