@@ -48,9 +48,13 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := s.failing(checks)
-	if err != nil {
-		return err
+	candidates, unknown := s.candidates(checks)
+	nodes, err := chosen(s.Fail, candidates)
+	switch {
+	case err != nil && unknown != "":
+		return fmt.Errorf("--fail %q: %w; %s", s.Fail, err, unknown)
+	case err != nil:
+		return fmt.Errorf("--fail %q: %w", s.Fail, err)
 	}
 	cond.LastTransitionTime = metav1.NewTime(s.clock.Now())
 	names := make([]string, 0, len(nodes))
