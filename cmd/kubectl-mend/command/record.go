@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
@@ -49,6 +51,9 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if err != nil {
 		return err
 	}
+	if err := readByControllers(ctx, taken); err != nil {
+		return fmt.Errorf("read what the controllers do: %w", err)
+	}
 	if name == "-" {
 		err = taken.Save(text.Raw(o.Out))
 	} else {
@@ -59,6 +64,17 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	}
 	o.sayMissing(taken)
 	return o.sayRecorded(taken, name)
+}
+
+// readByControllers reads what the controllers ask for, wherever it is. What cannot be read, the snapshot says.
+func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
+	a, err := inspect.New(ctx, taken, taken.Clock.Now())
+	if err != nil {
+		return err
+	}
+	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
+	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
+	return ctx.Err()
 }
 
 // saved writes a snapshot to a file whole, or not at all: a file of that name stays until the new one is written. A pipe or a link is written to.

@@ -24,6 +24,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -189,7 +190,7 @@ func (r *reading) instead(q query, err error) []string {
 		return nil
 	}
 	if q.gvk == leaseGVK {
-		return []string{usualNamespace(q.name)}
+		return []string{managerlease.UsualNamespace}
 	}
 	_, templated := r.served[schema.GroupKind{Group: q.gvk.Group, Kind: q.gvk.Kind + remediationrequest.TemplateSuffix}]
 	if !templated && !strings.HasSuffix(q.gvk.Kind, remediationrequest.TemplateSuffix) {

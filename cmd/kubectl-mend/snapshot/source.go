@@ -48,7 +48,7 @@ type Scope struct {
 	// Records says that RemediationRecords are read at once, OpenRecords that closed ones are never read.
 	Records     bool
 	OpenRecords bool
-	// Everything says that all is read at once that any command may ask for: there is nobody to ask later.
+	// Everything says that all is read at once that a page may ask for beside what the controllers do: there is nobody to ask later.
 	Everything bool
 }
 
@@ -126,9 +126,6 @@ func (r *reading) readScope(ctx context.Context) {
 		},
 		func() { r.each(ctx, r.rest()) },
 	})
-	if r.Everything {
-		r.each(ctx, r.elsewhere())
-	}
 }
 
 // begin asks the API server which kinds it serves.

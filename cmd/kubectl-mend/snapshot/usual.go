@@ -68,13 +68,6 @@ func (r *reading) managers() []query {
 // leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
 func leaseOf(name string) query { return query{gvk: leaseGVK, name: name, called: "Lease " + name} }
 
-func usualNamespace(lease string) string {
-	if lease == managerlease.CoreLeaseName {
-		return managerlease.CoreNamespace
-	}
-	return managerlease.UsualNamespace
-}
-
 // remediations are the requests that MachineHealthChecks make, and those of former templates: of every kind of remediation that has a
 // template.
 func (r *reading) remediations() []query {
@@ -120,68 +113,18 @@ func (r *reading) rest() []query {
 	if slices.ContainsFunc(All[coordinationv1.Lease](r.snapshot, managerlease.UsualNamespace), managerlease.FromOutside) {
 		queries = append(queries, query{gvk: roleBindingGVK, namespace: managerlease.UsualNamespace}) // they tell whether the lease is believed
 	}
+	_, there := r.served[openshift.ClusterVersions.GroupKind()]
+	if there && len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // what a NodeHealthCheck looks at there if it is not disabled
+		queries = append(queries, query{gvk: openshift.Machines, bare: true},
+			query{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, query{gvk: podGVK, namespace: openshift.EtcdNamespace})
+	}
 	for _, definition := range []string{
 		"metal3remediations." + infrav1.GroupVersion.Group, "metal3machines." + infrav1.GroupVersion.Group, "baremetalhosts.metal3.io",
 		"hostremediations." + mendv1.GroupVersion.Group, "nodehealthchecks." + nhcv1.GroupVersion.Group,
 	} {
 		queries = append(queries, query{gvk: definitionGVK, bare: true, name: definition})
 	}
-	for _, q := range r.remediations() {
-		q.gvk.Kind += remediationrequest.TemplateSuffix
-		queries = append(queries, q)
-	}
-	return append(queries, r.ofNodeChecks()...)
-}
-
-// ofNodeChecks is what NodeHealthChecks look at, if there are any.
-func (r *reading) ofNodeChecks() []query {
-	if len(r.snapshot.Objects(nodeCheckGVK, "")) == 0 {
-		return []query{{gvk: nodeGVK}} // it is noted why they were not read
-	}
-	queries := []query{
-		{gvk: nodeGVK}, {gvk: leaseGVK, namespace: nhcv1.DefaultLeaseNamespace}, leaseOf(managerlease.CoreLeaseName),
-		{gvk: openshift.ClusterVersions}, {gvk: openshift.MachineHealthChecks}, {gvk: openshift.Machines, bare: true},
-	}
-	if _, there := r.served[openshift.ClusterVersions.GroupKind()]; there {
-		queries = append(queries,
-			query{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, query{gvk: podGVK, namespace: openshift.EtcdNamespace})
-	}
-	for _, check := range All[nhcv1.NodeHealthCheck](r.snapshot, "") {
-		for _, ref := range templatesOf(check) {
-			template := ref.GroupVersionKind()
-			if remediationrequest.Refusal(template) == nil {
-				queries = append(queries, query{gvk: template}, query{gvk: remediationrequest.KindOf(template)})
-			}
-		}
-	}
 	return queries
-}
-
-// elsewhere is what NodeHealthChecks are judged by out of scope: the Machines of the nodes of the management cluster, with their Clusters,
-// and the MachineHealthChecks that may select them.
-func (r *reading) elsewhere() []query {
-	var queries []query
-	for _, node := range All[corev1.Node](r.snapshot, "") {
-		if namespace := node.Annotations[clusterv1.ClusterNamespaceAnnotation]; namespace != "" {
-			for _, gvk := range []schema.GroupVersionKind{clusterGVK, machineCheckGVK, machineGVK} {
-				queries = append(queries, query{gvk: gvk, namespace: namespace})
-			}
-		}
-	}
-	return queries
-}
-
-// templatesOf are the templates that a check names, and the kinds of requests that its status lists, as if there were a template of each.
-func templatesOf(check *nhcv1.NodeHealthCheck) []corev1.ObjectReference {
-	refs := TemplatesOf(&check.Spec)
-	for i := range check.Status.UnhealthyNodes {
-		for _, rem := range check.Status.UnhealthyNodes[i].Remediations {
-			ref := rem.Resource
-			ref.Kind += remediationrequest.TemplateSuffix
-			refs = append(refs, ref)
-		}
-	}
-	return refs
 }
 
 // TemplatesOf are the templates that a NodeHealthCheck names.
