@@ -315,7 +315,9 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	if err != nil || len(hosts.Items) != 0 || len(siblings.Items) != 2 {
 		t.Errorf("%d hosts and %d machines of the owner are read: %v", len(hosts.Items), len(siblings.Items), err)
 	}
-	err = errors.Join(w.ReadOnly().List(t.Context(), hosts, client.InNamespace("ns")), w.ReadOnly().List(t.Context(), sets, client.InNamespace("ns")))
+	err = errors.Join(
+		w.ReadOnly().List(t.Context(), hosts, client.InNamespace("ns")), w.ReadOnly().List(t.Context(), sets, client.InNamespace("ns")),
+	)
 	if machines, _ := machinesOf(t, w); err != nil || len(hosts.Items) != 1 || len(sets.Items) != 1 || len(machines) != 3 {
 		t.Errorf("then %d hosts, %d sets and the machines %v: %v", len(hosts.Items), len(sets.Items), machines, err)
 	}
