@@ -92,8 +92,8 @@ func (r *reading) remediations() []query {
 	return queries
 }
 
-// rest is what is read without being asked for: the machines in scope, what records tell of them, and, for a file, all that may be asked
-// for.
+// rest is what is read without being asked for: the machines in scope, what records tell of them, and, for a file, all that a page may ask
+// for beside what the controllers do.
 func (r *reading) rest() []query {
 	queries := []query{{gvk: machineGVK}}
 	if r.Records {
