@@ -114,7 +114,7 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	if err != nil {
 		return nil, err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: e.cluster, Owners: true, Records: true, AllMachines: true})
+	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: e.cluster, Records: true, AllMachines: true})
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +180,25 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 		if err != nil {
 			return nil, err
 		}
-		e, err := pageOf(ctx, a, named, cluster)
+		e, err := settled(ctx, a, func() (*page.Explanation, error) { return pageOf(ctx, a, named, cluster) })
 		if err != nil || scope.AllMachines || !e.QueueUnread() {
 			return e, err
 		}
 		scope.AllMachines = true // all machines that wait have to be read to tell which is first
+	}
+}
+
+// settled makes a page of what a reads, and again if more than before could not be read meanwhile: a page says all of that.
+func settled[T any](ctx context.Context, a *inspect.Asker, page func() (T, error)) (T, error) {
+	for {
+		missing := len(a.Snapshot.Missing())
+		made, err := page()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil || len(a.Snapshot.Missing()) == missing {
+			return made, err
+		}
 	}
 }
 
@@ -267,7 +281,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster, Owners: true}
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
 	switch k {
 	case machineKind, deploymentKind, kubeadmKind, clusterKind: // records have kept which machines are gone, and which came in their place
 		scope.Records = key.Namespace != ""
@@ -283,9 +297,6 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 		return scope, err
 	}
 	scope.Cluster, scope.Machine = belongings(ctx, reader, k, key)
-	if k == hostKind {
-		scope.Host = key.Name
-	}
 	return scope, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
@@ -29,7 +31,7 @@ What you may not read is left out and reported.`,
 		Example: fmt.Sprintf("  %[1]s record -A -o fleet.gz\n  %[1]s record --cluster edge-3 -n metal > edge-3.gz", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Nodes: true, Owners: true, Events: true, Records: true}, file)
+			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Nodes: true, Everything: true}, file)
 		},
 	}
 	o.addScope(cmd)
@@ -47,6 +49,9 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if err != nil {
 		return err
 	}
+	if err := readByControllers(ctx, taken); err != nil {
+		return fmt.Errorf("read what the controllers do: %w", err)
+	}
 	if name == "-" {
 		err = taken.Save(text.Raw(o.Out))
 	} else {
@@ -57,6 +62,17 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	}
 	o.sayMissing(taken)
 	return o.sayRecorded(taken, name)
+}
+
+// readByControllers reads what the controllers ask for, wherever it is. What cannot be read, the snapshot says.
+func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
+	a, err := inspect.New(ctx, taken, taken.Clock.Now())
+	if err != nil {
+		return err
+	}
+	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
+	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
+	return ctx.Err()
 }
 
 // save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A pipe or a link is written to.

@@ -131,13 +131,14 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 			return nil, err
 		}
 		s.Manifest = m
-		m.Widen(&scope)
+		if m.JudgesNodes() { // by the Machines of all clusters
+			scope.Cluster = ""
+		}
 	}
 	w, err := o.snapshot(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
-	o.sayMissing(w)
 	o.sayVersions(inspect.ManagersOf(ctx, w, w.Clock.Now()).All)
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
@@ -146,7 +147,9 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 		return nil, err
 	}
 	s.From = w.Clock.Now()
-	return simulate.Run(ctx, w, s.Question)
+	answer, err := simulate.Run(ctx, w, s.Question)
+	o.sayMissing(w)
+	return answer, err
 }
 
 // manifest reads a file, or the standard input. What is all in one namespace is looked at there, unless the flags name another one.

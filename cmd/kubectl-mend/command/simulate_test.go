@@ -65,18 +65,6 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-func TestSimulateReadsWhatTheManifestNames(t *testing.T) {
-	var scope snapshot.Scope
-	o, _, errOut := recorder(t, &scope)
-	o.In = strings.NewReader(checkOfC1)
-	if code := run(t, o, "simulate", "-f", "-", "-n", "ns"); code != Done {
-		t.Fatal(errOut)
-	}
-	if len(scope.Templates) != 1 || scope.Templates[0].Name != "reboot" || scope.Templates[0].Namespace != "ns" || !scope.Nodes || scope.NodeChecks {
-		t.Errorf("the scope is %+v", scope)
-	}
-}
-
 // silentC1 is a recorded cluster with a machine whose first node is waited for since long.
 const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
  {"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": [

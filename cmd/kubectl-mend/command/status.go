@@ -62,7 +62,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot
 	if err := clusterIsThere(ctx, a.Reader(), namespace, scope.Cluster); err != nil {
 		return err
 	}
-	s, err := page.Of(ctx, a, namespace, scope.Cluster)
+	s, err := settled(ctx, a, func() (*page.Status, error) { return page.Of(ctx, a, namespace, scope.Cluster) })
 	if err != nil {
 		return err
 	}

@@ -84,6 +84,9 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
 	for {
 		e, err := w.explanation(ctx, named, w.cluster, false)
+		if ctx.Err() != nil { // what was read halfway says nothing
+			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+		}
 		gone := explain.Missing("")
 		if err != nil && (!errors.As(err, &gone) || w.until != untilRemediated) {
 			return err
@@ -107,10 +110,9 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 				continue
 			}
 		}
-		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+		if ctx.Err() == nil {
+			return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 		}
-		return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 	}
 }
 

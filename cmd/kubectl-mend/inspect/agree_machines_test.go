@@ -21,7 +21,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -56,7 +55,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
-	c := state.New(w, p.clock)
+	c := w.Writable(p.clock)
 	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)
 	p.asker.machines.Hosts = hosts
 	p.reconciler = &machinehealthcheck.Reconciler{

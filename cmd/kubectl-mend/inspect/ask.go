@@ -125,7 +125,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err != nil || is == nil {
 		return nil, err
 	}
-	a.owners(is)
+	a.owners(ctx, is)
 	a.blind(is, check, cluster)
 	a.Managers.Attend(is, check, cluster)
 	return is, nil

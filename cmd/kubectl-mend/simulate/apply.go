@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -69,22 +69,17 @@ func replace(before, check *metav1.ObjectMeta, now time.Time) (notes []string) {
 		}
 		return []string{"It is new"}
 	}
+	notes = []string{"It replaces the one of its name"}
+	merged := before.DeepCopy()
+	merged.Labels, merged.Annotations = labels.Merge(before.Labels, check.Labels), labels.Merge(before.Annotations, check.Annotations)
+	merged.ResourceVersion, merged.Generation = "", before.Generation+1
 	var kept []string
 	for name, value := range before.Annotations {
 		if _, mentioned := check.Annotations[name]; !mentioned {
 			kept = append(kept, name+": "+value)
 		}
 	}
-	labels, annotations := map[string]string{}, map[string]string{}
-	maps.Copy(labels, before.Labels)
-	maps.Copy(labels, check.Labels)
-	maps.Copy(annotations, before.Annotations)
-	maps.Copy(annotations, check.Annotations)
-	*check = *before.DeepCopy()
-	check.Labels, check.Annotations, check.ResourceVersion = labels, annotations, ""
-	check.Generation++
-	notes = []string{"It replaces the one of its name"}
-	if len(kept) > 0 {
+	if *check = *merged; len(kept) > 0 {
 		slices.Sort(kept)
 		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}

@@ -61,19 +61,7 @@ func compareNodes(a, b nodeKey) int {
 	return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 }
 
-// failing are the nodes that --fail means, each once, by name: so many of the healthy ones, those that it names, or those that it selects.
-func (s *simulation) failing(checks []explain.Check) ([]nodeKey, error) {
-	candidates, unknown := s.candidates(checks)
-	nodes, err := chosen(s.Fail, candidates)
-	if err != nil {
-		if unknown != "" {
-			err = fmt.Errorf("%w; %s", err, unknown)
-		}
-		return nil, fmt.Errorf("--fail %q: %w", s.Fail, err)
-	}
-	return nodes, nil
-}
-
+// chosen are the nodes that --fail means, each once, by name: so many of the healthy ones, those that it names, or those that it selects.
 func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
 	number, err := strconv.Atoi(fail)
 	if err == nil {

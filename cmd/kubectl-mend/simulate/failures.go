@@ -48,9 +48,13 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if err != nil {
 		return err
 	}
-	nodes, err := s.failing(checks)
-	if err != nil {
-		return err
+	candidates, unknown := s.candidates(checks)
+	nodes, err := chosen(s.Fail, candidates)
+	switch {
+	case err != nil && unknown != "":
+		return fmt.Errorf("--fail %q: %w; %s", s.Fail, err, unknown)
+	case err != nil:
+		return fmt.Errorf("--fail %q: %w", s.Fail, err)
 	}
 	cond.LastTransitionTime = metav1.NewTime(s.clock.Now())
 	names := make([]string, 0, len(nodes))
@@ -115,23 +119,24 @@ func (s *simulation) edit(key nodeKey, change func(*corev1.Node)) {
 	}
 	change(node)
 	for _, cluster := range append(s.snapshot.Workloads(), client.ObjectKey{}) {
-		place := s.snapshot
-		if cluster != (client.ObjectKey{}) {
-			place = s.snapshot.Workload(cluster)
-		}
 		known := s.node(nodeKey{cluster, key.name})
 		if cluster == key.cluster || known != nil && known.UID == node.UID {
-			_ = place.Add(node) // nodes are known by their type
+			_ = s.place(cluster).Add(node) // nodes are known by their type
 		}
 	}
 }
 
+// place has the nodes of a cluster, which is empty for the management cluster.
+func (s *simulation) place(cluster client.ObjectKey) *snapshot.Snapshot {
+	if cluster == (client.ObjectKey{}) {
+		return s.snapshot
+	}
+	return s.snapshot.Workload(cluster)
+}
+
 // node is shared; nil if there is none.
 func (s *simulation) node(key nodeKey) *corev1.Node {
-	if key.cluster != (client.ObjectKey{}) {
-		return s.snapshot.Node(key.cluster, key.name)
-	}
-	return snapshot.One[corev1.Node](s.snapshot, client.ObjectKey{Name: key.name})
+	return snapshot.One[corev1.Node](s.place(key.cluster), client.ObjectKey{Name: key.name})
 }
 
 // nodeOf is the node of a target. A machine without a node gets one of its own name when its remediation is over. A node of the

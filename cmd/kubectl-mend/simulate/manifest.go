@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,12 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -74,10 +69,8 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 }
 
 var manifestScheme = func() *runtime.Scheme {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clusterv1.AddToScheme(scheme), clusterv1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
-		mendv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme))
-	if err != nil {
+	scheme := snapshot.New().Scheme()
+	if err := clusterv1beta1.AddToScheme(scheme); err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
 	return scheme
@@ -88,34 +81,58 @@ var checkKinds = []schema.GroupKind{
 	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: nhcv1.GroupVersion.Group, Kind: "NodeHealthCheck"},
 }
 
-// decode reads one document, and takes no field that its kind does not have.
+// decode reads one document, and takes no field that its kind does not have. A check has to be of a version that is known; a template may
+// be of any kind.
 func decode(data []byte) (document, error) {
 	typeMeta := metav1.TypeMeta{}
 	if err := yaml.Unmarshal(data, &typeMeta); err != nil {
 		return document{}, fmt.Errorf("it is no YAML: %w", err)
 	}
 	kind := typeMeta.GroupVersionKind()
-	if kind.Kind == "" || kind.Version == "" {
-		return document{}, errors.New("it has no apiVersion or no kind")
-	}
 	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
-	check := slices.Contains(checkKinds, kind.GroupKind())
-	if !check && !(template && name != "" && kind.Group != "") {
+	check, known := slices.Contains(checkKinds, kind.GroupKind()), manifestScheme.Recognizes(kind)
+	tree := &unstructured.Unstructured{}
+	obj, err := client.Object(tree), error(nil)
+	switch {
+	case kind.Kind == "" || kind.Version == "":
+		return document{}, errors.New("it has no apiVersion or no kind")
+	case !check && !(template && name != "" && kind.Group != ""):
 		return document{}, fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
 			kind.Kind, kind.GroupVersion())
+	case check && !known:
+		return document{}, fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
+	case known:
+		obj, err = decodeStrictly(data)
+	default:
+		err = yaml.UnmarshalStrict(data, &tree.Object)
 	}
-	obj, err := decodeStrictly(data, kind, check)
 	if err != nil {
-		return document{}, err
+		return document{}, fmt.Errorf("%s: %w", kind.Kind, err)
 	}
 	if obj.GetName() == "" {
 		return document{}, errors.New("metadata.name is missing")
 	}
-	d, err := converted(obj)
-	if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && err == nil {
+	d := document{obj: obj}
+	if old, is := obj.(*clusterv1beta1.MachineHealthCheck); is {
+		if d, err = converted(old); err != nil {
+			return d, err
+		}
+	}
+	if check, is := d.obj.(*clusterv1.MachineHealthCheck); is {
 		err = selectsNothing(&check.Spec)
 	}
 	return d, err
+}
+
+// decodeStrictly decodes an object of a kind that is known.
+func decodeStrictly(data []byte) (client.Object, error) {
+	strictly := json.SerializerOptions{Yaml: true, Strict: true}
+	decoded, _, err := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly).Decode(data, nil, nil)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		return nil, errors.Join(strict.Errors()...)
+	}
+	obj, _ := decoded.(client.Object) // as all kinds are that may be in a manifest
+	return obj, err
 }
 
 // selectsNothing is why a check would select nothing, for which the API server refuses it.
@@ -134,36 +151,8 @@ func selectsNothing(spec *clusterv1.MachineHealthCheckSpec) error {
 	return nil
 }
 
-// decodeStrictly decodes an object of a kind. A check has to be of a version that is known, while a template may be of any kind.
-func decodeStrictly(data []byte, kind schema.GroupVersionKind, check bool) (client.Object, error) {
-	switch known := manifestScheme.Recognizes(kind); {
-	case !known && check:
-		return nil, fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
-	case !known:
-		u := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict(data, &u.Object); err != nil {
-			return nil, fmt.Errorf("it is no YAML: %w", err)
-		}
-		return u, nil
-	}
-	strictly := json.SerializerOptions{Yaml: true, Strict: true}
-	serializer := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly)
-	decoded, _, err := serializer.Decode(data, nil, nil)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		err = errors.Join(strict.Errors()...)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", kind.Kind, err)
-	}
-	return decoded.(client.Object), nil // as all kinds of the scheme are
-}
-
-// converted makes an object one of the version that the controllers know.
-func converted(obj client.Object) (document, error) {
-	old, ok := obj.(*clusterv1beta1.MachineHealthCheck)
-	if !ok {
-		return document{obj: obj}, nil
-	}
+// converted is a check of an old version in that which the controllers know.
+func converted(old *clusterv1beta1.MachineHealthCheck) (document, error) {
 	check := &clusterv1.MachineHealthCheck{}
 	if err := clusterv1beta1.Convert_v1beta1_MachineHealthCheck_To_v1beta2_MachineHealthCheck(old, check, nil); err != nil {
 		return document{}, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
@@ -189,22 +178,9 @@ func (m *Manifest) hasChecks() bool {
 	})
 }
 
-// Widen adds to scope what the checks of the manifest are decided by.
-func (m *Manifest) Widen(scope *snapshot.Scope) {
-	for _, d := range m.documents {
-		switch check := d.obj.(type) {
-		case *clusterv1.MachineHealthCheck:
-			if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-				scope.Templates = append(scope.Templates,
-					corev1.ObjectReference{APIVersion: ref.APIVersion, Kind: ref.Kind, Namespace: check.Namespace, Name: ref.Name})
-			}
-			wait, _ := machines.SpareWaitOf(check)
-			scope.Spares = scope.Spares || wait != nil
-		case *nhcv1.NodeHealthCheck:
-			scope.NodeChecks = true
-			scope.Templates = append(scope.Templates, snapshot.TemplatesOf(&check.Spec)...)
-		}
-	}
+// JudgesNodes reports whether there is a NodeHealthCheck in it.
+func (m *Manifest) JudgesNodes() bool {
+	return slices.ContainsFunc(m.documents, func(d document) bool { _, is := d.obj.(*nhcv1.NodeHealthCheck); return is })
 }
 
 // Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.

@@ -23,7 +23,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/state"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -71,7 +70,7 @@ type simulation struct {
 	Question
 
 	snapshot *snapshot.Snapshot
-	state    *state.Client
+	state    *snapshot.Client
 	clock    *clocktesting.FakePassiveClock
 	asker    *inspect.Asker
 	machines reconcile.Reconciler
@@ -138,7 +137,7 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	s.assumeManagers(ctx)
-	s.state = state.New(s.snapshot, s.clock)
+	s.state = s.snapshot.Writable(s.clock)
 	s.machines, s.nodes = s.asker.Acting(s.state, s.clock)
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil

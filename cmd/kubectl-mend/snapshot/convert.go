@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/conversion"
 )
 
 // shape is how an object is wanted: in which version, and as its type, as metadata or as a tree of values.
@@ -39,6 +38,11 @@ func (w *Snapshot) as(obj client.Object, s shape) (client.Object, error) {
 	if s == shapeOf(obj, gvk) {
 		return obj, nil
 	}
+	if s.bare {
+		bare := meta.AsPartialObjectMetadata(obj)
+		bare.SetGroupVersionKind(s.gvk)
+		return bare, nil
+	}
 	other, err := converted(w.scheme, obj, s)
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
@@ -46,13 +50,8 @@ func (w *Snapshot) as(obj client.Object, s shape) (client.Object, error) {
 	return other, nil
 }
 
-// converted returns obj in another shape.
+// converted returns obj in a shape with more than metadata.
 func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Object, error) {
-	if s.bare {
-		bare := meta.AsPartialObjectMetadata(obj)
-		bare.SetGroupVersionKind(s.gvk)
-		return bare, nil
-	}
 	if isMetadata(obj) {
 		return nil, unreadError{errors.New("no more than its metadata is known")}
 	}
@@ -78,16 +77,9 @@ func converted(scheme *runtime.Scheme, obj client.Object, s shape) (client.Objec
 	return to, nil
 }
 
-// convert makes to what from is: between versions as the webhook of the kind does, or, if it has none, by name of the fields, as an API server does.
+// convert makes to what from is by name of the fields, as an API server does for a kind without a webhook: others are read in the version in
+// which they are stored, or as metadata.
 func convert(from, to client.Object) error {
-	hub, isHub := to.(conversion.Hub)
-	if spoke, ok := from.(conversion.Convertible); ok && isHub {
-		return spoke.ConvertTo(hub)
-	}
-	hub, isHub = from.(conversion.Hub)
-	if spoke, ok := to.(conversion.Convertible); ok && isHub {
-		return spoke.ConvertFrom(hub)
-	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(from.DeepCopyObject())
 	if err != nil {
 		return err

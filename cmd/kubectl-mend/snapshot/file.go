@@ -31,15 +31,8 @@ import (
 // headerKind is the kind of the first item of a record.
 const headerKind = "Snapshot"
 
-// list is what a record is: a List, as `kubectl get -o yaml` writes it.
-type list struct {
-	metav1.TypeMeta `json:",inline"`
-
-	Items []runtime.RawExtension `json:"items"`
-}
-
-// header is the first item of a record, which says what its objects do not. A List of kubectl has none: it has all objects of the kinds in it,
-// as of now.
+// header is the first item of a record, which is a List as `kubectl get -o yaml` writes it. It says what the objects do not. A List of
+// kubectl has none: it has all objects of the kinds in it, as of now.
 type header struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -104,7 +97,7 @@ func (w *Snapshot) list() (map[string]any, error) {
 	}
 	items := []any{head}
 	for _, k := range w.sortedKinds() {
-		if len(k.versions) == 0 || k.GroupKind == secretKind || k.GroupKind == configMapKind {
+		if len(k.versions) == 0 || len(k.scopes) == 0 && w.source != nil || k.GroupKind == secretKind || k.GroupKind == configMapKind {
 			continue
 		}
 		objs := k.in("")
@@ -263,7 +256,7 @@ func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) 
 			return nil, nil, errNoSnapshot
 		}
 	}
-	record := list{}
+	record := metav1.List{}
 	if err := utiljson.Unmarshal(content, &record); err != nil || !strings.HasSuffix(record.Kind, "List") {
 		return nil, nil, errNoSnapshot
 	}

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -50,13 +50,19 @@ type kind struct {
 	scopes map[string]error
 
 	// objects are shared by all who read them: one is replaced and never changed.
-	objects toolscache.Indexer
+	objects map[client.ObjectKey]client.Object
+	// fields have the values by which objects can be selected.
+	fields map[string]func(client.Object) []string
 }
 
 func newKind(gk schema.GroupKind) *kind {
-	keyOf := func(obj any) (string, error) { return client.ObjectKeyFromObject(obj.(client.Object)).String(), nil }
-	byNamespace := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
-	return &kind{GroupKind: gk, scopes: map[string]error{}, objects: toolscache.NewIndexer(keyOf, byNamespace)}
+	return &kind{
+		GroupKind: gk, scopes: map[string]error{}, objects: map[client.ObjectKey]client.Object{},
+		fields: map[string]func(client.Object) []string{
+			metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
+			"metadata.namespace":   func(obj client.Object) []string { return []string{obj.GetNamespace()} },
+		},
+	}
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
@@ -145,34 +151,22 @@ func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
-// get is the object of a name; nil if there is none.
-func (k *kind) get(key client.ObjectKey) client.Object {
-	stored, _, _ := k.objects.GetByKey(key.String()) // a store in memory has no errors
-	obj, _ := stored.(client.Object)
-	return obj
-}
-
-// in are the objects in a namespace, or in all if that is empty, by name.
-func (k *kind) in(namespace string) []client.Object {
-	if namespace == "" {
-		return sorted(k.objects.List())
-	}
-	stored, _ := k.objects.ByIndex(toolscache.NamespaceIndex, namespace) // every kind has that index
-	return sorted(stored)
-}
-
-func sorted(stored []any) []client.Object {
-	objs := make([]client.Object, 0, len(stored))
-	for _, obj := range stored {
-		objs = append(objs, obj.(client.Object))
+// in are the objects in a namespace, or in all if that is empty, that are wanted, by name.
+func (k *kind) in(namespace string, wanted ...func(client.Object) bool) []client.Object {
+	objs := make([]client.Object, 0, len(k.objects))
+	for key, obj := range k.objects {
+		if (namespace == "" || key.Namespace == namespace) &&
+			!slices.ContainsFunc(wanted, func(wants func(client.Object) bool) bool { return !wants(obj) }) {
+			objs = append(objs, obj)
+		}
 	}
 	slices.SortFunc(objs, func(a, b client.Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+		return compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b))
 	})
 	return objs
 }
 
-// IndexField makes objects of a kind be found by client.MatchingFields. A field that is indexed already stays as it is.
+// IndexField makes objects of a kind be found by client.MatchingFields. A field that is known already stays as it is.
 func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	gvk, err := apiutil.GVKForObject(obj, w.scheme)
 	if err != nil {
@@ -185,25 +179,19 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 		k = newKind(gvk.GroupKind())
 		w.kinds[gvk.GroupKind()] = k
 	}
-	if _, indexed := k.objects.GetIndexers()[field]; indexed {
+	if k.fields[field] != nil {
 		return nil
 	}
 	wanted := shapeOf(obj, gvk)
-	return k.objects.AddIndexers(toolscache.Indexers{field: func(stored any) ([]string, error) {
-		obj, err := w.as(stored.(client.Object), wanted)
+	k.fields[field] = func(stored client.Object) []string {
+		obj, err := w.as(stored, wanted)
 		if err != nil {
-			return nil, nil //nolint:nilerr // no more than its metadata is known: it has no values
+			return nil // no more than its metadata is known: it has no values
 		}
-		var keys []string
-		for _, value := range values(obj) {
-			keys = append(keys, indexKey("", value), indexKey(obj.GetNamespace(), value))
-		}
-		return keys, nil
-	}})
+		return values(obj)
+	}
+	return nil
 }
-
-// indexKey is that of a value in one namespace or, if that is empty, in all.
-func indexKey(namespace, value string) string { return namespace + "/" + value }
 
 // sortedKinds are all kinds in a stable order. The lock is held.
 func (w *Snapshot) sortedKinds() []*kind {
@@ -235,4 +223,17 @@ func (w *Snapshot) RESTMapper() meta.RESTMapper {
 		}
 	}
 	return mapper
+}
+
+// Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
+func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
+	plural, group, _ := strings.Cut(crd, ".")
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	for gk, k := range w.kinds {
+		if gk.Group == group && k.plural == plural && len(k.versions) > 0 {
+			return true, nil
+		}
+	}
+	return false, nil
 }

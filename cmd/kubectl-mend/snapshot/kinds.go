@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them were read, or cannot
-// be, so none is watched, polled or discovered later.
+// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
+// read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
 	snapshot *Snapshot
 	marks    []client.ListOption
@@ -28,8 +28,8 @@ type Kinds[T client.Object] struct {
 	asked map[schema.GroupVersionKind]bool
 }
 
-// NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a manager
-// that has looked for them.
+// NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a
+// manager that has looked for them.
 func NewKinds[T client.Object](w *Snapshot, marks ...client.ListOption) *Kinds[T] {
 	return &Kinds[T]{snapshot: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
 }
@@ -49,9 +49,17 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 // Polled is false of all.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
-// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and apierrors.IsForbidden if the user
-// may not list it.
-func (k *Kinds[T]) Ready(_ context.Context, gvk schema.GroupVersionKind) (bool, error) {
+// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// apierrors.IsForbidden if the user may not list it.
+func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	var object T
+	q := query{gvk: gvk, bare: isMetadata(object)}
+	if len(k.marks) == 0 && k.snapshot.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
+		q.namespace = k.snapshot.source.Namespace
+	}
+	if err := k.snapshot.load(ctx, q); err != nil {
+		return false, err
+	}
 	if err := k.snapshot.readable(gvk); err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}

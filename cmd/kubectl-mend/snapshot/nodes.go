@@ -102,9 +102,9 @@ func (r *reading) nodes(ctx context.Context, c *clusterv1.Cluster) ([]corev1.Nod
 			return nil, &workload.ChangedError{Cluster: cluster, Kept: kept, Found: found}
 		}
 	}
-	r.snapshot.mu.Lock()
-	r.snapshot.live[cluster] = reader
-	r.snapshot.mu.Unlock()
+	r.mu.Lock()
+	r.live[cluster] = reader
+	r.mu.Unlock()
 	nodes := make([]corev1.Node, 0, len(all))
 	for i := range all { // who controls the cluster decides how long names and texts are, and a page shows them
 		if kept := slimNode(&all[i]); kept != nil {

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -164,7 +165,7 @@ func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 
 func everything(t testing.TB) *Snapshot {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "silent": {Host: "http://127.0.0.1:1"}})
-	return readAll(t, from, Scope{Nodes: true, Events: true})
+	return readAll(t, from, Scope{Nodes: true, Everything: true})
 }
 
 func TestAllIsReadThatIsLookedAt(t *testing.T) {
@@ -204,10 +205,8 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 			t.Errorf("%s installed: %t (%v)", name, there, err)
 		}
 	}
-	crds := &metav1.PartialObjectMetadataList{}
-	crds.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
-	if err := c.List(t.Context(), crds); err != nil || len(crds.Items) != 1 || crds.Items[0].Labels[clusterv1.ProviderNameLabel] != "x" {
-		t.Errorf("CustomResourceDefinitions: %v (%v)", crds.Items, err)
+	if crds := w.Objects(definitionGVK, ""); len(crds) != 1 || crds[0].GetLabels()[clusterv1.ProviderNameLabel] != "x" {
+		t.Errorf("CustomResourceDefinitions: %v", crds)
 	}
 	if err := c.Get(t.Context(), key("m"), &mendv1.HostRemediation{}); !meta.IsNoMatchError(err) {
 		t.Errorf("a kind that is not installed: %v", err)
@@ -257,7 +256,7 @@ func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.
 		r.client = fake.NewClientBuilder().WithObjects(&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(serve(t, inner))},
 		}).Build()
-		r.snapshot.live = map[client.ObjectKey]client.Reader{}
+		r.live = map[client.ObjectKey]client.Reader{}
 		cluster.UID, cluster.Annotations = "u", map[string]string{mendv1.WorkloadClusterAnnotation: kept}
 		_, err := r.nodes(t.Context(), cluster)
 		if changed := (*workload.ChangedError)(nil); errors.As(err, &changed) == want || want && err != nil {
@@ -290,7 +289,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	from.kinds[poisonKind.GroupKind()].scopes["remediations"] = nil
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
 	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
-	w := readAll(t, from, Scope{Nodes: true})
+	w := readAll(t, from, Scope{Nodes: true, Everything: true})
 	var got []string
 	for _, m := range w.Missing() {
 		got = append(got, m.String())
@@ -363,10 +362,25 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
 			}
 			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
-			r.snapshot.live = map[client.ObjectKey]client.Reader{}
+			r.live = map[client.ObjectKey]client.Reader{}
 			if _, err := r.nodes(t.Context(), aCluster("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)
 			}
 		})
+	}
+}
+
+// A simulation, and what a person asks for by hand, change objects of which the kind is read later.
+func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
+	w := readAll(t, aManagementCluster(t, nil), Scope{Namespace: "ns"})
+	put(t, w, &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host", Labels: map[string]string{"changed": ""}}})
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	interrupted, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	if err := w.ReadOnly().List(interrupted, hosts); !errors.Is(err, context.Canceled) {
+		t.Errorf("a read that is interrupted: %v", err)
+	}
+	if err := w.ReadOnly().List(t.Context(), hosts, client.HasLabels{"changed"}); err != nil || len(hosts.Items) != 1 || len(w.Missing()) > 0 {
+		t.Errorf("there are %d (%v), and missing are %v", len(hosts.Items), err, w.Missing())
 	}
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -43,8 +44,7 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 		"those of all namespaces that are open": {Scope{OpenRecords: true}, "a c d"},
 		"those of a namespace, and of the checks of nodes":        {Scope{OpenRecords: true, Namespace: "metal"}, "a c"},
 		"the same of clusters where something is to be looked at": {Scope{OpenRecords: true, Namespace: "metal", Restless: true}, "a c"},
-		"if asked for": {Scope{Restless: true}, ""},
-		"closed ones too where all are asked for": {Scope{OpenRecords: true, Records: true, Namespace: "metal"}, "a b"},
+		"those of a namespace":                                    {Scope{Namespace: "other"}, "c d"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := recorded(t, w, tc.scope); got != tc.want {
@@ -60,6 +60,12 @@ func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	read, err := Read(t.Context(), Source{Config: serve(t, w)}, scope)
 	if err != nil {
 		t.Fatal(err)
+	}
+	list := &mendv1.RemediationRecordList{}
+	for _, namespace := range []string{scope.Namespace, "templates"} { // where the requests of the check are
+		if err := read.ReadOnly().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var names []string
 	for _, r := range All[mendv1.RemediationRecord](read, "") {

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -25,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a topology, the
-// configuration of a control plane, user data, templates of machines, the containers of a pod.
+// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a
+// topology, the configuration of a control plane, user data, templates of machines, the containers of a pod.
 var keptFields = map[schema.GroupKind][]string{
 	clusterGVK.GroupKind(): {
 		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
@@ -127,22 +126,21 @@ func slimNode(node *corev1.Node) *corev1.Node {
 	return kept
 }
 
-// slimManagedFields keeps who wrote the numbers in the status of a check, and when, who wrote its paused annotation, and who added the finalizers of a
-// machine that is being deleted. No more is read of managed fields, which are half of an object.
+// slimManagedFields keeps who wrote the status of a check and its paused annotation, and who added the finalizers of a machine that is
+// being deleted. No more is read of managed fields, which are half of an object.
 func slimManagedFields(obj client.Object) {
 	var kept []metav1.ManagedFieldsEntry
-	if _, machine := obj.(*clusterv1.Machine); machine && obj.GetDeletionTimestamp() != nil {
-		kept = finalizersAlone(obj.GetManagedFields())
-	}
-	if _, check := obj.(*clusterv1.MachineHealthCheck); check {
-		for _, entry := range obj.GetManagedFields() {
-			if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+clusterv1.PausedAnnotation+`"`)) {
-				paused := entry
-				paused.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:annotations":{"f:` + clusterv1.PausedAnnotation + `":{}}}}`)}
-				kept = append(kept, paused)
+	for _, entry := range obj.GetManagedFields() {
+		sets := func(field string) bool {
+			return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
+		}
+		switch obj.(type) {
+		case *clusterv1.Machine:
+			if obj.GetDeletionTimestamp() != nil && sets("finalizers") {
+				kept = append(kept, entry)
 			}
-			if machinehealthcheck.WritesStatus(entry) {
-				entry.FieldsV1 = &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}
+		case *clusterv1.MachineHealthCheck:
+			if sets(clusterv1.PausedAnnotation) || machinehealthcheck.WritesStatus(entry) {
 				kept = append(kept, entry)
 			}
 		}
@@ -187,8 +185,8 @@ func ofInterest(e *eventsv1.Event) bool {
 	return strings.Contains(e.ReportingController, "kubemend")
 }
 
-// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and the
-// remediator: there may be passwords in it.
+// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and
+// the remediator: there may be passwords in it.
 func slimTemplate(template *unstructured.Unstructured) {
 	embedded, found, err := unstructured.NestedMap(template.Object, "spec", "template")
 	if err != nil || !found {
@@ -217,25 +215,4 @@ func slimMachine(m *clusterv1.Machine) (any, error) {
 		kept.ManagedFields = m.ManagedFields
 	}
 	return slimmed, err
-}
-
-// finalizersAlone are the managed fields that say who added finalizers, without all else.
-func finalizersAlone(all []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
-	var kept []metav1.ManagedFieldsEntry
-	for _, entry := range all {
-		var set struct {
-			Metadata struct {
-				Finalizers map[string]json.RawMessage `json:"f:finalizers,omitempty"`
-			} `json:"f:metadata"`
-		}
-		if entry.FieldsV1 == nil || !strings.Contains(string(entry.FieldsV1.GetRawBytes()), "f:finalizers") ||
-			json.Unmarshal(entry.FieldsV1.GetRawBytes(), &set) != nil {
-			continue
-		}
-		if raw, err := json.Marshal(set); err == nil {
-			entry.FieldsV1 = &metav1.FieldsV1{Raw: raw}
-			kept = append(kept, entry)
-		}
-	}
-	return kept
 }

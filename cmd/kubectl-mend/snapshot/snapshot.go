@@ -1,7 +1,8 @@
 // Package snapshot is a management cluster in memory, and what was seen of its workload clusters: as it was read at one moment with the rights
 // of a user, or as a file has it that was recorded somewhere else.
 //
-// It is read as an API server is, decides nothing, and takes no writes. What changes it is put into it as it is: see package state.
+// It is read as an API server is: of a management cluster that is there a kind is listed when somebody asks for it, once. It decides nothing. What
+// changes it is put into it as it is, or written to it by controllers that act in memory.
 package snapshot
 
 import (
@@ -18,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,8 +52,8 @@ type Snapshot struct {
 	workloads map[client.ObjectKey]*workloadCluster
 	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
 	missing   []Missing
-	// live are the workload clusters that can be read past what was seen of them; nil for those of a record.
-	live map[client.ObjectKey]client.Reader
+	// source is where more can be read; nil for a record.
+	source *reading
 }
 
 // New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
@@ -141,7 +141,7 @@ func (w *Snapshot) Add(objs ...client.Object) error {
 		}
 		plural, _ := meta.UnsafeGuessKindToResource(gvk)
 		k := w.kindFor(gvk, plural.Resource, obj.GetNamespace() != "")
-		if _, read := k.scopes[obj.GetNamespace()]; !read {
+		if _, read := k.scopes[obj.GetNamespace()]; !read && w.source == nil {
 			k.scopes[""] = nil
 		}
 		if err := w.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
@@ -179,22 +179,8 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), w.version)
 		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
 	}
-	return k.objects.Add(own)
-}
-
-// OwnedBy are the objects that name uid as an owner, in a stable order. They are shared: read only.
-func (w *Snapshot) OwnedBy(uid types.UID) []client.Object {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	var owned []client.Object
-	for _, k := range w.sortedKinds() {
-		for _, obj := range k.in("") {
-			if slices.ContainsFunc(obj.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid }) {
-				owned = append(owned, obj)
-			}
-		}
-	}
-	return owned
+	k.objects[client.ObjectKeyFromObject(own)] = own
+	return nil
 }
 
 // Remove takes an object out of the snapshot, if it is there.
@@ -202,8 +188,6 @@ func (w *Snapshot) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if k := w.kinds[kind.GroupKind()]; k != nil {
-		if obj := k.get(key); obj != nil {
-			_ = k.objects.Delete(obj) // its key was just made
-		}
+		delete(k.objects, key)
 	}
 }

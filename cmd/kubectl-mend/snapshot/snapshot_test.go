@@ -21,8 +21,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -79,25 +77,6 @@ var (
 	machineKind = clusterv1.GroupVersion.WithKind("Machine")
 	poisonKind  = schema.GroupVersionKind{Group: "remediators.example.com", Version: "v1", Kind: "Poison"}
 )
-
-func TestARemediationIsReadInBothVersions(t *testing.T) {
-	rem := &infrav1.Metal3Remediation{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"},
-		Spec:       infrav1.Metal3RemediationSpec{Strategy: &infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 2, TimeoutSeconds: 600}},
-	}
-	w, _ := newSnapshot(t, rem)
-	old := &infrav1beta1.Metal3Remediation{}
-	if err := w.ReadOnly().Get(t.Context(), key("m"), old); !meta.IsNoMatchError(err) {
-		t.Errorf("a version that is not served: %v, want no match", err)
-	}
-	w.Install(infrav1beta1.GroupVersion.WithKind("Metal3Remediation"), "metal3remediations", true)
-	if err := w.ReadOnly().Get(t.Context(), key("m"), old); err != nil {
-		t.Fatal(err)
-	}
-	if old.Spec.Strategy == nil || old.Spec.Strategy.RetryLimit != 2 || old.Spec.Strategy.Timeout.Duration != 10*time.Minute {
-		t.Errorf("converted it is %+v", old.Spec.Strategy)
-	}
-}
 
 func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	hostKind := bmov1alpha1.GroupVersion.WithKind("BareMetalHost")

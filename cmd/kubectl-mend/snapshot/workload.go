@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,25 +115,6 @@ func (w *Snapshot) known(cluster client.ObjectKey) *Snapshot {
 	return nil
 }
 
-// nodesOf are the nodes of a workload cluster as workload.View reads them.
-type nodesOf struct{ *Snapshot }
-
-// GetByKey implements workload.Store.
-func (n nodesOf) GetByKey(name string) (any, bool, error) {
-	node := One[corev1.Node](n.Snapshot, client.ObjectKey{Name: name})
-	return node, node != nil, nil
-}
-
-// List implements workload.Store.
-func (n nodesOf) List() []any {
-	nodes := All[corev1.Node](n.Snapshot, "")
-	stored := make([]any, 0, len(nodes))
-	for _, node := range nodes {
-		stored = append(stored, node)
-	}
-	return stored
-}
-
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
 type Clusters struct{ snapshot *Snapshot }
 
@@ -144,7 +126,11 @@ func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time
 	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
 		return workload.Seen(workload.Down, nil), nil
 	}
-	return workload.Seen(workload.Up, nodesOf{c.snapshot.Workload(cluster)}), nil
+	nodes := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+	for _, node := range c.snapshot.Nodes(cluster) {
+		_ = nodes.Add(node) // each has a key, which is its name
+	}
+	return workload.Seen(workload.Up, nodes), nil
 }
 
 // Doubt does nothing: what was seen is no newer if it is looked at again.
@@ -172,15 +158,14 @@ func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
 func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	w.mu.RLock()
-	live, reader := w.live != nil, w.live[cluster]
-	w.mu.RUnlock()
-	switch {
-	case !live:
+	if w.source == nil {
 		return nil, errRecorded
-	case reader == nil:
-		why, _, _ := w.Unseen(cluster)
-		return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 	}
-	return reader, nil
+	w.source.mu.Lock()
+	defer w.source.mu.Unlock()
+	if reader := w.source.live[cluster]; reader != nil {
+		return reader, nil
+	}
+	why, _, _ := w.Unseen(cluster)
+	return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 }

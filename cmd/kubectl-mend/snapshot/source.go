@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
@@ -16,8 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 // Source is a management cluster that can be read.
@@ -38,81 +38,85 @@ type Scope struct {
 	Nodes bool
 	// Node leaves out the nodes of clusters in which no Machine names a node of that name. They are read after the Machines then.
 	Node string
-	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that does not
-	// do, all of the cluster are read.
+	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that
+	// does not do, all of the cluster are read.
 	Machine string
-	// Host is the one that is explained, if it says that it belongs to Machine. That may name another one.
-	Host string
 	// Restless leaves out the machines and nodes of clusters whose checks say that all are healthy: a manager that runs has written that.
 	Restless bool
 	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
 	AllMachines bool
-	// Owners says that what makes machines is read, and what their hosts have to be like.
-	Owners bool
-	// Events says that events are read.
-	Events bool
-	// Records says that RemediationRecords are read, OpenRecords that those are which are not closed.
+	// Records says that RemediationRecords are read at once, OpenRecords that closed ones are never read.
 	Records     bool
 	OpenRecords bool
-	// LeaseNamespace is where the leases on nodes are; the default of the manager's flag if it is empty.
-	LeaseNamespace string
-	// Templates are read besides those that the checks name, with the requests of their kinds.
-	Templates []corev1.ObjectReference
-	// Spares says that a check waits for spare hosts that was not read.
-	Spares bool
-	// NodeChecks says that what NodeHealthChecks look at is read also if there is none.
-	NodeChecks bool
+	// Everything says that all is read at once that a page may ask for beside what the controllers do: there is nobody to ask later.
+	Everything bool
 }
 
-// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some thousand.
+// reads reports whether a Cluster is in scope, and with it all that belongs to it.
+func (s *Scope) reads(cluster client.ObjectKey) bool {
+	return (s.Namespace == "" || s.Namespace == cluster.Namespace) && (s.Cluster == "" || s.Cluster == cluster.Name)
+}
+
+// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some
+// thousand.
 const (
 	requestsPerSecond = 200
 	requestBurst      = 400
 	atOnce            = 32
 )
 
-// reading is a snapshot that is being read.
+// reading is a management cluster of which kinds are read when they are asked for.
 type reading struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
 	served   map[schema.GroupKind]served
+
+	mu    sync.Mutex
+	asked map[query]error // what was read, and why it was not
+	// one says that the machines of the cluster are those that were read, and calm that those of calm clusters were not: others are not
+	// listed.
+	one, calm bool
+	// siblings says that also those of its owner were read, to tell whether its capacity is back: the hosts that they may get are listed then.
+	siblings atomic.Bool
+	// live are the workload clusters that can be read past what was seen of them.
+	live map[client.ObjectKey]client.Reader
 }
 
-// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user. What may not be read, or does not answer,
-// is Missing in the snapshot; it is an error only if the management cluster cannot be asked for anything, or ctx ends before all is read.
+// Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and
+// later what is asked for, once. What may not be read, or does not answer, is Missing in the snapshot; it is an error only if the
+// management cluster cannot be asked for anything, or ctx ends.
 func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	if from.Clock == nil {
 		from.Clock = clock.RealClock{}
-	}
-	if scope.LeaseNamespace == "" {
-		scope.LeaseNamespace = nhcv1.DefaultLeaseNamespace
 	}
 	r, err := begin(ctx, from, scope)
 	if err != nil {
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
-	r.all(ctx)
+	r.readScope(ctx)
 	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
 	return r.snapshot, nil
 }
 
-// all reads what is in scope, each step from what the steps before have found.
-func (r *reading) all(ctx context.Context) {
-	r.each(ctx, r.first())
-	r.each(ctx, slices.Concat(r.vouching(), r.nodeChecks(), r.openRecords()))
-	r.each(ctx, r.elsewhere())
-	r.each(ctx, r.named())
-	lists := slices.Concat(r.machines(), r.hosts(), r.owners(), r.records())
-	wanted := func(*clusterv1.Cluster) bool { return true }
+// readScope reads the clusters and checks in scope with their remediations, which tell whose machines and nodes have to be read, and these.
+func (r *reading) readScope(ctx context.Context) {
+	r.each(ctx, r.managers())
+	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
+		r.AllMachines = true
+	}
+	r.each(ctx, []query{{gvk: clusterGVK}, {gvk: machineCheckGVK}})
+	r.each(ctx, r.remediations())
+	var wanted func(*clusterv1.Cluster) bool
 	switch {
 	case r.Machine != "" || r.Node != "":
-		r.oneMachine(ctx, lists)
-		lists, wanted = nil, r.concerned()
-	case r.Restless:
-		lists, wanted = r.restless(ctx, lists)
+		wanted = r.oneMachine(ctx)
+	case r.Restless && !r.AllMachines:
+		wanted = r.restless(ctx)
+	default:
+		wanted = func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) }
 	}
 	inParallel([]func(){ // the nodes are most of what is read beside the machines
 		func() {
@@ -120,10 +124,7 @@ func (r *reading) all(ctx context.Context) {
 				r.workloads(ctx, wanted)
 			}
 		},
-		func() {
-			r.each(ctx, lists)
-			r.each(ctx, r.controlPlanes())
-		},
+		func() { r.each(ctx, r.rest()) },
 	})
 }
 
@@ -141,17 +142,24 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 		return nil, err
 	}
 	w := New()
-	w.Taken, w.Clock, w.live = from.Clock.Now().UTC(), from.Clock, map[client.ObjectKey]client.Reader{}
+	w.Taken, w.Clock = from.Clock.Now().UTC(), from.Clock
 	w.kinds = map[schema.GroupKind]*kind{} // only what is served is installed
 	c, err := client.New(config, client.Options{Scheme: w.scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err
 	}
-	r := &reading{Scope: scope, snapshot: w, client: c, served: servedOf(groups)}
-	for _, usual := range always {
-		r.install(usual.GroupKind())
+	w.source = &reading{
+		Scope: scope, snapshot: w, client: c, served: servedOf(groups), asked: map[query]error{}, live: map[client.ObjectKey]client.Reader{},
 	}
-	return r, nil
+	for _, gk := range []schema.GroupKind{secretKind, configMapKind} { // nobody who asks a snapshot is given these
+		delete(w.source.served, gk)
+	}
+	for gk, kind := range w.source.served {
+		for _, version := range kind.versions {
+			w.Install(gk.WithVersion(version), kind.plural, kind.namespaced)
+		}
+	}
+	return w.source, nil
 }
 
 func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
@@ -190,15 +198,24 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 	return kinds
 }
 
-// Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
-func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
-	plural, group, _ := strings.Cut(crd, ".")
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	for gk, k := range w.kinds {
-		if gk.Group == group && k.plural == plural && len(k.versions) > 0 {
-			return true, nil
-		}
+// each reads several lists at the same time.
+func (r *reading) each(ctx context.Context, queries []query) {
+	reads := make([]func(), 0, len(queries))
+	for _, q := range queries {
+		reads = append(reads, func() { _ = r.load(ctx, q) }) // who asks for it is told why it was not read
 	}
-	return false, nil
+	inParallel(reads)
+}
+
+// inParallel does several things at the same time, each of which says itself what fails.
+func inParallel(tasks []func()) {
+	var work errgroup.Group
+	work.SetLimit(atOnce)
+	for _, do := range tasks {
+		work.Go(func() error {
+			do()
+			return nil
+		})
+	}
+	_ = work.Wait() // none returns an error
 }

@@ -1,66 +1,59 @@
-// Package state has the client through which controllers act on a snapshot, in memory.
-//
-// It is no API server. A write is never refused, what is deleted is gone at once, and resource versions and conversions are left out.
-package state
+package snapshot
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// Client reads a snapshot and writes to it. New objects are dated by the clock. It is safe for concurrent use, but by one writer for each
-// object.
-type Client struct {
-	client.Client
-
-	snapshot *snapshot.Snapshot
-	clock    clock.PassiveClock
-	changes  atomic.Int64
-}
-
-// New returns the client of w.
-func New(w *snapshot.Snapshot, c clock.PassiveClock) *Client {
-	return &Client{Client: w.ReadOnly(), snapshot: w, clock: c}
-}
+// Writable is a client through which controllers act on a snapshot, in memory. New objects are dated by the clock. It is no API server: a
+// write is never refused, what is deleted is gone at once, and resource versions are left out.
+func (w *Snapshot) Writable(now clock.PassiveClock) *Client { return &Client{snapshot: w, clock: now} }
 
 // Changes is how often a write has changed anything.
 func (c *Client) Changes() int64 { return c.changes.Load() }
 
-// stored is the object of the kind and name of obj, as the snapshot has it.
+// stored is the object of the kind and name of obj, as the snapshot has it. It is shared: read only. The error is ErrReadOnly
+// if nothing may be written.
 func (c *Client) stored(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
-	kind, err := c.GroupVersionKindFor(obj)
-	if err != nil {
-		return nil, kind, err
+	gvk, err := c.GroupVersionKindFor(obj)
+	if c.clock == nil {
+		err = ErrReadOnly
 	}
-	stored, err := c.snapshot.Stored(kind, client.ObjectKeyFromObject(obj))
-	return stored, kind, err
+	if err != nil {
+		return nil, gvk, err
+	}
+	c.snapshot.mu.RLock()
+	defer c.snapshot.mu.RUnlock()
+	stored, err := c.snapshot.lookUp(gvk, client.ObjectKeyFromObject(obj))
+	if err == nil {
+		stored, err = c.snapshot.as(stored, shapeOf(stored, gvk))
+	}
+	return stored, gvk, err
 }
 
 // Create adds a new object.
 func (c *Client) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
-	_, kind, err := c.stored(obj)
+	_, gvk, err := c.stored(obj)
 	if err == nil {
-		return apierrors.NewAlreadyExists(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, obj.GetName())
+		return apierrors.NewAlreadyExists(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, obj.GetName())
 	} else if !apierrors.IsNotFound(err) {
 		return err
 	}
 	created := obj.DeepCopyObject().(client.Object)
 	created.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
 	created.SetGeneration(1)
-	created.GetObjectKind().SetGroupVersionKind(kind)
+	created.GetObjectKind().SetGroupVersionKind(gvk)
 	c.changes.Add(1)
 	if err := c.snapshot.Add(created); err != nil {
 		return err
@@ -70,16 +63,13 @@ func (c *Client) Create(ctx context.Context, obj client.Object, _ ...client.Crea
 
 // Update replaces the object of that kind and name. An equal object changes nothing.
 func (c *Client) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
-	stored, kind, err := c.stored(obj)
-	switch {
-	case err != nil:
+	stored, gvk, err := c.stored(obj)
+	if err != nil || equality.Semantic.DeepEqual(stored, obj) {
 		return err
-	case equality.Semantic.DeepEqual(stored, obj):
-		return nil
 	}
 	c.changes.Add(1)
 	if !obj.GetDeletionTimestamp().IsZero() && len(obj.GetFinalizers()) == 0 {
-		c.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
+		c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
 		return nil
 	}
 	return c.snapshot.Add(obj)
@@ -87,13 +77,13 @@ func (c *Client) Update(_ context.Context, obj client.Object, _ ...client.Update
 
 // Patch applies a merge patch (RFC 7386).
 func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	stored, kind, err := c.stored(obj)
+	stored, gvk, err := c.stored(obj)
 	if err != nil {
 		return err
 	}
 	next, err := patched(stored, obj, patch)
 	if err != nil {
-		return fmt.Errorf("patch %s %s: %w", kind.Kind, obj.GetName(), err)
+		return fmt.Errorf("patch %s %s: %w", gvk.Kind, obj.GetName(), err)
 	}
 	if err := c.Update(ctx, next); err != nil {
 		return err
@@ -121,25 +111,40 @@ func patched(stored, obj client.Object, patch client.Patch) (client.Object, erro
 
 // Delete removes an object.
 func (c *Client) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
-	_, kind, err := c.stored(obj)
+	_, gvk, err := c.stored(obj)
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	c.changes.Add(1)
-	c.snapshot.Remove(kind, client.ObjectKeyFromObject(obj))
+	c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
 	return nil
 }
 
 // Status patches the whole object: a controller changes nothing else together with the status.
-func (c *Client) Status() client.SubResourceWriter { return status{c.Client.Status(), c} }
+func (c *Client) Status() client.SubResourceWriter { return subresource{c} }
 
-type status struct {
-	client.SubResourceWriter
+// SubResource is the same of any other subresource.
+func (c *Client) SubResource(string) client.SubResourceClient { return subresource{c} }
 
-	client *Client
+// subresource patches the whole object. It refuses other writes, and reads as well: a status is read with its object.
+type subresource struct{ client *Client }
+
+func (s subresource) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.client.Patch(ctx, obj, patch)
 }
 
-// Patch patches the whole object.
-func (s status) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
-	return s.client.Patch(ctx, obj, patch)
+func (subresource) Get(context.Context, client.Object, client.Object, ...client.SubResourceGetOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return ErrReadOnly
+}
+
+func (subresource) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return ErrReadOnly
 }
