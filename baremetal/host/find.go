@@ -184,7 +184,7 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 func (h *Hosts) ownProviderID(ctx context.Context, between *metav1.PartialObjectMetadata) (string, error) {
 	whole, key := &unstructured.Unstructured{}, client.ObjectKeyFromObject(between)
 	whole.SetGroupVersionKind(between.GroupVersionKind())
-	if err := h.Live.Get(ctx, key, whole); client.IgnoreNotFound(err) != nil {
+	if err := client.IgnoreNotFound(h.Live.Get(ctx, key, whole)); err != nil {
 		return "", fmt.Errorf("read Metal3Machine %s: %w", key, err)
 	}
 	id, _, _ := unstructured.NestedString(whole.Object, "spec", "providerID")

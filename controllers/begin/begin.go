@@ -55,11 +55,16 @@ func (g *Gate) Begin(ctx context.Context, by string, scopes []string, begin func
 	ctx, cancel := context.WithTimeout(ctx, Within)
 	defer cancel()
 	names := slices.Compact(slices.Sorted(slices.Values(scopes)))
-	for _, name := range names {
-		if !g.take(ctx, name) {
-			return fmt.Errorf("wait for %s: %w", name, ErrBusy)
+	taken := 0
+	defer func() {
+		for _, name := range names[:taken] {
+			g.leave(name)
 		}
-		defer g.leave(name) // also where the next one cannot be taken
+	}()
+	for ; taken < len(names); taken++ {
+		if !g.take(ctx, names[taken]) {
+			return fmt.Errorf("wait for %s: %w", names[taken], ErrBusy)
+		}
 	}
 	if name := g.unsettled(by, names); name != "" {
 		return fmt.Errorf("wait for %s: %w", name, ErrBusy)
@@ -107,7 +112,8 @@ func (g *Gate) drop(name string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	entry := g.scopes[name]
-	if entry.users--; entry.users == 0 && !g.Clock.Now().Before(entry.until) {
+	entry.users--
+	if entry.users == 0 && !g.Clock.Now().Before(entry.until) {
 		delete(g.scopes, name)
 	}
 }

@@ -121,7 +121,18 @@ func (c *Check) count(a *Answer) {
 	default:
 		parts = append(parts, fmt.Sprintf("%d of %d healthy", all, all))
 	}
-	underWay, starting := 0, 0
+	underWay, starting := c.countRemediations()
+	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {
+		parts = append(parts, fmt.Sprintf("%d being remediated", underWay))
+	}
+	if starting > 1 || starting == 1 && a.Action != StartsNow {
+		parts = append(parts, fmt.Sprintf("%d remediated now", starting))
+	}
+	a.Rest = strings.Join(parts, ", ")
+}
+
+// countRemediations is how many targets of c are being remediated, and how many are remediated now.
+func (c *Check) countRemediations() (underWay, starting int) {
 	for i := range c.Targets {
 		switch t := &c.Targets[i]; {
 		case t.GoesOn():
@@ -130,13 +141,7 @@ func (c *Check) count(a *Answer) {
 			starting++
 		}
 	}
-	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {
-		parts = append(parts, fmt.Sprintf("%d being remediated", underWay))
-	}
-	if starting > 1 || starting == 1 && a.Action != StartsNow {
-		parts = append(parts, fmt.Sprintf("%d remediated now", starting))
-	}
-	a.Rest = strings.Join(parts, ", ")
+	return underWay, starting
 }
 
 // NotCounted reports whether it is not known how many targets of c are healthy: the user may not read them, or they were not read.

@@ -203,7 +203,8 @@ func startup(facts *machines.Facts, plan *machines.Plan, machine *machines.Targe
 	}{
 		{"the machine was created", machine.CreationTimestamp.Time},
 		{"the control plane was initialized", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
-		{"the infrastructure of the cluster became ready", machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{"the infrastructure of the cluster became ready",
+			machines.Since(machines.ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
 		{"the infrastructure of the machine became ready", machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
 		{"the workload cluster could be reached again", reached},
 		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},

@@ -158,7 +158,8 @@ func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *obse
 		return w, powercycle.Step{}, err
 	}
 	if w.idle != "" { // its creator may add what is missing later
-		return w, w.next(), nil
+		step := w.next()
+		return w, step, nil
 	}
 	step, err := r.decide(ctx, w)
 	if err != nil {

@@ -293,7 +293,7 @@ func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) er
 		lease, key := &coordinationv1.Lease{}, client.ObjectKey{
 			Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + strings.ToLower(m.node.Name),
 		}
-		if err := reader.Get(ctx, key, lease); client.IgnoreNotFound(err) != nil {
+		if err := client.IgnoreNotFound(reader.Get(ctx, key, lease)); err != nil {
 			return fmt.Errorf("read lease %s: %w", key, err)
 		}
 		if leased(lease, m.node, w.now) {

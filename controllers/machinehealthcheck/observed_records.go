@@ -39,7 +39,7 @@ func (r *Reconciler) recordObserved(ctx context.Context, state *observed, plan *
 		return state.before.shadows
 	}
 	recorded := shadows{}
-	others := begunByOthers(state, plan)
+	others := begunByOthers(plan)
 	fresh := state.unrecorded(others, recorded)
 	if len(fresh) == 0 && (plan.Grant.Start == 0 || plan.Population.Waiting == 0) {
 		return recorded
@@ -73,7 +73,7 @@ func (r *Reconciler) recordObserved(ctx context.Context, state *observed, plan *
 
 // begunByOthers are the remediations of targets that were begun: their owners were asked, or there are requests for them. One
 // that this manager began while it acted on the check has a record, which its request names.
-func begunByOthers(state *observed, plan *machines.Plan) []shadow {
+func begunByOthers(plan *machines.Plan) []shadow {
 	var begun []shadow
 	for _, i := range plan.Open {
 		switch target := plan.Decisions[i].Target; {

@@ -32,12 +32,6 @@ func refusedBefore(t *machines.Target) {
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-// refusedByOwner is a target that was handed to an owner which cannot replace it.
-func refusedByOwner(t *machines.Target) {
-	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
-	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineSetMachineCannotBeRemediatedReason)(t)
-}
-
 // A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
 func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {

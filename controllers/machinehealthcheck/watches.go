@@ -54,11 +54,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	machines, err := machineIndexer(ctx, mgr.GetCache())
+	indexer, err := machineIndexer(ctx, mgr.GetCache())
 	if err != nil {
 		return err
 	}
-	r.machines = machines
+	r.machines = indexer
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).

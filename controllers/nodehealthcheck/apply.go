@@ -77,7 +77,8 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 		return
 	}
 	err := r.Gate.Begin(ctx, o.n.Name, []string{"control plane"}, func(ctx context.Context) error {
-		if r.step(ctx, state, o); o.asked {
+		r.step(ctx, state, o)
+		if o.asked {
 			return o.refused
 		}
 		return nil

@@ -112,13 +112,8 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	there := make(map[string]*corev1.Node, len(list))
 	for i := range list {
 		there[list[i].Name] = &list[i]
-		if node := &list[i]; controlplane.IsMember(node) {
-			member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
-			member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
-			if nodes.Ready(node) {
-				member.Node = controlplane.Alive
-			}
-			c.Nodes = append(c.Nodes, member)
+		if controlplane.IsMember(&list[i]) {
+			c.Nodes = append(c.Nodes, state.member(&list[i]))
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
@@ -151,15 +146,29 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
 	for i := range state.facts.Nodes {
-		n, gone := &state.facts.Nodes[i], state.facts.Now
-		if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
-			gone = n.Listed.ConditionsHealthyTimestamp.Time
-		}
-		for j := range n.Requests {
-			add(n.Requests[j].Object, n.Name, gone)
+		for n, j := &state.facts.Nodes[i], 0; j < len(n.Requests); j++ {
+			add(n.Requests[j].Object, n.Name, healthySince(n, state.facts.Now))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// healthySince is since when the status of the check says that the conditions of a node are healthy; now if it does not say that.
+func healthySince(n *nodes.Node, now time.Time) time.Time {
+	if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
+		return n.Listed.ConditionsHealthyTimestamp.Time
+	}
+	return now
+}
+
+// member is how a node of the control plane is.
+func (state *observed) member(node *corev1.Node) controlplane.Member {
+	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
+	member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
+	if nodes.Ready(node) {
+		member.Node = controlplane.Alive
+	}
+	return member
 }
 
 // uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName;

@@ -105,12 +105,15 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	case !h.release && claimed:
 		return plan{staysSo, "is claimed already"}
 	}
-	decided, refused := plan{changes, "kubemend will act on it in place of Cluster API core"}, refusal{}
+	will, refused := "kubemend will act on it in place of Cluster API core", refuseClaim
 	if h.release {
-		decided.text, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts)
-	} else {
-		refused = refuseClaim(facts)
+		will, refused = "Cluster API core will act on it in place of kubemend", refuseRelease
 	}
+	return h.unless(refused(facts), plan{changes, will}, facts.check)
+}
+
+// unless is what is decided unless it is refused. --force overrides a refusal that is for what could not be seen.
+func (h *claimCommand) unless(refused refusal, decided plan, check *clusterv1.MachineHealthCheck) plan {
 	switch {
 	case refused.text == "":
 	case refused.unsure && h.force:
@@ -120,7 +123,7 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	default:
 		return plan{refuses, refused.text}
 	}
-	for _, applier := range explain.AppliersOf(facts.check) {
+	for _, applier := range explain.AppliersOf(check) {
 		decided.text += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
 	}
 	return decided

@@ -189,10 +189,10 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 }
 
 // settled makes a page of what a reads, and again if more than before could not be read meanwhile: a page says all of that.
-func settled[T any](ctx context.Context, a *inspect.Asker, page func() (T, error)) (T, error) {
+func settled[T any](ctx context.Context, a *inspect.Asker, build func() (T, error)) (T, error) {
 	for {
 		missing := len(a.Snapshot.Missing())
-		made, err := page()
+		made, err := build()
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -38,16 +38,7 @@ func planResetHost(facts resetFacts) resetPlan {
 	for key := range host.Cleared(facts.host, facts.orphans) {
 		decided.marks[key] = meaning(key, facts.orphans[key])
 	}
-	underway := ""
-	for _, rem := range facts.remediations {
-		state := remediation.Remembered(rem).State
-		ended := state.Final() && len(rem.GetFinalizers()) == 0
-		begins := state == powercycle.Pending || state == powercycle.Preparing
-		waits := host.Disproved(facts.host) && begins // for this very reset
-		if !ended && !waits {
-			underway = rem.Kind.Kind + " " + rem.GetName()
-		}
-	}
+	underway := underwayOf(facts)
 	stays := ""
 	if reasons := unavailable(facts.host); len(reasons) > 0 {
 		stays = "; not removed: " + strings.Join(reasons, ", ")
@@ -71,6 +62,20 @@ func planResetHost(facts resetFacts) resetPlan {
 		decided.text += stays
 	}
 	return decided
+}
+
+// underwayOf is the remediation of the host that has not ended; empty if there is none. One that waits for this very reset does not count.
+func underwayOf(facts resetFacts) string {
+	underway := ""
+	for _, rem := range facts.remediations {
+		state := remediation.Remembered(rem).State
+		ended := state.Final() && len(rem.GetFinalizers()) == 0
+		begins := state == powercycle.Pending || state == powercycle.Preparing
+		if waits := host.Disproved(facts.host) && begins; !ended && !waits {
+			underway = rem.Kind.Kind + " " + rem.GetName()
+		}
+	}
+	return underway
 }
 
 func planResetMachine(machine *clusterv1.Machine) resetPlan {

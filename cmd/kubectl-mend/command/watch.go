@@ -40,12 +40,13 @@ func (o *Options) watch(ctx context.Context, w watching, show func(context.Conte
 		var written bytes.Buffer
 		screen := text.OnScreen(&written)
 		err := show(ctx, screen)
-		switch {
-		case err != nil && !printed:
+		if err != nil && !printed {
 			return err
-		case ctx.Err() != nil: // what was read halfway is not shown
-			return nil
-		case err != nil:
+		}
+		if ctx.Err() != nil { // what was read halfway is not shown
+			return nil //nolint:nilerr // the user has ended it
+		}
+		if err != nil {
 			_, _ = fmt.Fprintln(screen, "error:", text.Below(err.Error()))
 		}
 		if text.IsTerminal(terminal) {

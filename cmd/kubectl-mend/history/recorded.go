@@ -113,7 +113,8 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 
 // reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to write.
 func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
-	named := []*mendv1.RecordRef{r.Spec.Target.Machine, r.Spec.Target.Node}
+	named := make([]*mendv1.RecordRef, 0, 2+len(r.Status.Requests))
+	named = append(named, r.Spec.Target.Machine, r.Spec.Target.Node)
 	for i := range r.Status.Requests {
 		named = append(named, &r.Status.Requests[i])
 	}

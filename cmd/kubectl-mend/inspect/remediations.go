@@ -37,12 +37,12 @@ func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) 
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not exist.
-func (a *Asker) RemediationsHolding(ctx context.Context, host *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	existing, err := a.existing(ctx, host.Namespace)
+func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
+	existing, err := a.existing(ctx, on.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	known, unknown := existing.OnHost(host)
+	known, unknown := existing.OnHost(on)
 	explained, err := a.explained(ctx, known)
 	return explained, unknown, err
 }

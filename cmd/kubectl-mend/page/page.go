@@ -245,7 +245,8 @@ func (p *page) arithmetic(c *explain.Check) {
 
 // blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
 func (p *page) blockedFor(c *Check, part explain.Part) bool {
-	return c.Reference != p.subject && len(c.Targets) == 1 && slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
+	return c.Reference != p.subject && len(c.Targets) == 1 &&
+		slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
 
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
@@ -333,7 +334,8 @@ func (c *Check) blocks(t *explain.Target) bool {
 func (p *page) action(c *Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
-	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager) || t.Ownerless:
+	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.Ownerless ||
+		t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager):
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later
 		label = "  Action that follows: "

@@ -152,15 +152,22 @@ func (p *page) remediation(r *explain.Remediation) {
 	case r.StateSince != nil:
 		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
 	}
-	for _, e := range r.Evidence {
-		if p.wide && !strings.Contains(r.Message, e) { // else it stands above, or in the blocker
-			p.line("  - ", e)
-		}
+	if p.wide {
+		p.evidence(r)
 	}
 	if !inCourse {
 		p.blockers(nil, r.Blockers)
 	}
 	p.readErrors(r.ReadErrors)
+}
+
+// evidence is what r is decided on, but for what stands in its message.
+func (p *page) evidence(r *explain.Remediation) {
+	for _, e := range r.Evidence {
+		if !strings.Contains(r.Message, e) {
+			p.line("  - ", e)
+		}
+	}
 }
 
 // table is rows in columns, a line each.

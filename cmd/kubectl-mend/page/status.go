@@ -88,6 +88,13 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		}
 	}
 	s.addMissing(ctx, a, namespace, cluster)
+	s.Unreachable = unreachable(s.Checks)
+	s.noteUnread(a, counted)
+	return s, nil
+}
+
+// noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
+func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 	switch counted {
 	case 0:
 	case 1:
@@ -97,14 +104,12 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		s.Notes = append(s.Notes, fmt.Sprintf(
 			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
 	}
-	s.Unreachable = unreachable(s.Checks)
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
 		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks {
 			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
 		}
 	}
-	return s, nil
 }
 
 func rowOf(c *explain.Check) Row {

@@ -134,7 +134,8 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 			{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, false) }},
 		}
 	}
-	room, lines := roomy, []string(nil)
+	room := roomy
+	var lines []string
 	for ; ; room-- {
 		cells := p.cells(rows, slices.DeleteFunc(slices.Concat(names, columns), func(c column) bool {
 			return c.room > room || c.heading == "NOT BACK" && !s.Recorded

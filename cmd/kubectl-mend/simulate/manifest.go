@@ -89,21 +89,15 @@ func decode(data []byte) (document, error) {
 		return document{}, fmt.Errorf("it is no YAML: %w", err)
 	}
 	kind := typeMeta.GroupVersionKind()
-	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
-	check, known := slices.Contains(checkKinds, kind.GroupKind()), manifestScheme.Recognizes(kind)
+	if err := refuseKind(kind); err != nil {
+		return document{}, err
+	}
 	tree := &unstructured.Unstructured{}
-	obj, err := client.Object(tree), error(nil)
-	switch {
-	case kind.Kind == "" || kind.Version == "":
-		return document{}, errors.New("it has no apiVersion or no kind")
-	case !check && !(template && name != "" && kind.Group != ""):
-		return document{}, fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
-			kind.Kind, kind.GroupVersion())
-	case check && !known:
-		return document{}, fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
-	case known:
+	var obj client.Object = tree
+	var err error
+	if manifestScheme.Recognizes(kind) {
 		obj, err = decodeStrictly(data)
-	default:
+	} else {
 		err = yaml.UnmarshalStrict(data, &tree.Object)
 	}
 	if err != nil {
@@ -122,6 +116,22 @@ func decode(data []byte) (document, error) {
 		err = selectsNothing(&check.Spec)
 	}
 	return d, err
+}
+
+// refuseKind is why an object of that kind cannot be in a manifest; nil if it can.
+func refuseKind(kind schema.GroupVersionKind) error {
+	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
+	check := slices.Contains(checkKinds, kind.GroupKind())
+	switch {
+	case kind.Kind == "" || kind.Version == "":
+		return errors.New("it has no apiVersion or no kind")
+	case !check && !(template && name != "" && kind.Group != ""):
+		return fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
+			kind.Kind, kind.GroupVersion())
+	case check && !manifestScheme.Recognizes(kind):
+		return fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
+	}
+	return nil
 }
 
 // decodeStrictly decodes an object of a kind that is known.

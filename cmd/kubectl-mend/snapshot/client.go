@@ -38,26 +38,33 @@ type Client struct {
 
 var _ client.Client = &Client{}
 
+// DeleteAllOf is refused: no controller asks for it.
 func (*Client) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
 	return ErrReadOnly
 }
 
+// Apply is refused: no controller asks for it.
 func (*Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 	return ErrReadOnly
 }
 
+// Scheme has the kinds that controllers and pages read.
 func (c *Client) Scheme() *runtime.Scheme { return c.snapshot.scheme }
 
+// RESTMapper knows the kinds that the cluster serves.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.snapshot.RESTMapper() }
 
+// GroupVersionKindFor is the kind of an object.
 func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
 	return apiutil.GVKForObject(obj, c.snapshot.scheme)
 }
 
+// IsObjectNamespaced reports whether an object is in a namespace.
 func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
 	return apiutil.IsObjectNamespaced(obj, c.snapshot.scheme, c.RESTMapper())
 }
 
+// Get reads an object, and its kind if nobody has asked for it yet.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	gvk, err := c.GroupVersionKindFor(obj)
 	if err != nil {

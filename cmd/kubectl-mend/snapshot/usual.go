@@ -52,11 +52,12 @@ var scoped = []schema.GroupVersionKind{
 
 // managers are the managers and what claims checks for them, and the checks of nodes.
 func (r *reading) managers() []query {
-	queries := []query{
-		{gvk: nodeCheckGVK},
-		{gvk: namespaceGVK, bare: true, labels: mendv1.ClaimLabel},
+	queries := make([]query, 0, 6)
+	queries = append(queries,
+		query{gvk: nodeCheckGVK},
+		query{gvk: namespaceGVK, bare: true, labels: mendv1.ClaimLabel},
 		leaseOf(managerlease.LeaseName), leaseOf(managerlease.LeaderLeaseName),
-	}
+	)
 	for _, gvk := range []schema.GroupVersionKind{roleBindingGVK, clusterRoleBindingGVK} {
 		queries = append(queries, query{
 			gvk: gvk, labels: labels.Set(managerlease.OfKubemend.Labelled).String(), called: gvk.Kind + "s of " + managerlease.OfKubemend.Roles[0],

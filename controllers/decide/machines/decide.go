@@ -62,19 +62,27 @@ func Decide(facts Facts) Plan {
 // needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are
 // left to their power cycles.
 func needs(facts *Facts, plan *Plan) Needs {
-	var needed Needs
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
-		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-		needed.Cycles = needed.Cycles || due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
-		needed.Spares = needed.Spares || decision.Spare != nil
-		needed.Template = needed.Template || decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
+	some := func(needs func(decision *Decision) bool) bool {
+		return slices.ContainsFunc(plan.Open, func(i int) bool { return needs(plan.Decisions[i]) })
 	}
-	needed.Cycles = needed.Cycles && !facts.Read.Cycles
-	readable := facts.Template.External && facts.Template.Known && facts.Template.Missing == ""
-	needed.Template = needed.Template && readable && !needed.Cycles && !facts.Read.Template
-	needed.Spares = needed.Spares && !needed.Cycles && !facts.Read.Spares && facts.Counted == nil
+	if !facts.Read.Cycles && some((*Decision).needsCycles) {
+		return Needs{Cycles: true}
+	}
+	var needed Needs
+	if template := facts.Template; !facts.Read.Template && template.External && template.Known && template.Missing == "" {
+		needed.Template = some(func(decision *Decision) bool {
+			return decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
+		})
+	}
+	if !facts.Read.Spares && facts.Counted == nil {
+		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
+	}
 	return needed
+}
+
+func (decision *Decision) needsCycles() bool {
+	due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+	return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
@@ -208,11 +216,10 @@ func (facts *Facts) queueUnread() bool {
 
 // last is 1 for a machine that comes after all others in the queue, else 0.
 func last(facts *Facts, decision *Decision) int {
-	target, cannotBegin := decision.Target, false
+	target := decision.Target
+	cannotBegin := !owned(target.Machine)
 	if facts.Template.External {
 		cannotBegin = RequestFailed(target.Machine)
-	} else {
-		cannotBegin = !owned(target.Machine)
 	}
 	if cannotBegin || !facts.Memory.Refused[target.UID].IsZero() {
 		return 1

@@ -211,8 +211,8 @@ func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCop
 // condition then. (MachineSet, KubeadmControlPlane.) No check may mark the machine unhealthy before, unless the owner is to remediate it
 // now: the two conditions together are what owners act on, whatever the limits of the check.
 func askedWhileHealthy(machine *clusterv1.Machine) bool {
-	asked, health := ConditionOf(machine, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
-	return asked != nil && asked.Status == metav1.ConditionFalse && (health == nil || health.Status != metav1.ConditionFalse)
+	asked, verdict := ConditionOf(machine, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
+	return asked != nil && asked.Status == metav1.ConditionFalse && (verdict == nil || verdict.Status != metav1.ConditionFalse)
 }
 
 // providerReports reports whether the provider of a request may have set the condition ExternallyRemediated of machine.

@@ -31,6 +31,11 @@ const (
 	wrongTopology      = "Unsupported control plane topology"
 )
 
+// refused is an error in the words of medik8s, which begin with a capital.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
 // change is what a write changes of the fields that depend on other objects. Changes of all others are judged by the schema alone.
 type change struct{ selector, template, steps bool }
 
@@ -52,7 +57,7 @@ func (v NodeHealthCheck) refusals(ctx context.Context, check *nhcv1.NodeHealthCh
 	var errs []error
 	if c.selector {
 		if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
-			errs = append(errs, fmt.Errorf(invalidSelector, err))
+			errs = append(errs, refused(fmt.Sprintf(invalidSelector, err)))
 		}
 	}
 	if c.steps {
@@ -154,7 +159,7 @@ func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingR
 			errs = append(errs, fmt.Errorf("cannot find out whether several templates of kind %s may be used: %w; "+
 				"try again when kubemend can list %s (%s), or use one template of each kind", kind.Kind, err, kind.Kind, kind.GroupVersion()))
 		case len(templates) == 0 || slices.ContainsFunc(templates, worksAlone):
-			errs = append(errs, fmt.Errorf(duplicateKind, kind.Kind))
+			errs = append(errs, refused(fmt.Sprintf(duplicateKind, kind.Kind)))
 		}
 	}
 	return errs
@@ -181,7 +186,7 @@ func (v NodeHealthCheck) topology(ctx context.Context) error {
 		return fmt.Errorf("read Infrastructure cluster: %w", err)
 	}
 	if !slices.Contains(topologies, topology) {
-		return errors.New(wrongTopology)
+		return refused(wrongTopology)
 	}
 	return nil
 }
