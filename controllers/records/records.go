@@ -141,15 +141,6 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, la
 	return ofTarget(ctx, r.Live, record)
 }
 
-// OpenBeside is the open record, of another name, for the target of record that reader has; nil if it has none.
-func OpenBeside(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
-	there, err := find(ctx, reader, record)
-	if err != nil || there == nil || there.Name == record.Name {
-		return nil, err
-	}
-	return there, nil
-}
-
 // find is the open record for the target of record that reader has, also if that had another UID when it was written; nil if it has none.
 func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
 	if there, err := ofTarget(ctx, reader, record); there != nil || err != nil {

@@ -33,11 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (
 		return false, due, nil
 	}
 	labelled(o, after)
-	if !after.Open() {
-		r.expectEnd(o.record)
-	}
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
-		r.stillOpen(o.record, err)
 		return false, time.Time{}, err
 	}
 	r.remembered(key, func(m *memory) { m.written = o.now })

@@ -69,8 +69,6 @@ type Reconciler struct {
 	mu     sync.Mutex
 	memory map[types.NamespacedName]memory
 	open   openRecords
-
-	vanished vanishedRecords
 }
 
 // memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
@@ -93,10 +91,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if o == nil {
 		r.forget(req.NamespacedName)
-		return r.restore(ctx, req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	if r.Retention.expired(o) {
-		r.expectEnd(o.record)
 		return ctrl.Result{}, r.Retention.remove(ctx, o.record)
 	}
 	plan := record.Decide(o.facts)
@@ -145,6 +142,14 @@ const (
 	// together is how long after a write the next one may come: what happens meanwhile is one write.
 	together = 2 * time.Second
 )
+
+// attempted is when the remediation was last about to begin.
+func (o *observed) attempted() time.Time {
+	if at := o.facts.State.Attempted; at.After(o.facts.Decided) {
+		return at
+	}
+	return o.facts.Decided
+}
 
 // forget forgets a record that is not open any more, or is another manager's.
 func (r *Reconciler) forget(key types.NamespacedName) {

@@ -77,7 +77,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
-		Watches(&mendv1.RemediationRecord{}, r.onDeletions()).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
 		Watches(&clusterv1.Cluster{}, onClusterDeletions()).

@@ -39,7 +39,6 @@ func Decide(f Facts) Plan {
 	p.noteTarget()
 	p.begin()
 	p.noteReplacement()
-	p.noteRestored()
 	if !p.end() {
 		p.wait()
 	}
@@ -158,18 +157,6 @@ func (p *planning) noteReplacement() {
 	p.State.Replacement = c.Replacement
 }
 
-// noteRestored notes that the record is written again. Of several times that nothing else has happened between, the last one stands for all.
-func (p *planning) noteRestored() {
-	n := len(p.State.Steps)
-	switch {
-	case !p.f.Lost:
-	case n > 0 && p.State.Steps[n-1].Reason == RecordRestored:
-		p.State.Steps[n-1].Time = p.f.Now
-	default:
-		p.step(p.f.Now, RecordRestored, Ref{})
-	}
-}
-
 // same reports whether machine is the target itself.
 func (p *planning) same(machine Ref) bool {
 	t := p.f.Target.Ref
@@ -212,7 +199,7 @@ const mostWaits = MaxSteps - 2*MaxRequests
 // milestones are the steps that are no waits.
 var milestones = map[Reason]bool{
 	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, RequestsEnded: true, Withdrawn: true, TargetDeleting: true, TargetGone: true,
-	ReplacementFound: true, RecordRestored: true,
+	ReplacementFound: true,
 }
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.

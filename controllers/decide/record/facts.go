@@ -40,8 +40,6 @@ const (
 	TargetGone     Reason = "TargetGone"
 	// ReplacementFound: the Machine that comes in place of the target exists.
 	ReplacementFound Reason = "ReplacementFound"
-	// RecordRestored: somebody had deleted the record while it was open, and it was written again.
-	RecordRestored Reason = "RecordRestored"
 )
 
 // The reasons of ends that are not the remediation's own.
@@ -93,8 +91,6 @@ type Facts struct {
 	Moved bool
 	// Paused reports that the Cluster is paused, as it is while it is moved.
 	Paused bool
-	// Lost reports that the record was deleted while it was open, and is about to be written again.
-	Lost bool
 	// State is what the record says.
 	State  State
 	Target Target

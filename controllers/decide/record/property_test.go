@@ -19,7 +19,7 @@ func random(t *rapid.T, f *Facts) {
 		return pick(t, name, time.Time{}, f.Now, f.Now.Add(-time.Minute), f.Now.Add(-time.Hour), f.Now.Add(time.Second))
 	}
 	truth := func(name string) Truth { return pick(t, name, Unknown, No, Yes) }
-	f.Paused, f.Lost = pick(t, "paused", false, false, false, true), pick(t, "lost", false, false, false, true)
+	f.Paused = pick(t, "paused", false, false, false, true)
 	f.Target.Known, f.Target.Exists = pick(t, "known", true, true, true, false), f.Target.Exists && pick(t, "exists", true, true, true, false)
 	if f.Target.Deleting.IsZero() {
 		f.Target.Deleting = pick(t, "deleting", time.Time{}, time.Time{}, time.Time{}, f.Now)
@@ -54,7 +54,7 @@ func TestNoRecordLies(t *testing.T) {
 			before := f.State
 			p := Decide(f)
 			rules(t, &f, &before, &p)
-			f.State, f.Lost = p.State, false // it is written again once
+			f.State = p.State
 			if again := Decide(f); !cmp.Equal(again.State, f.State) {
 				t.Fatalf("the same facts change it again: %s", cmp.Diff(f.State, again.State))
 			}
