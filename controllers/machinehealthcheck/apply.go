@@ -53,8 +53,6 @@ type applied struct {
 	err    error // of that
 	// statusDue is when the status is written that was put off; zero if it was not.
 	statusDue time.Time
-	// shadows are those of a check that is only observed.
-	shadows shadows
 }
 
 // result is what the check says about the outcomes.
@@ -66,10 +64,10 @@ type result struct {
 	started bool
 }
 
-// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing else.
+// apply writes what p asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, w *observed, p plan) applied {
 	if w.mode != machines.Active {
-		return applied{shadows: r.recordObserved(ctx, w, p)}
+		return applied{}
 	}
 	done := applied{outcomes: r.act(ctx, w, stepsOf(w, p))}
 	is := result{failed: len(w.trouble) > 0}

@@ -99,7 +99,7 @@ func (w *observed) factsAbout(target *target) *machines.Target {
 	if target.facts == nil {
 		target.facts = w.plainFacts(target)
 	}
-	if target.request == nil && target.cycle == nil && target.unusable == nil && !target.unbegun {
+	if target.request == nil && target.cycle == nil && target.unusable == nil {
 		return target.facts
 	}
 	facts := *target.facts
@@ -114,9 +114,6 @@ func (w *observed) factsAbout(target *target) *machines.Target {
 	}
 	if req := target.cycle; req != nil {
 		facts.Cycle = &machines.Cycle{Kind: req.Kind, Name: req.Name, Deleting: !req.DeletionTimestamp.IsZero(), Until: takenBy(req)}
-	}
-	if target.unbegun {
-		return facts.Unbegun()
 	}
 	return &facts
 }

@@ -56,8 +56,6 @@ type remembered struct {
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read.
 	unread map[schema.GroupKind]*unread
-	// shadows are the remediations of a check that is only observed of which there are records.
-	shadows shadows
 }
 
 // of is what is remembered of a check.
@@ -107,7 +105,7 @@ func after(w *observed, p plan, done applied) remembered {
 	next := remembered{
 		cluster: w.check.Spec.ClusterName, reach: p.reach(), decided: p.Memory,
 		pass:     pass{check: w.check.UID, generation: w.check.Generation, at: w.now, targets: w.targets, skipped: w.skipped},
-		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, shadows: done.shadows, blocked: p.blocked(),
+		inFlight: w.before.inFlight, warned: w.before.warned, statusAt: w.before.statusAt, blocked: p.blocked(),
 		wrote: map[string]bool{},
 	}
 	if errs, retry := done.failures(w); len(errs) > 0 || retry {

@@ -54,7 +54,7 @@ func recordOf(w *observed, s step, on *bmov1alpha1.BareMetalHost) *mendv1.Remedi
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.target, on),
+			Remediator: mendv1.RemediatedByOwner, Target: recordTarget(s.target, on),
 			Decided: metav1.NewTime(w.now),
 			Counts:  records.CountsOf(s.population, s.facts.Limits, cmp.Or(limits.Range, limits.MaxUnhealthy)),
 		},

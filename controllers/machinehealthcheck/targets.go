@@ -35,8 +35,6 @@ type target struct {
 	cycle *remediationrequest.Metadata
 	// unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	unusable error
-	// unbegun says that it is decided as if nobody had begun a remediation.
-	unbegun bool
 }
 
 // turns are the conditions that the check has rules about, with their status and when this process saw them turn: the stamps in them are

@@ -60,7 +60,7 @@ func unhealthySince(check *nhcv1.NodeHealthCheck, n *nodes.Node) string {
 func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
-	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
+	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
 	if m := o.objects.machine; m != nil && o.n.Machine.There() {
 		spec.Target = records.MachineTarget(m)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record

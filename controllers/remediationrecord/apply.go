@@ -168,7 +168,7 @@ func begunOf(o *observed, plan record.Plan) []metav1.Condition {
 	case !s.Begun.IsZero():
 		is.Status = metav1.ConditionTrue
 		for _, step := range s.Steps {
-			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated || step.Reason == record.TargetDeleting {
+			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated {
 				is.Reason = string(step.Reason)
 				return []metav1.Condition{is}
 			}

@@ -281,7 +281,7 @@ func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRec
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c"}},
 		},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
+			Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
 			Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown"}},
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{Kind: machineCheckKind, Namespace: "metal", Name: "workers"}},
 			Target: mendv1.RecordTarget{

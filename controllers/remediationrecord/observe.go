@@ -64,7 +64,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, nil
 	}
 	o.facts = record.Facts{
-		Now: o.now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
+		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
 		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
 	}
 	if o.facts.Paused {
@@ -174,7 +174,6 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	o.observeChecked()
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
 		t.Asked = c.LastTransitionTime.Time
-		t.AskedBy = r.askedBy(ctx, o)
 	}
 	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
 	return nil

@@ -54,7 +54,6 @@ type place struct{ namespace, cluster string }
 type closedRecord struct {
 	key           client.ObjectKey
 	cluster, host string
-	observed      bool
 	ended         time.Time
 	uid           types.UID
 }
@@ -148,14 +147,11 @@ func (r *Retention) excess(all []closedRecord, now time.Time) []excessive {
 	slices.SortFunc(all, func(a, b closedRecord) int { // the newest first
 		return cmp.Or(b.ended.Compare(a.ended), cmp.Compare(a.key.Namespace, b.key.Namespace), cmp.Compare(a.key.Name, b.key.Name))
 	})
-	type of struct {
-		namespace, name string
-		observed        bool // a check that is only observed, of nodes that flap, pushes out nothing that was done
-	}
+	type of struct{ namespace, name string }
 	clusters, hosts := map[of]int{}, map[of]int{}
 	var excess []excessive
 	for _, is := range all {
-		cluster, host := of{is.key.Namespace, is.cluster, is.observed}, of{is.key.Namespace, is.host, is.observed}
+		cluster, host := of{is.key.Namespace, is.cluster}, of{is.key.Namespace, is.host}
 		switch {
 		case now.Sub(is.ended) >= r.Keep:
 			excess = append(excess, excessive{is, "Old"})
@@ -215,7 +211,6 @@ func (r *Retention) list(ctx context.Context, at *place) ([]closedRecord, error)
 func (r *Retention) look(ctx context.Context, is *metav1.PartialObjectMetadata, clusters map[client.ObjectKey]*clusterv1.Cluster) (closedRecord, bool, error) {
 	k := closedRecord{
 		key: client.ObjectKeyFromObject(is), uid: is.UID, host: is.Labels[mendv1.RecordHostLabel], ended: is.CreationTimestamp.Time,
-		observed: is.Labels[mendv1.RecordModeLabel] == string(mendv1.RecordObserved),
 	}
 	at, err := time.Parse(time.RFC3339, is.Annotations[mendv1.RecordEndedAnnotation])
 	if now := r.surely(r.Clock.Now()); err == nil && (now.IsZero() || at.Sub(now) <= clocksDiffer) {

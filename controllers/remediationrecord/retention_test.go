@@ -42,11 +42,6 @@ func closedOne(name, cluster, host string, hours int) *mendv1.RemediationRecord 
 	return is
 }
 
-func seenOnly(is *mendv1.RemediationRecord) *mendv1.RemediationRecord {
-	is.Labels[mendv1.RecordModeLabel] = string(mendv1.RecordObserved)
-	return is
-}
-
 func retention(t *testing.T, o Options, objects ...client.Object) (*Retention, client.WithWatch) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(schemeOfAll(t)).WithObjects(objects...).Build()
@@ -101,9 +96,6 @@ func TestWhatIsTooOldOrTooMuchIsDeleted(t *testing.T) {
 			closedOne("a", "c", "", 2), closedOne("b", "other", "", 2), closedOne("d", "", "", 2),
 		}, "", "b d"},
 		"of what belongs to none": {keep(1, 10, 10), &place{"metal", ""}, []client.Object{closedOne("a", "c", "", 2), closedOne("d", "", "", 2)}, "", "a"},
-		"what was observed pushes out nothing that was done": {keep(10, 1, 1), nil, []client.Object{
-			closedOne("a", "c", "h", 3), seenOnly(closedOne("b", "c", "h", 1)), seenOnly(closedOne("d", "c", "", 2)), closedOne("e", "c", "", 4),
-		}, "", "a b"},
 		"none is the newest one by an end that has not come": {keep(10, 2, 10), nil, []client.Object{
 			future, closedOne("b", "c", "", 1), closedOne("d", "c", "", 2),
 		}, "", "b d"},

@@ -15,11 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// The reasons of what was decided, which is no step of a record.
-const (
-	decidedReason  = "RemediationDecided"
-	observedReason = "RemediationObserved"
-)
+// decidedReason is the reason of what was decided, which is no step of a record.
+const decidedReason = "RemediationDecided"
 
 // The reasons of the last steps of records, which are their outcomes.
 const (
@@ -69,11 +66,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 			Message: message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}
-	if r.Spec.Mode == mendv1.RecordObserved {
-		add(r.Spec.Decided, observedReason, decidedOf(r), target)
-	} else {
-		add(r.Spec.Decided, decidedReason, decidedOf(r), target)
-	}
+	add(r.Spec.Decided, decidedReason, decidedOf(r), target)
 	for i := range r.Status.Steps {
 		step, object := &r.Status.Steps[i], target
 		if step.Object != nil {
@@ -93,13 +86,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 
 // decidedOf is that a remediation was decided, and for what.
 func decidedOf(r *mendv1.RemediationRecord) string {
-	if r.Spec.BlockedBy != "" {
-		return "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
-	}
 	s, by := "remediation decided", r.Spec.Requester
-	if r.Spec.Mode == mendv1.RecordObserved {
-		s = "kubemend would remediate, and only observes"
-	}
 	switch {
 	case by.User != "":
 		s += ", requested by " + by.User

@@ -249,14 +249,6 @@ type Target struct {
 	LeftAlone                    []string
 }
 
-// Unbegun is t as if no remediation of it was begun, by whatever means.
-func (t *Target) Unbegun() *Target {
-	is := *t
-	is.Deleting, is.Owner, is.AskedWhileHealthy = false, NotAsked, false
-	is.Request, is.RequestDeleting, is.RequestFacts, is.Announced, is.ProviderReports = NoRequest, false, nil, false, false
-	return &is
-}
-
 // Memory is what a decision must know of those before it. A process that has none waits for as long as it would after a change.
 type Memory struct {
 	// Check is the UID of the check that the decision before was about; empty if there was none.

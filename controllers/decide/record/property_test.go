@@ -46,7 +46,7 @@ func random(t *rapid.T, f *Facts) {
 func TestNoRecordLies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
-			Now: noon, Decided: noon, Observed: yes(t, "observed"), Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
+			Now: noon, Decided: noon, Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
 			Target: Target{Ref: m1, Exists: true, Machine: pick(t, "machine", true, true, false)},
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "reconciles") {
