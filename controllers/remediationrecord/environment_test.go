@@ -129,8 +129,7 @@ func (m *management) restart() {
 	})
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Mapper: m.mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: m.mapper}, Clock: m.clock, Nodes: true,
-		Recorder:  recording{to: m},
-		Retention: NewRetention(&Retention{}),
+		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
 

@@ -39,7 +39,7 @@ var (
 
 	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediation_records_deleted_total",
-		Help: "RemediationRecords deleted, by why: Old, Cluster (too many of it), Host (too many of it), Unread (an open one of which nothing can be known).",
+		Help: "RemediationRecords deleted, by why: Old, Cluster (too many of it), Unread (an open one of which nothing can be known).",
 	}, []string{"reason"})
 )
 
