@@ -71,11 +71,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
 		return err
 	}
-	following, err := recordService(mgr, clusters, kept, *caches, o)
-	if err != nil {
-		return err
-	}
-	services.Services = append(services.Services, following)
+	services.Services = append(services.Services, recordService(mgr, clusters, kept, *caches, o))
 	if err := errors.Join(announce(mgr, services, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
 		return err
 	}

@@ -2,10 +2,8 @@ package setup
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,32 +18,22 @@ import (
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *Options) (*crdgate.Service, error) {
-	writer, serverTime := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), &remediationrecord.ServerTime{Clock: clock.RealClock{}}
-	config := rest.CopyConfig(mgr.GetConfig())
-	config.Wrap(serverTime.Watch)
-	live, err := client.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("set up the reader of records: %w", err)
-	}
-	nodes := o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off
+func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *Options) *crdgate.Service {
+	live := mgr.GetAPIReader()
 	r := &remediationrecord.Reconciler{
-		Client: writer, Live: live, Mapper: mgr.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{}, Cached: caches,
-		Recorder: mgr.GetEventRecorder("kubemend"),
+		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: live, Mapper: mgr.GetRESTMapper(),
+		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches, Recorder: mgr.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
 			Management: remediationrecord.NewReader(live, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
 		},
-		WatchFilterValue: o.watchFilter, Nodes: nodes,
-		Retention: remediationrecord.NewRetention(&remediationrecord.Retention{
-			Client: writer, Live: live, Clock: clock.RealClock{}, Server: serverTime.Now, Options: o.records,
-			Namespace: o.namespace, WatchFilterValue: o.watchFilter, Nodes: nodes,
-		}),
+		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
+		Retention: o.records,
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {
 		return r.SetupWithManager(ctx, mgr, kept, controller.Options{MaxConcurrentReconciles: 10})
 	}
-	return service, nil
+	return service
 }
 
 // requestCaches are the caches that have requests, those of controllers that are started later among them.

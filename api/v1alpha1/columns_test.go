@@ -27,7 +27,7 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 	begun := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	back := metav1.NewTime(begun.Add(time.Minute))
 	spec := RemediationRecordSpec{
-		Mode: RecordActive, Cause: "Ready=Unknown",
+		Cause:     "Ready=Unknown",
 		Target:    RecordTarget{ClusterName: "c", Machine: &RecordRef{Name: "m"}, Node: &RecordRef{Name: "n"}, Host: &RecordRef{Name: "h"}},
 		Requester: RecordRequester{Check: &RecordRef{Name: "check"}},
 	}
@@ -36,17 +36,17 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 		status RemediationRecordStatus
 		want   []any
 	}{
-		"one that was not begun": {RemediationRecordStatus{}, []any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", nil, nil, nil, nil}},
+		"one that was not begun": {RemediationRecordStatus{}, []any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", nil, nil, nil, nil}},
 		"one that goes on says what is waited for now": {
 			RemediationRecordStatus{Begun: &begun, Waits: []RecordWait{waited, {Reason: "NoHost", Since: &begun}}},
-			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", nil, "NoHost", age(begun), nil},
+			[]any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", nil, "NoHost", age(begun), nil},
 		},
 		"one that has ended waits for nothing": {
 			RemediationRecordStatus{
 				Begun: &begun, CapacityBack: &back, Ended: &back, Outcome: RecordReplaced, Waits: []RecordWait{waited},
 				Conditions: []metav1.Condition{{Type: RecordCapacityBack, Status: metav1.ConditionTrue, Reason: "Replaced"}},
 			},
-			[]any{"r", "c", "m", "n", "h", "check", "Active", "Ready=Unknown", "Replaced", nil, age(begun), age(back)},
+			[]any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", "Replaced", nil, age(begun), age(back)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

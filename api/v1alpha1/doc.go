@@ -124,9 +124,6 @@ const RecordOpenLabel = "kubemend.io/open"
 // RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
 const RecordTargetLabel = "kubemend.io/target-uid"
 
-// RecordModeLabel is on a RemediationRecord with mode Observed; its value is the mode. Those are counted apart where there are too many.
-const RecordModeLabel = "kubemend.io/mode"
-
 // The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
 const (
 	// RecordHostLabel is the BareMetalHost, if its name can be the value of a label; else a hash of it.

@@ -4,16 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// RecordMode says whether a remediation was begun, or would have been.
-type RecordMode string
-
-const (
-	// RecordActive is the record of a remediation that kubemend began, or was about to begin.
-	RecordActive RecordMode = "Active"
-	// RecordObserved is the record of one that kubemend would have begun, of a check on which it does not act, or that others began beside it.
-	RecordObserved RecordMode = "Observed"
-)
-
 // RecordRemediator says what carries out a remediation.
 type RecordRemediator string
 
@@ -179,9 +169,6 @@ type RecordCounts struct {
 
 // RemediationRecordSpec is what is known at the moment at which the remediation is decided. It never changes.
 type RemediationRecordSpec struct {
-	// mode is Active of a remediation, and Observed of one that kubemend would have begun.
-	// +kubebuilder:validation:Enum=Active;Observed
-	Mode RecordMode `json:"mode"`
 	// remediator is what carries it out.
 	// +kubebuilder:validation:Enum=Owner;Request
 	Remediator RecordRemediator `json:"remediator"`
@@ -215,11 +202,6 @@ type RemediationRecordSpec struct {
 	// counts is the arithmetic of the check at that moment; nil without a check.
 	// +optional
 	Counts *RecordCounts `json:"counts,omitempty"`
-	// blockedBy is, of a record with mode Observed, why kubemend would not have begun what others did: Healthy, Pending, or the reason of a blocker such as
-	// TooManyUnhealthy. It is empty if kubemend would have begun it when it was decided.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	BlockedBy string `json:"blockedBy,omitempty"`
 }
 
 // RecordStep is one thing that has happened.
@@ -277,8 +259,7 @@ type RemediationRecordStatus struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Attempted *metav1.Time `json:"attempted,omitempty"`
-	// begun is when the remediation was begun: when the owner was asked, or the first request was created. Of a record with mode Observed it is when
-	// others began one.
+	// begun is when the remediation was begun: when the owner was asked, or the first request was created.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
@@ -350,7 +331,6 @@ type RemediationRecordStatus struct {
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.target.node.name`,description="The Node",priority=1
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.spec.target.host.name`,description="The BareMetalHost",priority=1
 // +kubebuilder:printcolumn:name="Check",type=string,JSONPath=`.spec.requester.check.name`,description="The check that asked for it",priority=1
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="Whether kubemend acted, or would have acted",priority=1
 // +kubebuilder:printcolumn:name="Cause",type=string,JSONPath=`.spec.cause`,description="Why the target counted as unhealthy"
 // +kubebuilder:printcolumn:name="Outcome",type=string,JSONPath=`.status.outcome`,description="How it has ended; empty while it goes on"
 // +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waits[?(@.since)].reason`,description="What is waited for until capacity is back"

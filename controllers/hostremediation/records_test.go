@@ -248,7 +248,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	w.node = node
 	since, due := at(6*time.Minute), at(time.Minute)
 	want := mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(noon), Cause: "Ready=Unknown",
+		Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(noon), Cause: "Ready=Unknown",
 		Target: mendv1.RecordTarget{
 			ClusterName: "c", ClusterUID: "cluster-uid", FailureDomain: "rack-7",
 			Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "ns", Name: "m", UID: "machine-uid"},

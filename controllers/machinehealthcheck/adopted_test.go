@@ -1,13 +1,25 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
+
+// byHand marks a machine for remediation by hand, which is the simplest way to be unhealthy: it takes no node.
+func byHand(t *machines.Target) {
+	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+}
 
 // Cluster API core made the request before the check was claimed, and wrote no record.
 func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
@@ -22,20 +34,29 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, byHand, requestedBy("check", "old-uid"))).external(), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, p := newObserving(t), decide(tc.w)
+			scheme := runtime.NewScheme()
+			if err := mendv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			server := fake.NewClientBuilder().WithScheme(scheme).Build()
+			r := &Reconciler{Records: &records.Records{
+				Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(noon),
+				Installed: func(context.Context, string) (bool, error) { return true, nil },
+			}}
+			p := decide(tc.w)
 			s := stepOf(tc.w, p, p.Decisions[0])
 			if s.Step != machines.AdoptRequest {
 				t.Fatalf("the step is %q", s.Step)
 			}
-			named := o.recordAdopted(t.Context(), tc.w, s)
+			named := r.recordAdopted(t.Context(), tc.w, s)
 			all := &mendv1.RemediationRecordList{}
-			if err := o.server.List(t.Context(), all); err != nil {
+			if err := server.List(t.Context(), all); err != nil {
 				t.Fatal(err)
 			}
 			if len(all.Items) != tc.want || (named.Name != "") != (tc.want == 1) {
 				t.Fatalf("there are %d records, and the request names %q", len(all.Items), named)
 			}
-			if tc.want == 1 && (all.Items[0].Name != named.Name || all.Items[0].Spec.Mode != mendv1.RecordActive || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
+			if tc.want == 1 && (all.Items[0].Name != named.Name || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
 				t.Errorf("the record is %+v", all.Items[0].Spec)
 			}
 		})

@@ -54,8 +54,6 @@ type applied struct {
 	err    error // of that
 	// statusDue is when the status is written that was put off; zero if it was not.
 	statusDue time.Time
-	// shadows are those of a check that is only observed.
-	shadows shadows
 }
 
 // result is what the check says about the outcomes.
@@ -67,11 +65,10 @@ type result struct {
 	started bool
 }
 
-// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes records, and nothing
-// else.
+// apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *machines.Plan) applied {
 	if state.Mode != machines.Active {
-		return applied{shadows: r.recordObserved(ctx, state, plan)}
+		return applied{}
 	}
 	done := applied{outcomes: r.act(ctx, state, stepsOf(state, plan))}
 	summary := result{failed: len(state.Trouble) > 0}

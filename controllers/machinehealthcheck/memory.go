@@ -50,8 +50,6 @@ type remembered struct {
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
 	unread map[schema.GroupKind]time.Time
-	// shadows are the remediations of a check that is only observed of which there are records.
-	shadows shadows
 }
 
 // of is what is remembered of a check.
@@ -102,7 +100,7 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		shadows: done.shadows, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
+		blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1

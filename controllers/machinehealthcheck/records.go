@@ -55,7 +55,7 @@ func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord 
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
+			Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
 			Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),

@@ -59,7 +59,7 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: capi, Kind: "Cluster", Name: "c1", UID: "cluster-uid"}},
 		},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner,
+			Remediator: mendv1.RemediatedByOwner,
 			Target: mendv1.RecordTarget{
 				ClusterName: "c1", ClusterUID: "cluster-uid", FailureDomain: "rack-7", ControlPlane: true, HostModel: "ACME X1",
 				Machine: &mendv1.RecordRef{APIVersion: capi, Kind: "Machine", Namespace: "ns", Name: "m", UID: "uid-of-m"},

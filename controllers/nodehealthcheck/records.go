@@ -61,7 +61,7 @@ func unhealthySince(facts *nodes.Facts, n *nodes.Node) string {
 func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	record := &mendv1.RemediationRecord{}
 	spec := &record.Spec
-	spec.Mode, spec.Remediator, spec.Decided = mendv1.RecordActive, mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
+	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
 	if o.n.Machine.There() {
 		spec.Target = records.MachineTarget(o.n.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record

@@ -193,7 +193,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)
 	want := mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(epoch), Cause: "Ready=Unknown", UnhealthySince: &from, Due: &to,
+		Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(epoch), Cause: "Ready=Unknown", UnhealthySince: &from, Due: &to,
 		Target: mendv1.RecordTarget{
 			Machine: &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine", Namespace: "capi", Name: "m0", UID: "m-uid"},
 			Owner:   &mendv1.RecordRef{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineSet", Namespace: "capi", Name: "ms", UID: "ms-uid"},

@@ -2,8 +2,6 @@ package records
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -52,39 +49,6 @@ func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.Remedia
 	return name
 }
 
-// Beside makes sure that there is a record, with mode Observed, of a remediation that kubemend would begin, or that others began at that moment, which is zero
-// then. It reports whether that is so; what fails is logged and counted as by Ahead. If others have begun it, its record may be closed.
-func (r *Records) Beside(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string, begun time.Time) bool {
-	within, done := context.WithTimeout(ctx, AheadWithin)
-	defer done()
-	covered, err := false, error(nil)
-	if !begun.IsZero() {
-		covered, err = r.covered(within, record, begun)
-	}
-	if err == nil && !covered {
-		_, err = r.Begin(within, record, since)
-	}
-	if err != nil {
-		missed(ctx, err, kind, record)
-	}
-	return err == nil
-}
-
-// covered reports whether there is a record, of any mode, of the remediation of the target of record that was begun at that moment. A closed record is about
-// another one if it ended before.
-func (r *Records) covered(ctx context.Context, record *mendv1.RemediationRecord, begun time.Time) (bool, error) {
-	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
-		return false, err
-	}
-	all := &mendv1.RemediationRecordList{}
-	if err := r.Live.List(ctx, all, client.InNamespace(record.Namespace), client.MatchingLabels{mendv1.RecordTargetLabel: TargetOf(record).UID}); err != nil {
-		return false, fmt.Errorf("look for the records of %s %s: %w", TargetOf(record).Kind, TargetOf(record).Name, err)
-	}
-	return slices.ContainsFunc(all.Items, func(there mendv1.RemediationRecord) bool {
-		return there.Open() || !there.Status.Ended.Time.Before(begun)
-	}), nil
-}
-
 // Has reports whether there is an open record of that name about m, or about its node: by their names, as clusterctl move gives them other UIDs. One that
 // cannot be read now is taken for that: nothing has two records.
 func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *clusterv1.Machine) bool {
@@ -103,5 +67,5 @@ func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *cluste
 func missed(ctx context.Context, err error, kind string, record *mendv1.RemediationRecord) {
 	failed.WithLabelValues(kind).Inc()
 	log.FromContext(ctx).Error(err, "The remediation goes on without a record",
-		TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name), "mode", record.Spec.Mode)
+		TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name))
 }

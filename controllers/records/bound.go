@@ -30,7 +30,6 @@ func Bound(record *mendv1.RemediationRecord) {
 
 func boundSpec(spec *mendv1.RemediationRecordSpec) {
 	cut(&spec.Cause, mostCause)
-	cut(&spec.BlockedBy, mostWord)
 	boundTarget(&spec.Target)
 	boundRefs(spec.Requester.Check)
 	cut(&spec.Requester.User, mostPlace)

@@ -72,7 +72,7 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (al
 	}
 	counted := map[mendv1.RecordRef]bool{}
 	for i := range list.Items {
-		if is := MissingBy(&list.Items[i]); is != nil && list.Items[i].Spec.Mode == mendv1.RecordActive && !counted[is.Target] {
+		if is := MissingBy(&list.Items[i]); is != nil && !counted[is.Target] {
 			counted[is.Target] = true
 			all = append(all, *is)
 		}

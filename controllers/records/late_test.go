@@ -34,7 +34,7 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, s := t.Context(), newShelf(t)
-			if _, err := s.Begin(ctx, about("m", "1", mendv1.RecordActive), "noon"); err != nil {
+			if _, err := s.Begin(ctx, about("m", "1"), "noon"); err != nil {
 				t.Fatal(err)
 			}
 			if tc.begun {
@@ -53,7 +53,7 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 				},
 			})
 
-			named, err := s.Begin(ctx, about("m", "1", mendv1.RecordActive), "noon")
+			named, err := s.Begin(ctx, about("m", "1"), "noon")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +97,7 @@ func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
 					},
 				})
 				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now() //nolint:forbidigo // of the bubble
-				if is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {
+				if is := s.Ahead(t.Context(), "Test", about("w1", "1"), "a"); is != "" {
 					t.Errorf("there is a record %q", is)
 				}
 				if took := time.Since(began); took > AheadWithin { //nolint:forbidigo // of the bubble
@@ -127,7 +127,7 @@ func TestARecordWhoseAnswerWasLostIsFound(t *testing.T) {
 		},
 	})
 	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
-	is := s.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a")
+	is := s.Ahead(t.Context(), "Test", about("w1", "1"), "a")
 	if all := s.all(t.Context(), t); len(all) != 1 || all[0].Name != is || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
 		t.Errorf("of %d records it has %q", len(all), is)
 	}
@@ -138,7 +138,7 @@ func TestWithoutRecordsNoneIsMissed(t *testing.T) {
 	s := newShelf(t)
 	s.absent = true
 	for _, r := range []*Records{nil, s.Records} {
-		if is := r.Ahead(t.Context(), "Test", about("w1", "1", mendv1.RecordActive), "a"); is != "" {
+		if is := r.Ahead(t.Context(), "Test", about("w1", "1"), "a"); is != "" {
 			t.Errorf("there is a record %q", is)
 		}
 	}

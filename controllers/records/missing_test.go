@@ -71,7 +71,7 @@ var workers = types.NamespacedName{Namespace: "metal", Name: "workers"}
 // lost is the record of a machine that workers has had replaced, which was due then.
 func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name + "-1"}}
-	is.Spec.Mode, is.Spec.Due = mendv1.RecordActive, new(metav1.NewTime(due.Add(-ago)))
+	is.Spec.Due = new(metav1.NewTime(due.Add(-ago)))
 	is.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: name}
 	is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: workers.Namespace, Name: workers.Name}
 	waits("NoHost", "No host fits "+name, due)(is)
@@ -100,7 +100,6 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 	r := checked(t, lost("a", time.Minute), lost("b", time.Hour), lost("h", time.Hour),
 		lost("c", time.Hour, of("MachineHealthCheck", "others")), lost("d", time.Hour, of("NodeHealthCheck", "workers")),
 		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &due }),
-		lost("f", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Mode = mendv1.RecordObserved }),
 		lost("g", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }))
 	var heard []string
 	r.Hear(func(check types.NamespacedName) { heard = append(heard, check.Name) })

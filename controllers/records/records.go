@@ -53,7 +53,6 @@ type Records struct {
 
 // identity is what no two open records share.
 type identity struct {
-	mode   mendv1.RecordMode
 	target string // UID
 	in     string // namespace
 }
@@ -120,7 +119,7 @@ func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
 }
 
 func identityOf(record *mendv1.RemediationRecord) identity {
-	return identity{record.Spec.Mode, TargetOf(record).UID, record.Namespace}
+	return identity{TargetOf(record).UID, record.Namespace}
 }
 
 // open is the open record for the target of record; nil if there is none. What the cache does not show yet is looked for past it, and
@@ -139,15 +138,6 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, la
 		return there, err
 	}
 	return ofTarget(ctx, r.Live, record)
-}
-
-// OpenBeside is the open record, of another name, for the target of record that reader has; nil if it has none.
-func OpenBeside(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
-	there, err := find(ctx, reader, record)
-	if err != nil || there == nil || there.Name == record.Name {
-		return nil, err
-	}
-	return there, nil
 }
 
 // find is the open record for the target of record that reader has, also if that had another UID when it was written; nil if it has none.
@@ -187,7 +177,7 @@ func first(
 // movedFrom reports whether there is the record of the target of record from before clusterctl moved both: then their UIDs differ, and the names tell.
 func movedFrom(there, record *mendv1.RemediationRecord) bool {
 	was, is := TargetOf(there), TargetOf(record)
-	return Moved(there) && there.Spec.Mode == record.Spec.Mode && was.Kind == is.Kind && was.Namespace == is.Namespace && was.Name == is.Name
+	return Moved(there) && was.Kind == is.Kind && was.Namespace == is.Namespace && was.Name == is.Name
 }
 
 // Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
@@ -210,7 +200,7 @@ func cameBack(there, record *mendv1.RemediationRecord) bool {
 		return false
 	}
 	x, y := was.Requester.Check, is.Requester.Check
-	return was.Mode == is.Mode && was.Target.Node.Name == is.Target.Node.Name && was.Target.ClusterName == is.Target.ClusterName &&
+	return was.Target.Node.Name == is.Target.Node.Name && was.Target.ClusterName == is.Target.ClusterName &&
 		(x == nil) == (y == nil) && (x == nil || x.Kind == y.Kind && x.Name == y.Name)
 }
 
@@ -221,7 +211,7 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	}
 	there := &mendv1.RemediationRecord{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
-	if err != nil || !there.Open() || there.Spec.Mode != record.Spec.Mode {
+	if err != nil || !there.Open() {
 		return nil, client.IgnoreNotFound(err)
 	}
 	return there, nil
@@ -235,13 +225,10 @@ func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, 
 		fresh.Labels = map[string]string{}
 	}
 	fresh.Labels[mendv1.RecordOpenLabel], fresh.Labels[mendv1.RecordTargetLabel] = "true", is.target
-	if is.mode == mendv1.RecordObserved {
-		fresh.Labels[mendv1.RecordModeLabel] = string(is.mode)
-	}
 	fresh.Status.Attempted = &now
 	Bound(fresh)
 	for ended := ""; ; {
-		fresh.Name = nameOf(TargetOf(record).Name, string(is.mode), is.target, since, ended)
+		fresh.Name = nameOf(TargetOf(record).Name, is.target, since, ended)
 		err := r.Client.Create(ctx, fresh.DeepCopy())
 		if !apierrors.IsAlreadyExists(err) {
 			return fresh.Name, err

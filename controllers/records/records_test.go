@@ -104,11 +104,11 @@ func (s *shelf) close(ctx context.Context, t *testing.T) {
 	}
 }
 
-func about(machine, uid string, mode mendv1.RecordMode) *mendv1.RemediationRecord {
+func about(machine, uid string) *mendv1.RemediationRecord {
 	return &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "metal"},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mode, Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(noon),
+			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(noon),
 			Target: mendv1.RecordTarget{Machine: &mendv1.RecordRef{Kind: "Machine", Name: machine, UID: uid}},
 		},
 	}
@@ -116,9 +116,8 @@ func about(machine, uid string, mode mendv1.RecordMode) *mendv1.RemediationRecor
 
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
-	active, observed := mendv1.RecordActive, mendv1.RecordObserved
 	ofNode := func(name, uid, check string) *mendv1.RemediationRecord {
-		is := about("", "", active)
+		is := about("", "")
 		is.Spec.Target = mendv1.RecordTarget{Node: NodeRef(name, uid)}
 		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: check}
 		return is
@@ -127,63 +126,59 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		run  func(s *shelf)
 		want int
 	}{
-		"one begins": {func(s *shelf) { _, _ = s.Begin(ctx, about("w1", "1", active), "a") }, 1},
+		"one begins": {func(s *shelf) { _, _ = s.Begin(ctx, about("w1", "1"), "a") }, 1},
 		"it is tried again": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 		}, 1},
 		"it is tried again after the first write of it, and the cache lags": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.lags = true
-			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+			_, _ = s.Begin(ctx, about("w1", "1"), "b")
 		}, 1},
 		"the manager is restarted between the record and the first write": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 		}, 1},
 		"the manager is restarted after the first write": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+			_, _ = s.Begin(ctx, about("w1", "1"), "b")
 		}, 1},
 		"the manager is killed before the record": {func(s *shelf) {
 			s.breaks = 0
-			if _, err := s.Begin(ctx, about("w1", "1", active), "a"); !errors.Is(err, errKilled) {
+			if _, err := s.Begin(ctx, about("w1", "1"), "a"); !errors.Is(err, errKilled) {
 				t.Errorf("it ends with %v", err)
 			}
 			s.breaks = -1
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 		}, 1},
 		"two managers begin it, as the old leader does not know that it is one no more": {func(s *shelf) {
 			s.lags = true
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 		}, 1},
 		"a remediation of the same machine after the first is closed": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)
-			_, _ = s.Begin(ctx, about("w1", "1", active), "b")
+			_, _ = s.Begin(ctx, about("w1", "1"), "b")
 		}, 2},
 		"one that did not begin in time, and does now": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
 		}, 2},
-		"one that would begin is another one": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			_, _ = s.Begin(ctx, about("w1", "1", observed), "a")
-		}, 2},
-		"so is one of another machine of that name": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1", active), "a")
-			_, _ = s.Begin(ctx, about("w1", "2", active), "a")
+		"one of another machine of that name": {func(s *shelf) {
+			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			_, _ = s.Begin(ctx, about("w1", "2"), "a")
 		}, 2},
 		"clusterctl has moved its Cluster, so that all UIDs are others": {func(s *shelf) {
 			owned := func(uid, cluster string) *mendv1.RemediationRecord {
-				is := about("w1", uid, active)
+				is := about("w1", uid)
 				OwnedBy(is, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: types.UID(cluster)}})
 				return is
 			}
@@ -197,21 +192,21 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			_, _ = s.Begin(ctx, owned("2", "after"), "b")
 		}, 1},
 		"its target came back with another UID, and the caller knows its record": {func(s *shelf) {
-			first, _ := s.Begin(ctx, about("w1", "1", active), "a")
-			again := about("w1", "2", active)
+			first, _ := s.Begin(ctx, about("w1", "1"), "a")
+			again := about("w1", "2")
 			again.Name = first
 			if second, err := s.Begin(ctx, again, "b"); err != nil || second != first {
 				t.Errorf("it takes %q after %q: %v", second, first, err)
 			}
 		}, 1},
 		"the record that the caller knows is closed": {func(s *shelf) {
-			again := about("w1", "2", active)
-			again.Name, _ = s.Begin(ctx, about("w1", "1", active), "a")
+			again := about("w1", "2")
+			again.Name, _ = s.Begin(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)
 			_, _ = s.Begin(ctx, again, "b")
 		}, 2},
 		"the record that the caller knows is gone": {func(s *shelf) {
-			again := about("w1", "1", active)
+			again := about("w1", "1")
 			again.Name = "w1-gone"
 			_, _ = s.Begin(ctx, again, "a")
 		}, 1},
@@ -231,7 +226,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 3},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
-			if name, err := s.Begin(ctx, about("w1", "1", active), "a"); name != "" || err != nil {
+			if name, err := s.Begin(ctx, about("w1", "1"), "a"); name != "" || err != nil {
 				t.Errorf("it returns %q, %v", name, err)
 			}
 		}, 0},
@@ -246,23 +241,11 @@ func TestARemediationHasOneRecord(t *testing.T) {
 	}
 }
 
-func TestARecordOfWhatIsOnlyObservedIsLabelled(t *testing.T) {
-	for mode, want := range map[mendv1.RecordMode]string{mendv1.RecordActive: "", mendv1.RecordObserved: "Observed"} {
-		s := newShelf(t)
-		if _, err := s.Begin(t.Context(), about("w1", "1", mode), "a"); err != nil {
-			t.Fatal(err)
-		}
-		if got := s.all(t.Context(), t)[0].Labels[mendv1.RecordModeLabel]; got != want {
-			t.Errorf("%s: %q", mode, got)
-		}
-	}
-}
-
 func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	s := newShelf(t)
 	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {
 		s.clock.SetTime(noon.Add(after))
-		name, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "a")
+		name, err := s.Begin(t.Context(), about("w1", "1"), "a")
 		if err != nil || !strings.HasPrefix(name, "w1-") {
 			t.Fatalf("it returns %q, %v", name, err)
 		}
@@ -281,17 +264,17 @@ func TestRecordsOfANamespaceThatTheCacheDoesNotHaveAreReadPastIt(t *testing.T) {
 			return errors.New("unknown namespace for the cache")
 		},
 	})
-	first, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "a")
+	first, err := s.Begin(t.Context(), about("w1", "1"), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, err := s.Begin(t.Context(), about("w1", "1", mendv1.RecordActive), "b"); err != nil || second != first {
+	if second, err := s.Begin(t.Context(), about("w1", "1"), "b"); err != nil || second != first {
 		t.Errorf("it takes %q after %q: %v", second, first, err)
 	}
 }
 
 func TestWhatIsTooLongIsCut(t *testing.T) {
-	r := about("w1", "1", mendv1.RecordActive)
+	r := about("w1", "1")
 	long := strings.Repeat("ä", 1000)
 	r.Spec.Cause = long
 	for range 100 {

@@ -88,9 +88,6 @@ func OwnedBy(is *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
 	at = is.Spec.Decided.Time
 	for i := range is.Status.Steps {
-		if is.Status.Steps[i].Reason == string(decided.RecordRestored) {
-			continue // it says nothing about the machine
-		}
 		at = is.Status.Steps[i].Time.Time
 		if is.Status.Steps[i].Reason == string(decided.TargetGone) {
 			return at, true

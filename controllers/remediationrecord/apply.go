@@ -33,11 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (
 		return false, due, nil
 	}
 	labelled(o, after)
-	if !after.Open() {
-		r.expectEnd(o.record)
-	}
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
-		r.stillOpen(o.record, err)
 		return false, time.Time{}, err
 	}
 	r.remembered(key, func(m *memory) { m.written = o.now })
@@ -172,7 +168,7 @@ func begunOf(o *observed, plan record.Plan) []metav1.Condition {
 	case !s.Begun.IsZero():
 		is.Status = metav1.ConditionTrue
 		for _, step := range s.Steps {
-			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated || step.Reason == record.TargetDeleting {
+			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated {
 				is.Reason = string(step.Reason)
 				return []metav1.Condition{is}
 			}

@@ -129,7 +129,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		other := &list.Items[i]
 		target := &other.Spec.Target
 		another := target.Machine != nil && target.Machine.Name != o.record.Spec.Target.Machine.Name
-		if !other.Open() || other.Spec.Mode != o.record.Spec.Mode || !another || !sameOwner(other, o.record) {
+		if !other.Open() || !another || !sameOwner(other, o.record) {
 			continue
 		}
 		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == string(record.TargetGone) }) {

@@ -63,14 +63,14 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Nodes reports whether this manager follows records that belong to no Cluster: those of NodeHealthChecks, which have no shard.
 	Nodes bool
-	// Retention deletes what is closed.
-	Retention *Retention
+	// Retention says which closed records are kept.
+	Retention Options
 
 	mu     sync.Mutex
 	memory map[types.NamespacedName]memory
-	open   openRecords
-
-	vanished vanishedRecords
+	// retired is when the closed records of a Cluster were last listed. (retire)
+	retired map[types.NamespacedName]time.Time
+	open    openRecords
 }
 
 // memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
@@ -93,11 +93,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if o == nil {
 		r.forget(req.NamespacedName)
-		return r.restore(ctx, req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
-	if r.Retention.expired(o) {
-		r.expectEnd(o.record)
-		return ctrl.Result{}, r.Retention.remove(ctx, o.record)
+	if r.expired(o) {
+		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := record.Decide(o.facts)
 	if !plan.State.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
@@ -146,6 +145,14 @@ const (
 	together = 2 * time.Second
 )
 
+// attempted is when the remediation was last about to begin.
+func (o *observed) attempted() time.Time {
+	if at := o.facts.State.Attempted; at.After(o.facts.Decided) {
+		return at
+	}
+	return o.facts.Decided
+}
+
 // forget forgets a record that is not open any more, or is another manager's.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
@@ -181,8 +188,11 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 	}
 	if !plan.State.Ended.IsZero() {
 		r.forget(key)
-		if changed {
-			r.Retention.Closed(o.record)
+		if !changed {
+			return
+		}
+		if err := r.retire(ctx, o.record); err != nil {
+			log.FromContext(ctx).Error(err, "Deleting old records failed, retrying when another one is closed")
 		}
 		return
 	}

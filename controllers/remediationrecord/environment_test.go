@@ -129,8 +129,7 @@ func (m *management) restart() {
 	})
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Mapper: m.mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: m.mapper}, Clock: m.clock, Nodes: true,
-		Recorder:  recording{to: m},
-		Retention: NewRetention(&Retention{}),
+		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
 
@@ -281,7 +280,7 @@ func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRec
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c"}},
 		},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
+			Remediator: mendv1.RemediatedByOwner, Decided: after(0), Due: new(after(-time.Second)), Cause: "Ready=Unknown",
 			Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown"}},
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{Kind: machineCheckKind, Namespace: "metal", Name: "workers"}},
 			Target: mendv1.RecordTarget{

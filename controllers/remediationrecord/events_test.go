@@ -78,9 +78,6 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check.Namespace = "theirs"
 		}}, []string{"Machine w1"}, "The capacity"},
-		"nothing, by a check that is only observed": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
-			is.Spec.Mode = mendv1.RecordObserved
-		}}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
@@ -167,13 +164,13 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	dueToCapacity.Reset()
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.replaced()
-	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))); n != 1 {
+	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))); n != 1 {
 		t.Errorf("it is counted %v times", n)
 	}
 	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
 		t.Error("the times are not exported, or it still waits")
 	}
-	other := closed.WithLabelValues("other", "c", string(mendv1.RecordActive), string(mendv1.RecordReplaced))
+	other := closed.WithLabelValues("other", "c", string(mendv1.RecordReplaced))
 	other.Inc()
 	onClusterDeletions().Delete(t.Context(), event.DeleteEvent{Object: theCluster()}, nil)
 	if n := testutil.CollectAndCount(closed); n != 1 || testutil.ToFloat64(other) != 1 {

@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 
@@ -29,7 +28,7 @@ func (o *observed) observeChecked() {
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
 func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
-	if !t.Exists || t.Machine && t.Checked != record.Unknown && !o.facts.Observed {
+	if !t.Exists || t.Machine && t.Checked != record.Unknown {
 		return nil
 	}
 	node, known, err := r.node(ctx, o)
@@ -114,40 +113,4 @@ func ofNode(node *corev1.Node, kind string) (status string, has bool) {
 		}
 	}
 	return "", false
-}
-
-// askedBy is the field manager that has asked the owner, of a remediation that others begin; empty if that is not known. Caches have no managed fields.
-func (r *Reconciler) askedBy(ctx context.Context, o *observed) string {
-	if !o.facts.Observed || !o.facts.State.Begun.IsZero() {
-		return ""
-	}
-	m := &metav1.PartialObjectMetadata{}
-	m.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(o.machine), m); err != nil {
-		return "" // the next reconcile does without it, too
-	}
-	return managerOf(m, `k:{"type":"`+clusterv1.MachineOwnerRemediatedCondition+`"}`)
-}
-
-// managerOf is the last field manager of a field; the first one of the object if the field is empty.
-func managerOf(o metav1.Object, field string) string {
-	by := ""
-	var at metav1.Time
-	for _, entry := range o.GetManagedFields() {
-		switch {
-		case entry.Time == nil:
-		case field == "":
-			if by == "" || entry.Time.Before(&at) {
-				by, at = entry.Manager, *entry.Time
-			}
-		case entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), escaped(field)) && !entry.Time.Before(&at):
-			by, at = entry.Manager, *entry.Time
-		}
-	}
-	return by
-}
-
-// escaped is a key of managed fields as it stands in their JSON.
-func escaped(field string) []byte {
-	return bytes.ReplaceAll([]byte(field), []byte(`"`), []byte(`\"`))
 }

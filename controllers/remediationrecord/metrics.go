@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -35,12 +34,12 @@ var (
 
 	closed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediation_records_closed_total",
-		Help: "RemediationRecords closed, by mode (Active, Observed) and outcome: Healed, Replaced, Gone, GivenUp, Cancelled.",
-	}, []string{"namespace", "cluster", "mode", "outcome"})
+		Help: "RemediationRecords closed, by outcome: Healed, Replaced, Gone, GivenUp, Cancelled.",
+	}, []string{"namespace", "cluster", "outcome"})
 
 	deleted = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "kubemend_remediation_records_deleted_total",
-		Help: "RemediationRecords deleted, by why: Old, Cluster (too many of it), Host (too many of it), Unread (an open one of which nothing can be known).",
+		Help: "RemediationRecords deleted, by why: Old, Cluster (too many of it), Unread (an open one of which nothing can be known).",
 	}, []string{"reason"})
 )
 
@@ -95,23 +94,20 @@ func measure(o *observed, s record.State) {
 	if due == nil {
 		due = &spec.Decided
 	}
-	if spec.Mode == mendv1.RecordActive {
-		if before.Status.Begun == nil && !s.Begun.IsZero() {
-			dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(s.Begun.Sub(due.Time), 0).Seconds())
-		}
-		if before.Status.CapacityBack == nil && !s.Back.IsZero() {
-			dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
-		}
-		if !s.Ended.IsZero() {
-			for _, wait := range s.Waits {
-				seconds := max(wait.Seconds, 0) // a user may have written less, or so much that it has overflown
-				waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(seconds))
-			}
-		}
+	if before.Status.Begun == nil && !s.Begun.IsZero() {
+		dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(s.Begun.Sub(due.Time), 0).Seconds())
 	}
-	if !s.Ended.IsZero() {
-		closed.WithLabelValues(before.Namespace, o.clusterOf(), string(spec.Mode), string(s.Outcome)).Inc()
+	if before.Status.CapacityBack == nil && !s.Back.IsZero() {
+		dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
 	}
+	if s.Ended.IsZero() {
+		return
+	}
+	for _, wait := range s.Waits {
+		seconds := max(wait.Seconds, 0) // a user may have written less, or so much that it has overflown
+		waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(seconds))
+	}
+	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(s.Outcome)).Inc()
 }
 
 // waiting is what one open record waits for, and since when it was due.

@@ -63,28 +63,23 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if !r.covers(o) {
 		return nil, nil
 	}
-	return o, r.observeFacts(ctx, o)
-}
-
-// observeFacts reads what the record of o is about.
-func (r *Reconciler) observeFacts(ctx context.Context, o *observed) error {
 	o.facts = record.Facts{
-		Now: o.now.Truncate(time.Second), Observed: o.record.Spec.Mode == mendv1.RecordObserved, Decided: o.record.Spec.Decided.Time,
+		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
 		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
 	}
 	if o.facts.Paused {
-		return nil
+		return o, nil
 	}
 	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
 		if err := read(ctx, o); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if is := o.listed(); is != nil && is.ConditionsHealthyTimestamp == nil {
 		o.facts.Target.Checked = record.No // by what it judges besides what was found at the beginning, perhaps
 	}
 	o.facts.Next = o.next()
-	return nil
+	return o, nil
 }
 
 // reader reads Machines and Clusters.
@@ -179,7 +174,6 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	o.observeChecked()
 	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
 		t.Asked = c.LastTransitionTime.Time
-		t.AskedBy = r.askedBy(ctx, o)
 	}
 	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
 	return nil

@@ -24,8 +24,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// observeRequests reads the requests that are part of the remediation: those that name the record, those that it names and, of one that others begin, those
-// that the Machine owns.
+// observeRequests reads the requests that are part of the remediation: those that name the record, and those that it names.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	if o.outside { // the namespaces that it names are those that its author wants read
 		return nil
@@ -181,10 +180,7 @@ func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool
 		return false
 	}
 	ref := requestRef(is, kind)
-	if slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) }) {
-		return true
-	}
-	return o.facts.Observed && o.machine != nil && remediationrequest.IsFor(is, o.machine)
+	return slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) })
 }
 
 func requestRef(is metav1.Object, kind schema.GroupVersionKind) record.Ref {
@@ -228,9 +224,15 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Obje
 }
 
 // requestedBy is what created a request, if kubemend did not. Caches do not have it: only until a remediation has begun it is asked for.
-func requestedBy(is metav1.Object) string {
-	if by := managerOf(is, ""); by != mendv1.FieldOwner {
-		return by
+func requestedBy(req metav1.Object) string {
+	var first metav1.ManagedFieldsEntry
+	for _, entry := range req.GetManagedFields() {
+		if entry.Time != nil && (first.Time == nil || entry.Time.Before(first.Time)) {
+			first = entry
+		}
 	}
-	return ""
+	if first.Manager == mendv1.FieldOwner {
+		return ""
+	}
+	return first.Manager
 }

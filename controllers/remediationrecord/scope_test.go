@@ -162,7 +162,7 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 			w1 := unhealthy()
 			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
 			m := newManagement(t, append(fleet(), w1, tc.record)...)
-			m.Retention = NewRetention(&Retention{Client: m.Client, Live: m.server, Options: Options{Keep: keep}})
+			m.Retention.Keep = keep
 			m.clock.SetTime(noon.Add(tc.at))
 			if _, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey}); err != nil {
 				t.Fatal(err)

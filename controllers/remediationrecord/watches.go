@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -37,29 +35,7 @@ const reconcileTimeout = time.Minute
 // neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the target.
 const neighbours = 5 * time.Second
 
-// notOpen selects closed records: all that no cache has.
-var notOpen = func() client.MatchingLabelsSelector {
-	without, err := labels.NewRequirement(mendv1.RecordOpenLabel, selection.NotIn, []string{"true"})
-	if err != nil {
-		panic(err) // the label is a constant
-	}
-	return client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*without)}
-}()
-
-// selectorOf is notOpen, with labels.
-func selectorOf(all client.MatchingLabels) client.MatchingLabelsSelector {
-	selector := notOpen.Selector
-	for key, value := range all {
-		with, err := labels.NewRequirement(key, selection.Equals, []string{value})
-		if err != nil {
-			panic(err) // the values are those of labels
-		}
-		selector = selector.Add(*with)
-	}
-	return client.MatchingLabelsSelector{Selector: selector}
-}
-
-// SetupWithManager makes r a controller of mgr, has old records deleted, and lets kept know when the cache has all open records, and what changes in it.
+// SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *records.Records, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
@@ -77,7 +53,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
-		Watches(&mendv1.RemediationRecord{}, r.onDeletions()).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
 		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
@@ -91,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	if _, err := open.AddEventHandler(kept.Changes()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	for _, runnable := range []manager.Runnable{r.Retention, manager.RunnableFunc(func(ctx context.Context) error {
+	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		for !open.HasSynced() {
 			select {
 			case <-ctx.Done():
@@ -102,10 +77,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		kept.Cached()
 		kept.Followed()
 		return nil
-	})} {
-		if err := mgr.Add(runnable); err != nil {
-			return fmt.Errorf("set up the retention of records: %w", err)
-		}
+	})); err != nil {
+		return fmt.Errorf("wait for the cache of RemediationRecords: %w", err)
 	}
 	return nil
 }

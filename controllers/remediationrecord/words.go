@@ -45,8 +45,7 @@ var recordTexts = map[record.Reason]string{
 	record.TargetDeleting:   "{target} is being deleted",
 	record.TargetGone:       "{target} does not exist any more",
 	record.ReplacementFound: "{object} comes in place of {target}",
-	record.RecordRestored: "The record of the remediation of {target} was deleted while it went on, and is written again as it was " +
-		"last seen",
+
 	record.RemediationInProgress: "{object} has not ended",
 	record.AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
 	record.AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",

@@ -31,7 +31,7 @@ func hugeRecord() *mendv1.RemediationRecord {
 	}
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "r"}}
 	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: long, Decided: now, BlockedBy: long,
+		Remediator: mendv1.RemediatedByOwner, Cause: long, Decided: now,
 		Target: mendv1.RecordTarget{
 			ClusterName: long, ClusterUID: long, Machine: ref(), Owner: ref(), Node: ref(), Host: ref(), HostModel: long, FailureDomain: long,
 		},
@@ -123,7 +123,7 @@ func record(name string, content map[string]any) *unstructured.Unstructured {
 
 // ofStatusOf is a record with that status, or with none.
 func ofStatusOf(status string) *unstructured.Unstructured {
-	o := record("ending", schemas.JSON(`{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"}}`))
+	o := record("ending", schemas.JSON(`{"spec":{"remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"}}`))
 	if status != none {
 		o.Object["status"] = schemas.JSON(status)
 	}
@@ -159,7 +159,7 @@ var statuses = map[string]struct {
 
 // moments are records as JSON with a %s in place of each moment that a record has, by its path.
 var moments = map[string]string{
-	"spec.decided":           `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":%s}}`,
+	"spec.decided":           `{"spec":{"remediator":"Owner","target":{},"decided":%s}}`,
 	"spec.due":               ofSpec(`"due":%s`),
 	"spec.unhealthySince":    ofSpec(`"unhealthySince":%s`),
 	"spec.evidence[0].since": ofSpec(`"evidence":[{"type":"Ready","since":%s}]`),
@@ -173,11 +173,11 @@ var moments = map[string]string{
 }
 
 func ofSpec(more string) string {
-	return `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z",` + more + `}}`
+	return `{"spec":{"remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z",` + more + `}}`
 }
 
 func ofStatus(is string) string {
-	return `{"spec":{"mode":"Active","remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"},"status":{` + is + `}}`
+	return `{"spec":{"remediator":"Owner","target":{},"decided":"2026-01-01T12:00:00Z"},"status":{` + is + `}}`
 }
 
 // times are what a moment may be written as, and may not.

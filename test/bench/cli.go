@@ -108,7 +108,7 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 	machine, node := check, mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name}
 	machine.Kind, machine.Name = "Machine", name
 	record.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown",
+		Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown",
 		UnhealthySince: &since, Due: &since, Decided: since,
 		Target:    mendv1.RecordTarget{ClusterName: clusterName, Machine: &machine, Node: &node},
 		Requester: mendv1.RecordRequester{Check: &check},

@@ -21,8 +21,6 @@ type Report struct {
 	Repeated        []RepeatedlyRemediated `json:"repeated"`
 	RepeatedAtLeast int                    `json:"repeatedAtLeast"`
 	RepeatedWithin  metav1.Duration        `json:"repeatedWithin"`
-	// Observed is how many records with mode Observed were left out: of checks that kubemend only observes.
-	Observed int `json:"observed"`
 }
 
 // ReportGroup are the remediations that have the same cluster, check or cause.

@@ -202,7 +202,7 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 		ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "gone-1", UID: "1", CreationTimestamp: now,
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate}}},
 		Spec: mendv1.RemediationRecordSpec{
-			Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &now, Due: &now, Decided: now,
+			Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: &now, Due: &now, Decided: now,
 			Target:    mendv1.RecordTarget{ClusterName: "x", Machine: ref("Machine", "gone"), Owner: ref("MachineSet", "x-md-0"), Node: ref("Node", "node-of-gone")},
 			Requester: mendv1.RecordRequester{Check: ref("MachineHealthCheck", "c1-workers")},
 		},

@@ -77,7 +77,7 @@ func cycled() *mendv1.RemediationRecord {
 	request := ref("HostRemediation", "workers-a")
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-a-1b2c"}}
 	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByRequest, Cause: "Ready=Unknown", UnhealthySince: stamp(-300), Due: stamp(0), Decided: *stamp(0),
+		Remediator: mendv1.RemediatedByRequest, Cause: "Ready=Unknown", UnhealthySince: stamp(-300), Due: stamp(0), Decided: *stamp(0),
 		Target:    mendv1.RecordTarget{ClusterName: "prod", Machine: ref(machineKind, "workers-a"), Node: ref(nodeKind, "workers-a"), Host: ref(hostKind, "host-0")},
 		Requester: mendv1.RecordRequester{Check: ref(machineCheckKind, "workers")},
 	}
@@ -100,7 +100,7 @@ func cycled() *mendv1.RemediationRecord {
 func replacing() *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-old-3f2a"}}
 	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: stamp(0), Due: stamp(300), Decided: *stamp(301),
+		Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: stamp(0), Due: stamp(300), Decided: *stamp(301),
 		Target:    mendv1.RecordTarget{ClusterName: "prod", Machine: ref(machineKind, "workers-old"), Node: ref(nodeKind, "node-old"), Host: ref(hostKind, "host-1")},
 		Requester: mendv1.RecordRequester{Check: ref(machineCheckKind, "workers")},
 	}

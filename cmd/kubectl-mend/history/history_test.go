@@ -172,10 +172,8 @@ func TestARecordSaysWhatWasDecided(t *testing.T) {
 		edit         func(*mendv1.RemediationRecord)
 		reason, want string
 	}{
-		"by a check":        {func(*mendv1.RemediationRecord) {}, "RemediationDecided", "remediation decided for MachineHealthCheck workers: Ready=Unknown"},
-		"by a user":         {func(r *mendv1.RemediationRecord) { r.Spec.Requester.User = "alice" }, "RemediationDecided", "remediation decided, requested by alice: Ready=Unknown"},
-		"observed":          {func(r *mendv1.RemediationRecord) { r.Spec.Mode = "Observed" }, "RemediationObserved", "kubemend would remediate, and only observes for MachineHealthCheck workers: Ready=Unknown"},
-		"what others began": {func(r *mendv1.RemediationRecord) { r.Spec.Mode, r.Spec.BlockedBy = "Observed", "Pending" }, "RemediationObserved", "remediation by others; kubemend would not have begun it: Pending"},
+		"by a check": {func(*mendv1.RemediationRecord) {}, "RemediationDecided", "remediation decided for MachineHealthCheck workers: Ready=Unknown"},
+		"by a user":  {func(r *mendv1.RemediationRecord) { r.Spec.Requester.User = "alice" }, "RemediationDecided", "remediation decided, requested by alice: Ready=Unknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := replacing()

@@ -14,11 +14,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-// The reasons of what was decided, which is no step of a record.
-const (
-	decidedReason  = "RemediationDecided"
-	observedReason = "RemediationObserved"
-)
+// decidedReason is the reason of what was decided, which is no step of a record.
+const decidedReason = "RemediationDecided"
 
 // The reasons of the last steps of records, which are their outcomes.
 const (
@@ -33,8 +30,8 @@ var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
 
 // toldOnce are the reasons of events that say the same as steps of a record, with the reasons of these.
 var toldOnce = map[string][]string{
-	mendv1.EventRemediationStarted: {decidedReason, observedReason},
-	nhcv1.EventRemediationCreated:  {decidedReason, observedReason},
+	mendv1.EventRemediationStarted: {decidedReason},
+	nhcv1.EventRemediationCreated:  {decidedReason},
 	mendv1.EventMachineHealthy:     {healed},
 	mendv1.EventRemediationEnded:   {healed},
 	mendv1.EventCapacityBack:       {healed, replaced},
@@ -57,9 +54,6 @@ var toldBy = map[string][]powercycle.Reason{
 // stepsOf are what was decided, and the steps of a record.
 func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
 	decided := mendv1.RecordStep{Time: r.Spec.Decided, Reason: decidedReason, Message: decidedOf(r)}
-	if r.Spec.Mode == mendv1.RecordObserved {
-		decided.Reason = observedReason
-	}
 	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
 }
 
@@ -92,13 +86,7 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 
 // decidedOf is that a remediation was decided, and for what.
 func decidedOf(r *mendv1.RemediationRecord) string {
-	if r.Spec.BlockedBy != "" {
-		return "remediation by others; kubemend would not have begun it: " + r.Spec.BlockedBy
-	}
 	s, by := "remediation decided", r.Spec.Requester
-	if r.Spec.Mode == mendv1.RecordObserved {
-		s = "kubemend would remediate, and only observes"
-	}
 	switch {
 	case by.User != "":
 		s += ", requested by " + by.User

@@ -19,7 +19,7 @@ var lanes = []string{"check", "host", "node", "owner"}
 
 // laneOf is the index of the lane of an entry: by its reason where a check decides it, else by the kind of its object.
 func laneOf(e *cliv1.HistoryEntry) int {
-	ofCheck := append([]string{decidedReason, observedReason, mendv1.EventMachineMarkedUnhealthy, mendv1.EventMachineHealthy}, outcomes...)
+	ofCheck := append([]string{decidedReason, mendv1.EventMachineMarkedUnhealthy, mendv1.EventMachineHealthy}, outcomes...)
 	ofNode := []string{string(powercycle.FencedReason), string(powercycle.MovingWorkload)}
 	lane := "owner" // of a Machine, or of what makes it
 	switch kind := e.Object.Kind; {

@@ -26,7 +26,7 @@ func lost(name string, ago time.Duration, reason, message string, edits ...func(
 		is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name + "-1", UID: types.UID(name + "-1"), Labels: map[string]string{mendv1.RecordOpenLabel: "true"},
 		}}
-		is.Spec.Mode, is.Spec.Decided, is.Spec.Due = mendv1.RecordActive, at(ago), new(at(ago))
+		is.Spec.Decided, is.Spec.Due = at(ago), new(at(ago))
 		is.Spec.Target = mendv1.RecordTarget{ClusterName: "c1", Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "default", Name: name, UID: "old-" + name}}
 		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: "default", Name: "workers"}
 		is.Status.Begun = new(at(ago))
@@ -51,9 +51,7 @@ func askedFor(kind, namespace, name string) func(*mendv1.RemediationRecord) {
 	}
 }
 
-func observedOnly(is *mendv1.RemediationRecord) {
-	is.Name, is.Spec.Mode = is.Name+"-observed", mendv1.RecordObserved
-}
+func anotherRecord(is *mendv1.RemediationRecord) { is.Name += "-2" }
 
 func ended(is *mendv1.RemediationRecord) { is.Status.Ended = new(at(time.Minute)) }
 
@@ -78,7 +76,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		"one that names a check of another namespace": aScene(lost("w7", time.Hour, "NoHost", "No host fits", func(is *mendv1.RemediationRecord) {
 			is.Namespace = "elsewhere"
 		})),
-		"one that two checks asked for":              aScene(noHost, lost("w7", 30*time.Minute, "NoHost", "", observedOnly, askedFor("MachineHealthCheck", "default", "workers-2")), secondCheck),
+		"one that two checks asked for":              aScene(noHost, lost("w7", 30*time.Minute, "NoHost", "", anotherRecord, askedFor("MachineHealthCheck", "default", "workers-2")), secondCheck),
 		"none since all are over":                    aScene(closed),
 		"records that the user may not read":         aScene(barred(recordKind)),
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),

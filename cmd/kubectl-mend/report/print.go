@@ -36,9 +36,6 @@ type printer struct {
 func Print(out io.Writer, report *cliv1.Report, l Layout) error {
 	p := &printer{Layout: l, report: report}
 	p.line(p.headline())
-	if report.Observed > 0 {
-		p.line(fmt.Sprintf("Left out: %d of checks that kubemend only observes.", report.Observed))
-	}
 	if report.Total.Remediations > 0 {
 		p.lines = append(p.lines, "")
 		p.groups()

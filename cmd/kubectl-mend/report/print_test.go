@@ -11,7 +11,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// fleet is two clusters in a week: a worker whose host fails again and again, and a cluster that is only observed.
+// fleet is two clusters in a week: a worker whose host fails again and again, and a cluster of GPUs.
 func fleet() []*mendv1.RemediationRecord {
 	var records []*mendv1.RemediationRecord
 	add := func(machine string, d time.Duration, edits ...edit) {
@@ -33,7 +33,6 @@ func fleet() []*mendv1.RemediationRecord {
 	add("workers-z", 6*day, on("rack1-10", "ACME R650"), open)
 	add("gpu-a", 3*day, on("rack2-01", "Initech H100"), ended("GivenUp"), gpu)
 	add("gpu-b", 3*day, on("rack2-02", "Initech H100"), notBegun, gpu)
-	add("edge", time.Hour, observed)
 	return records
 }
 

@@ -51,9 +51,6 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		switch {
 		case !q.asks(record):
 			continue
-		case record.Spec.Mode == mendv1.RecordObserved:
-			report.Observed++
-			continue
 		case happened(record):
 			begun = append(begun, record)
 		}

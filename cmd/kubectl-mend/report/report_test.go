@@ -31,7 +31,7 @@ type edit = func(*mendv1.RemediationRecord)
 func one(machine string, edits ...edit) *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: machine + "-1"}}
 	r.Spec = mendv1.RemediationRecordSpec{
-		Mode: mendv1.RecordActive, Cause: "Ready=Unknown", UnhealthySince: at(0), Due: at(300), Decided: *at(305),
+		Cause: "Ready=Unknown", UnhealthySince: at(0), Due: at(300), Decided: *at(305),
 		Target: mendv1.RecordTarget{
 			ClusterName: "prod", Machine: ref("Machine", machine), Host: ref("BareMetalHost", "host-of-"+machine), HostModel: "ACME R1",
 		},
@@ -62,8 +62,6 @@ func open(r *mendv1.RemediationRecord) {
 func notBegun(r *mendv1.RemediationRecord) {
 	r.Status.Begun, r.Status.CapacityBack, r.Status.Outcome = nil, nil, mendv1.RecordCancelled
 }
-
-func observed(r *mendv1.RemediationRecord) { r.Spec.Mode = mendv1.RecordObserved }
 
 func ended(as mendv1.RecordOutcome) edit {
 	return func(r *mendv1.RemediationRecord) {
@@ -123,7 +121,6 @@ func TestRemediationsAreCounted(t *testing.T) {
 		}},
 		"one that was decided before":       {[]*mendv1.RemediationRecord{one("a")}, Question{Since: at(306).Time}, cliv1.ReportGroup{}},
 		"one of another cluster":            {[]*mendv1.RemediationRecord{one("a")}, Question{Cluster: "test"}, cliv1.ReportGroup{}},
-		"one that kubemend only observes":   {[]*mendv1.RemediationRecord{one("a", observed)}, Question{}, cliv1.ReportGroup{}},
 		"one that was decided at that time": {[]*mendv1.RemediationRecord{one("a", notBegun)}, Question{Since: at(305).Time}, cliv1.ReportGroup{NotBegun: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -70,17 +70,6 @@ func (target *Target) NodeReady() bool {
 	})
 }
 
-// Unbegun is target as if no remediation of it was begun, by whatever means.
-func (target *Target) Unbegun() *Target {
-	unbegun, machine := *target, *target.Machine
-	machine.DeletionTimestamp = nil
-	machine.Status.Conditions = slices.DeleteFunc(slices.Clone(machine.Status.Conditions), func(cond metav1.Condition) bool {
-		return cond.Type == OwnerRemediated || cond.Type == ExternallyRemediated && !requestFailed(&cond)
-	})
-	unbegun.Machine, unbegun.Request, unbegun.Ownership = &machine, nil, NoRequest
-	return &unbegun
-}
-
 // ConditionOf returns the condition of that type, or nil. It is shared with obj.
 func ConditionOf(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
 	list := obj.GetConditions()

@@ -39,7 +39,6 @@ func Decide(f Facts) Plan {
 	p.noteTarget()
 	p.begin()
 	p.noteReplacement()
-	p.noteRestored()
 	if !p.end() {
 		p.wait()
 	}
@@ -62,7 +61,7 @@ func (f *Facts) Health() Truth {
 		return Unknown
 	case t.leaving() || !t.Asked.IsZero() || t.ByHand || t.Checked == No:
 		return No
-	case t.Checked == Yes && !f.Observed: // kubemend's own verdict; of an observed check others have written it, by other rules perhaps
+	case t.Checked == Yes:
 		return Yes
 	case t.Evidence == Yes || t.NodeReady == No:
 		return No
@@ -108,42 +107,26 @@ func (p *planning) noteTarget() {
 	}
 }
 
-// begin notes when the remediation was begun. A deletion is a beginning only of one that others begin: before kubemend has begun, it is not its work.
+// begin notes when the remediation was begun. A deletion is no beginning: before kubemend has begun, it is not its work.
 func (p *planning) begin() {
 	if !p.State.Begun.IsZero() {
 		return
 	}
-	reasons := []Reason{OwnerRequested, RequestCreated}
-	if p.f.Observed {
-		reasons = append(reasons, TargetDeleting)
-	}
 	for _, s := range p.State.Steps {
-		if slices.Contains(reasons, s.Reason) && (p.State.Begun.IsZero() || s.Time.Before(p.State.Begun)) {
+		if (s.Reason == OwnerRequested || s.Reason == RequestCreated) && (p.State.Begun.IsZero() || s.Time.Before(p.State.Begun)) {
 			p.State.Begun, p.State.BegunBy = s.Time, p.author(s)
 		}
 	}
 }
 
-// kubemend is what begins a remediation, unless others do.
-const kubemend = "kubemend"
-
-// author is what has taken the step by which a remediation began; empty if that is not known.
+// author is what has taken the step by which a remediation began: kubemend, or the creator of a request that kubemend adopted.
 func (p *planning) author(s Step) string {
-	by := ""
-	switch s.Reason {
-	case OwnerRequested:
-		by = p.f.Target.AskedBy
-	case RequestCreated:
-		for _, r := range p.f.Requests {
-			if r.Ref == s.Object {
-				by = r.By
-			}
+	for _, req := range p.f.Requests {
+		if s.Reason == RequestCreated && req.Ref == s.Object && req.By != "" {
+			return req.By
 		}
 	}
-	if by == "" && !p.f.Observed {
-		return kubemend
-	}
-	return by
+	return "kubemend"
 }
 
 // noteReplacement notes the machine that comes in place of the target.
@@ -156,18 +139,6 @@ func (p *planning) noteReplacement() {
 		p.step(p.f.Now, ReplacementFound, c.Replacement.Machine)
 	}
 	p.State.Replacement = c.Replacement
-}
-
-// noteRestored notes that the record is written again. Of several times that nothing else has happened between, the last one stands for all.
-func (p *planning) noteRestored() {
-	n := len(p.State.Steps)
-	switch {
-	case !p.f.Lost:
-	case n > 0 && p.State.Steps[n-1].Reason == RecordRestored:
-		p.State.Steps[n-1].Time = p.f.Now
-	default:
-		p.step(p.f.Now, RecordRestored, Ref{})
-	}
 }
 
 // same reports whether machine is the target itself.
@@ -212,7 +183,7 @@ const mostWaits = MaxSteps - 2*MaxRequests
 // milestones are the steps that are no waits.
 var milestones = map[Reason]bool{
 	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, RequestsEnded: true, Withdrawn: true, TargetDeleting: true, TargetGone: true,
-	ReplacementFound: true, RecordRestored: true,
+	ReplacementFound: true,
 }
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.
@@ -306,7 +277,7 @@ func (p *planning) since(at time.Time) time.Time {
 	if at.IsZero() || at.After(p.f.Now) {
 		return p.f.Now
 	}
-	if !p.f.Observed && at.Before(p.f.Decided) {
+	if at.Before(p.f.Decided) {
 		return p.f.Decided
 	}
 	return at

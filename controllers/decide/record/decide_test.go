@@ -34,7 +34,7 @@ func asked(f *Facts) {
 }
 
 func begun(f *Facts, by Reason) {
-	f.State.Begun, f.State.BegunBy = after(time.Second), kubemend
+	f.State.Begun, f.State.BegunBy = after(time.Second), "kubemend"
 	f.State.Steps = append(f.State.Steps, Step{Time: after(time.Second), Reason: by})
 }
 
@@ -70,8 +70,6 @@ func healthy(f *Facts) {
 	f.Target.Checked, f.Target.CheckedSince, f.Target.Asked = Yes, after(4*time.Minute), time.Time{}
 	f.Target.Evidence, f.Target.NodeReady, f.Target.NodeReadySince = No, Yes, after(3*time.Minute)
 }
-
-func observed(f *Facts) { f.Observed = true }
 
 // node makes the target a node without a Machine.
 func node(f *Facts) { f.Target.Ref, f.Target.Machine = Ref{Kind: "Node", Name: "w1", UID: "1"}, false }
@@ -138,16 +136,6 @@ func TestHowARecordEnds(t *testing.T) {
 			f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
 				f.Target.Exists, f.Target.Checked = true, Unknown
 			})), want: Healed, back: after(3 * time.Minute),
-		},
-		"one that is observed, and healthy":  {f: at(ten, both(observed, healthy)), want: Healed, by: "Recovered", back: after(3 * time.Minute)},
-		"by its own evidence, not by others": {f: at(ten, both(observed, healthy, func(f *Facts) { f.Target.Evidence = Yes }))},
-		"nor by a node that is not read": {f: at(ten, both(observed, healthy, func(f *Facts) {
-			f.Target.Evidence, f.Target.NodeReady = Unknown, Unknown
-		}))},
-		"one that is observed is not cancelled": {f: at(24*time.Hour, observed)},
-		"one that others have had replaced": {
-			f:    at(ten, both(observed, gone, func(f *Facts) { f.Capacity = replacedBy(Replacement{Machine: m2}, true) })),
-			want: Replaced, back: after(9 * time.Minute),
 		},
 		"a host whose request has succeeded": {
 			f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), func(f *Facts) {
@@ -223,8 +211,6 @@ func TestWhenARemediationIsBegun(t *testing.T) {
 		"with its first request":                  {newRequest("", after(3*time.Second)), after(3 * time.Second), "kubemend"},
 		"which a user may have made":              {newRequest("alice", after(3*time.Second)), after(3 * time.Second), "alice"},
 		"a deletion is not kubemend's":            {func(f *Facts) { f.Target.Deleting = after(time.Second) }, time.Time{}, ""},
-		"others begin with one":                   {both(observed, func(f *Facts) { f.Target.Deleting = after(time.Second) }), after(time.Second), ""},
-		"or asked the owner before":               {both(observed, func(f *Facts) { f.Target.Asked, f.Target.AskedBy = after(-time.Minute), "core" }), after(-time.Minute), "core"},
 		"what is gone may have been begun or not": {func(f *Facts) { f.Target.Exists = false }, time.Time{}, ""},
 		"once it was begun, it stays so":          {both(asked, func(f *Facts) { f.Target.Asked = after(50 * time.Second) }), after(time.Second), "kubemend"},
 	} {

@@ -94,15 +94,8 @@ func (p *planning) replaced() bool {
 	return c.Healthy && !p.same(c.Replacement.Machine)
 }
 
-// endBefore ends the record of a remediation that has not begun: kubemend's own when it does not begin in time, that of others when the target is healthy.
+// endBefore ends the record of a remediation that does not begin in time.
 func (p *planning) endBefore() bool {
-	if p.f.Observed {
-		if p.health() != Yes || p.f.RequestsUnread {
-			return false
-		}
-		p.finish(Healed, Recovered, p.healthySince())
-		return true
-	}
 	attempted := p.State.Attempted
 	if attempted.Before(p.f.Decided) {
 		attempted = p.f.Decided
@@ -163,7 +156,7 @@ func (p *planning) healer() Reason {
 // healthySince is since when the target is healthy, as far as its check or its node says it.
 func (p *planning) healthySince() time.Time {
 	t := &p.f.Target
-	if t.Checked == Yes && !p.f.Observed {
+	if t.Checked == Yes {
 		return t.CheckedSince
 	}
 	return t.NodeReadySince

@@ -40,8 +40,6 @@ const (
 	TargetGone     Reason = "TargetGone"
 	// ReplacementFound: the Machine that comes in place of the target exists.
 	ReplacementFound Reason = "ReplacementFound"
-	// RecordRestored: somebody had deleted the record while it was open, and it was written again.
-	RecordRestored Reason = "RecordRestored"
 )
 
 // The reasons of ends that are not the remediation's own.
@@ -86,15 +84,12 @@ const Settle = 5 * time.Minute
 // Facts are what is known of an open record. A zero moment is one that is not known.
 type Facts struct {
 	Now time.Time
-	// Observed is the mode: kubemend would have begun it. Decided is when that was decided.
-	Observed bool
-	Decided  time.Time
+	// Decided is when it was decided to begin the remediation.
+	Decided time.Time
 	// Moved reports that clusterctl has moved the record, so that all objects have other UIDs.
 	Moved bool
 	// Paused reports that the Cluster is paused, as it is while it is moved.
 	Paused bool
-	// Lost reports that the record was deleted while it was open, and is about to be written again.
-	Lost bool
 	// State is what the record says.
 	State  State
 	Target Target
@@ -144,11 +139,9 @@ type Target struct {
 	// MachineHealthCheck alone that asked for the remediation (HealthCheckSucceeded); that it is not, of any, and of the NodeHealthCheck that lists it.
 	Checked      Truth
 	CheckedSince time.Time
-	// Asked is since when its owner is asked to replace it (OwnerRemediated=False), AskedBy what has written that, if it is known. ByHand reports that it
-	// is marked for remediation by hand.
-	Asked   time.Time
-	AskedBy string
-	ByHand  bool
+	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by hand.
+	Asked  time.Time
+	ByHand bool
 	// Evidence is whether what it was unhealthy by still holds, NodeReady what its node says of itself, and NodeReadySince since when.
 	Evidence       Truth
 	NodeReady      Truth

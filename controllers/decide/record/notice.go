@@ -40,11 +40,10 @@ type Reported struct {
 	at    map[Notice]time.Time
 }
 
-// Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported. Of an observed check nothing is reported, as
-// nothing is written to it.
+// Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported.
 func (t *Reported) Report(f *Facts, p *Plan) []Notice {
 	switch {
-	case f.Observed || f.Paused || !f.State.Ended.IsZero():
+	case f.Paused || !f.State.Ended.IsZero():
 		return nil
 	case !p.State.Ended.IsZero():
 		return ending(&p.State)

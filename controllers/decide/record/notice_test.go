@@ -94,7 +94,6 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 		"one that nothing acts on any more":     {Facts{}, ended(GivenUp), []Notice{{News: NotComing, Reason: "GivenUp"}}},
 		"one that is gone for good":             {Facts{}, ended(Gone), []Notice{{News: NotComing, Reason: "Gone"}}},
 		"nothing of one that had no effect":     {Facts{}, ended(Cancelled), nil},
-		"nothing of an observed check":          {Facts{Observed: true}, ended(Replaced), nil},
 		"nothing after the end":                 {Facts{State: State{Ended: noon}}, ended(Replaced), nil},
 		"nothing while the Cluster is paused":   {Facts{Paused: true}, Plan{Waiting: PausedReason}, nil},
 		"nothing of what is not to be replaced": {Facts{Now: noon}, Plan{Waiting: "ScaledDown", Over: true, Overdue: true}, nil},

@@ -19,7 +19,7 @@ func random(t *rapid.T, f *Facts) {
 		return pick(t, name, time.Time{}, f.Now, f.Now.Add(-time.Minute), f.Now.Add(-time.Hour), f.Now.Add(time.Second))
 	}
 	truth := func(name string) Truth { return pick(t, name, Unknown, No, Yes) }
-	f.Paused, f.Lost = pick(t, "paused", false, false, false, true), pick(t, "lost", false, false, false, true)
+	f.Paused = pick(t, "paused", false, false, false, true)
 	f.Target.Known, f.Target.Exists = pick(t, "known", true, true, true, false), f.Target.Exists && pick(t, "exists", true, true, true, false)
 	if f.Target.Deleting.IsZero() {
 		f.Target.Deleting = pick(t, "deleting", time.Time{}, time.Time{}, time.Time{}, f.Now)
@@ -46,7 +46,7 @@ func random(t *rapid.T, f *Facts) {
 func TestNoRecordLies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
-			Now: noon, Decided: noon, Observed: yes(t, "observed"), Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
+			Now: noon, Decided: noon, Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
 			Target: Target{Ref: m1, Exists: true, Machine: pick(t, "machine", true, true, false)},
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "reconciles") {
@@ -54,7 +54,7 @@ func TestNoRecordLies(t *testing.T) {
 			before := f.State
 			p := Decide(f)
 			rules(t, &f, &before, &p)
-			f.State, f.Lost = p.State, false // it is written again once
+			f.State = p.State
 			if again := Decide(f); !cmp.Equal(again.State, f.State) {
 				t.Fatalf("the same facts change it again: %s", cmp.Diff(f.State, again.State))
 			}

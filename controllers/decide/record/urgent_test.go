@@ -1,7 +1,6 @@
 package record
 
 import (
-	"slices"
 	"testing"
 	"time"
 )
@@ -125,42 +124,6 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.State.Outcome)
 			}
 		})
-	}
-}
-
-// restored are the moments at which s says that the record was written again.
-func restored(s *State) []time.Time {
-	var all []time.Time
-	for _, step := range s.Steps {
-		if step.Reason == RecordRestored {
-			all = append(all, step.Time)
-		}
-	}
-	return all
-}
-
-// A user who deletes a record again and again does not fill it with that.
-func TestARecordSaysWhenItWasWrittenAgain(t *testing.T) {
-	lost := func(f Facts, at time.Duration) Facts {
-		f.Now, f.Lost = after(at), true
-		f.State = Decide(f).State
-		f.Lost = false
-		return f
-	}
-	f := lost(at(time.Minute, asked), time.Minute)
-	if got, want := restored(&f.State), []time.Time{after(time.Minute)}; !slices.Equal(got, want) {
-		t.Errorf("once: it says %v, want %v", got, want)
-	}
-	f = lost(f, 2*time.Minute)
-	if got, want := restored(&f.State), []time.Time{after(2 * time.Minute)}; !slices.Equal(got, want) {
-		t.Errorf("twice, and nothing between: it says %v, want %v", got, want)
-	}
-	f.Target.Deleting = after(3 * time.Minute)
-	f.Now = after(3 * time.Minute)
-	f.State = Decide(f).State
-	f = lost(f, 4*time.Minute)
-	if got, want := restored(&f.State), []time.Time{after(2 * time.Minute), after(4 * time.Minute)}; !slices.Equal(got, want) {
-		t.Errorf("once more, after another step: it says %v, want %v", got, want)
 	}
 }
 

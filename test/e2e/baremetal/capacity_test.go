@@ -98,7 +98,7 @@ func (env *environment) recordOf(ctx context.Context, lost story) *mendv1.Remedi
 	ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid)}
 	Expect(here.List(ctx, list, client.InNamespace(env.Namespace), ofIt)).To(Succeed())
 	for i := range list.Items {
-		if r := &list.Items[i]; r.Spec.Remediator == mendv1.RemediatedByOwner && r.Spec.Mode == mendv1.RecordActive {
+		if r := &list.Items[i]; r.Spec.Remediator == mendv1.RemediatedByOwner {
 			return r
 		}
 	}

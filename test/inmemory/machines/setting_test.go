@@ -249,11 +249,8 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 	follower := &remediationrecord.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity: &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
-		Retention: remediationrecord.NewRetention(&remediationrecord.Retention{
-			Client: writer, Live: m.GetAPIReader(), Clock: clock.RealClock{},
-			Options: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000, PerHost: 50},
-		}),
+		Capacity:  &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
+		Retention: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
 	}
 	workers := controller.Options{MaxConcurrentReconciles: 10}
 	return errors.Join(r.SetupWithManager(ctx, m, cc, workers), releaser.SetupWithManager(m, workers),
