@@ -30,8 +30,6 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{failed} }
 
 // Ahead is Begin for a remediation that goes on whatever becomes of its record: what fails is logged once and counted by the kind of its writer. The name is
 // empty where there is no record. A nil Records writes none.
-//
-// It is tried twice: a write whose answer was lost has left a record, and a request that does not name it would have it closed as not begun.
 func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) string {
 	if r == nil {
 		return ""
@@ -39,9 +37,6 @@ func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.Remedia
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
 	name, err := r.Begin(within, record, since)
-	if err != nil {
-		name, err = r.Begin(within, record, since)
-	}
 	if err != nil {
 		missed(ctx, err, kind, record)
 		return ""
