@@ -22,7 +22,7 @@ func (m MissingCapacity) String() string {
 		s = fmt.Sprintf("the capacity of %d remediations; of %s since %s", m.Remediations, m.Oldest, m.Due)
 	}
 	switch {
-	case m.Reason == string(record.Unread):
+	case m.Reason == record.Unread:
 		return s + "; what it waits for is not known yet"
 	case m.Message == "":
 		return s + ": " + m.Reason

@@ -11,7 +11,7 @@ import (
 )
 
 // RecordStep is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
-func RecordStep(reason record.Reason, target string, object record.Ref) string {
+func RecordStep(reason string, target string, object mendv1.RecordRef) string {
 	if text := recordTexts[reason]; text != "" {
 		return strings.NewReplacer("{target}", target, "{object}", object.Kind+" "+object.Name).Replace(text)
 	}
@@ -21,7 +21,7 @@ func RecordStep(reason record.Reason, target string, object record.Ref) string {
 	if object.Name != "" {
 		return fmt.Sprintf("%s: %s %s", reason, object.Kind, object.Name)
 	}
-	return string(reason)
+	return reason
 }
 
 // RecordNews is what is reported of a record about a target: sentence is what is waited for or how the remediation has ended, todo what a person can do, and by
@@ -78,7 +78,7 @@ var cycleTexts = map[powercycle.State]string{
 }
 
 // recordTexts has one sentence for each reason that is not one of capacity.
-var recordTexts = map[record.Reason]string{
+var recordTexts = map[string]string{
 	record.OwnerRequested:   "The owner of {target} was asked to replace it",
 	record.RequestCreated:   "{object} was created for {target}",
 	record.RemediatorActs:   "A remediator has begun to act on {object}",
@@ -92,9 +92,9 @@ var recordTexts = map[record.Reason]string{
 	record.AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
 	record.AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",
 
-	record.Reason(record.Healed):    "{target} is healthy again",
-	record.Reason(record.Replaced):  "Another Machine is healthy in place of {target}",
-	record.Reason(record.Gone):      "{target} was deleted, and no other one is to come",
-	record.Reason(record.GivenUp):   "{target} is unhealthy, and nothing acts on it any more",
-	record.Reason(record.Cancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
+	string(mendv1.RecordHealed):    "{target} is healthy again",
+	string(mendv1.RecordReplaced):  "Another Machine is healthy in place of {target}",
+	string(mendv1.RecordGone):      "{target} was deleted, and no other one is to come",
+	string(mendv1.RecordGivenUp):   "{target} is unhealthy, and nothing acts on it any more",
+	string(mendv1.RecordCancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
 }

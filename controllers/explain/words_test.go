@@ -22,8 +22,8 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -94,7 +94,7 @@ func TestTheSameErrorHasTheSameText(t *testing.T) {
 }
 
 func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
-	request := record.Ref{Kind: "HostRemediation", Name: "m"}
+	request := mendv1.RecordRef{Kind: "HostRemediation", Name: "m"}
 	for _, state := range []powercycle.State{
 		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
 		powercycle.Servicing, powercycle.Booting, powercycle.RequestingOwner,
@@ -102,12 +102,12 @@ func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
 		if !state.Known() || state.Final() {
 			t.Errorf("%s is no state in which anything is waited for", state)
 		}
-		got := RecordStep(record.Reason(state), "Machine m", request)
+		got := RecordStep(string(state), "Machine m", request)
 		if !strings.HasPrefix(got, "HostRemediation m ") || len(strings.Fields(got)) < 6 || strings.Contains(got, string(state)) {
 			t.Errorf("%s: it says %q", state, got)
 		}
 	}
-	if got := RecordStep(record.Reason(powercycle.Booting), "Machine m", record.Ref{}); got != "Booting" {
+	if got := RecordStep(string(powercycle.Booting), "Machine m", mendv1.RecordRef{}); got != "Booting" {
 		t.Errorf("without a request it says %q", got)
 	}
 }

@@ -108,8 +108,8 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 
 // What differs in its text alone is one event to client-go, under the text of the first.
 func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
-	budget, long := record.Ref{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
-	for name, pair := range map[string][2]record.Ref{
+	budget, long := mendv1.RecordRef{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
+	for name, pair := range map[string][2]mendv1.RecordRef{
 		"of another name":                      {budget, {Kind: budget.Kind, Name: "shop"}},
 		"of another kind":                      {{Kind: "Machine", Name: "w2"}, {Kind: "Metal3Machine", Name: "w2"}},
 		"of a long name with another ending":   {{Kind: budget.Kind, Name: long + "-web"}, {Kind: budget.Kind, Name: long + "-shop"}},
@@ -119,7 +119,7 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 			actions := map[string]bool{}
 			for _, object := range pair {
 				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &record.State{})[0]
+				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
 				actions[got.Action] = true
 				if !strings.Contains(got.Text, object.Name) {
 					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)

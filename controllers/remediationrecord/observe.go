@@ -65,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	o.facts = record.Facts{
 		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
-		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
+		Moved: records.Moved(o.record), Paused: o.paused(), Status: o.record.Status,
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -132,7 +132,7 @@ func (o *observed) paused() bool {
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	target, t := records.TargetOf(o.record), &o.facts.Target
-	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
+	t.RecordRef, t.Machine = target, o.record.Spec.Target.Machine != nil
 	is, err := r.inScope(ctx, o)
 	if o.outside = !is; err != nil || !is {
 		return err
