@@ -38,7 +38,9 @@ func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.Remedia
 	defer done()
 	name, err := r.Begin(within, record, since)
 	if err != nil {
-		missed(ctx, err, kind, record)
+		failed.WithLabelValues(kind).Inc()
+		log.FromContext(ctx).Error(err, "The remediation goes on without a record",
+			TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name))
 		return ""
 	}
 	return name
@@ -57,10 +59,4 @@ func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *cluste
 	is := target.Machine != nil && target.Machine.Name == m.Name && target.Machine.Namespace == m.Namespace ||
 		target.Machine == nil && target.Node != nil && target.Node.Name == m.Status.NodeRef.Name
 	return is && there.Open()
-}
-
-func missed(ctx context.Context, err error, kind string, record *mendv1.RemediationRecord) {
-	failed.WithLabelValues(kind).Inc()
-	log.FromContext(ctx).Error(err, "The remediation goes on without a record",
-		TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name))
 }

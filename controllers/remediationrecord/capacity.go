@@ -172,7 +172,10 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 	}
 	m := &f.Others[i]
 	c.Healthy = m.Deleting.IsZero() && !m.Unhealthy && m.Node != "" && m.NodeReady.True()
-	c.Replacement = &mendv1.RecordReplacement{Machine: machineRef(m, namespace), Guessed: s.Replacement.Guess()}
+	c.Replacement = &mendv1.RecordReplacement{
+		Machine: mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID},
+		Guessed: s.Replacement.Guess(),
+	}
 	if m.Node != "" {
 		c.Replacement.Node = records.NodeRef(m.Node, "")
 	}
@@ -180,8 +183,4 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}
 	}
 	return c
-}
-
-func machineRef(m *capacity.Machine, namespace string) mendv1.RecordRef {
-	return mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID}
 }

@@ -199,13 +199,6 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 	r.open.note(key, waitOf(o, plan))
 }
 
-// sighted remembers when the Machine of a record was there.
-func (r *Reconciler) sighted(o *observed) {
-	if o.facts.Target.Exists {
-		r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
-	}
-}
-
 // goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
 // what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
