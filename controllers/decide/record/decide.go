@@ -19,7 +19,7 @@ type Plan struct {
 	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
-	// Urgent reports that State says what may not be found out any more in a moment. Anything else may be written together with what follows.
+	// Urgent reports that Status says what may not be found out any more in a moment. Anything else may be written together with what follows.
 	Urgent bool
 }
 
@@ -52,9 +52,9 @@ func Decide(f Facts) Plan {
 
 // urgent reports whether the remediation begins or ends, or a request is new or acted on for the first time: requests go away with what they were about.
 func (p *planning) urgent() bool {
-	was, is := &p.f.Status, &p.Status
-	return was.Begun.IsZero() != is.Begun.IsZero() || !is.Ended.IsZero() ||
-		len(was.Requests) < len(is.Requests) || has(is, RemediatorActs) && !has(was, RemediatorActs)
+	before, after := &p.f.Status, &p.Status
+	return before.Begun.IsZero() != after.Begun.IsZero() || !after.Ended.IsZero() ||
+		len(before.Requests) < len(after.Requests) || has(after, RemediatorActs) && !has(before, RemediatorActs)
 }
 
 // Health is what is known of the health of the target of f.
@@ -118,7 +118,8 @@ func (p *planning) begin() {
 	}
 	for i := range p.Status.Steps {
 		step := &p.Status.Steps[i]
-		if (step.Reason == OwnerRequested || step.Reason == RequestCreated) && (p.Status.Begun.IsZero() || step.Time.Before(p.Status.Begun)) {
+		begins := step.Reason == OwnerRequested || step.Reason == RequestCreated
+		if begins && (p.Status.Begun.IsZero() || step.Time.Before(p.Status.Begun)) {
 			p.Status.Begun, p.Status.BegunBy = step.Time.DeepCopy(), p.author(step)
 		}
 	}
