@@ -30,8 +30,6 @@ func Metrics() []prometheus.Collector { return []prometheus.Collector{failed} }
 
 // Ahead is Begin for a remediation that goes on whatever becomes of its record: what fails is logged once and counted by the kind of its writer. The name is
 // empty where there is no record. A nil Records writes none.
-//
-// It is tried twice: a write whose answer was lost has left a record, and a request that does not name it would have it closed as not begun.
 func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) string {
 	if r == nil {
 		return ""
@@ -40,10 +38,9 @@ func (r *Records) Ahead(ctx context.Context, kind string, record *mendv1.Remedia
 	defer done()
 	name, err := r.Begin(within, record, since)
 	if err != nil {
-		name, err = r.Begin(within, record, since)
-	}
-	if err != nil {
-		missed(ctx, err, kind, record)
+		failed.WithLabelValues(kind).Inc()
+		log.FromContext(ctx).Error(err, "The remediation goes on without a record",
+			TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name))
 		return ""
 	}
 	return name
@@ -62,10 +59,4 @@ func (r *Records) Has(ctx context.Context, named types.NamespacedName, m *cluste
 	is := target.Machine != nil && target.Machine.Name == m.Name && target.Machine.Namespace == m.Namespace ||
 		target.Machine == nil && target.Node != nil && target.Node.Name == m.Status.NodeRef.Name
 	return is && there.Open()
-}
-
-func missed(ctx context.Context, err error, kind string, record *mendv1.RemediationRecord) {
-	failed.WithLabelValues(kind).Inc()
-	log.FromContext(ctx).Error(err, "The remediation goes on without a record",
-		TargetOf(record).Kind, klog.KRef(TargetOf(record).Namespace, TargetOf(record).Name))
 }

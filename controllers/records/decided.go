@@ -8,11 +8,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
-
-// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
-const Unbegun = record.Unbegun
 
 // Judged writes into spec why a target counts as unhealthy at now: the cause is the first finding that is due, and evidence are all that are. A condition is
 // recorded with the moment of its last transition; that it counts from a later one on, as after an outage, shows in the moment at which it was due.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // A cache may show a record as open after it was closed: the next remediation of the machine is another one.
@@ -27,7 +28,7 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 		"one that was to begin, and was closed": {false, func(ctx context.Context, t *testing.T, s *shelf) {
 			t.Helper()
 			s.close(ctx, t)
-			s.clock.SetTime(noon.Add(Unbegun + time.Second))
+			s.clock.SetTime(noon.Add(record.Unbegun + time.Second))
 		}, 1, 2},
 		"one that was to begin, and was deleted":     {false, deleted, 1, 1},
 		"but one that is open is still that of this": {true, func(context.Context, *testing.T, *shelf) {}, 1, 1},

@@ -37,7 +37,7 @@ func MissingBy(is *mendv1.RemediationRecord) *Missing {
 		return nil
 	}
 	m := &Missing{
-		Target: TargetOf(is), Namespace: is.Namespace, Cluster: is.Spec.Target.ClusterName, Reason: string(record.Unread), Due: is.Spec.Decided.Time,
+		Target: TargetOf(is), Namespace: is.Namespace, Cluster: is.Spec.Target.ClusterName, Reason: record.Unread, Due: is.Spec.Decided.Time,
 	}
 	if is.Spec.Due != nil {
 		m.Due = is.Spec.Due.Time

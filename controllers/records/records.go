@@ -51,12 +51,6 @@ type Records struct {
 	asked    map[types.NamespacedName]bool
 }
 
-// identity is what no two open records share.
-type identity struct {
-	target string // UID
-	in     string // namespace
-}
-
 // CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
 func CacheOptions() cache.ByObject {
 	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"}), Transform: cache.TransformStripManagedFields()}
@@ -81,31 +75,30 @@ func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, s
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return "", err
 	}
-	target := TargetOf(record)
-	for again := range 3 {
-		open, err := r.open(ctx, record, again > 0)
-		if err != nil {
-			return "", fmt.Errorf("look for the record of the remediation of %s %s: %w", target.Kind, target.Name, err)
-		}
-		if open != nil {
-			if err = r.attempt(ctx, open); err == nil {
-				return open.Name, nil
-			}
-		} else {
-			var is string
-			if is, err = r.create(ctx, record, since); err == nil {
-				return is, nil
-			}
-		}
-		if !errors.Is(err, errElsewhere) {
-			return "", fmt.Errorf("write the record of the remediation of %s %s: %w", target.Kind, target.Name, err)
-		}
+	name, err := r.write(ctx, record, since, false)
+	if err != nil { // another writer was faster, or the answer was lost: look past the cache
+		name, err = r.write(ctx, record, since, true)
 	}
-	return "", fmt.Errorf("write the record of the remediation of %s %s: it changes all the time", target.Kind, target.Name)
+	if err != nil {
+		return "", fmt.Errorf("write the record of the remediation of %s %s: %w", TargetOf(record).Kind, TargetOf(record).Name, err)
+	}
+	return name, nil
 }
 
-// errElsewhere says that another writer was faster: look again.
-var errElsewhere = errors.New("the record was changed meanwhile")
+// write writes into the open record of the remediation that it is about to begin, or creates one. It looks for an open one past the cache if late is set.
+func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string, late bool) (string, error) {
+	open, err := r.open(ctx, record, late)
+	if err != nil {
+		return "", fmt.Errorf("look for an open one: %w", err)
+	}
+	if open == nil {
+		return r.create(ctx, record, since)
+	}
+	return open.Name, r.attempt(ctx, open)
+}
+
+// errEnded says that the record that the cache shows as open has been closed.
+var errEnded = errors.New("the record has ended meanwhile")
 
 // TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
 func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
@@ -118,12 +111,8 @@ func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
 	return mendv1.RecordRef{}
 }
 
-func identityOf(record *mendv1.RemediationRecord) identity {
-	return identity{TargetOf(record).UID, record.Namespace}
-}
-
-// open is the open record for the target of record; nil if there is none. What the cache does not show yet is looked for past it, and
-// everything if the cache was found to be late.
+// open is the open record of the remediation of record; nil if there is none. What the cache does not show yet is looked for past it by the UID of the target,
+// and everything if the cache was found to be late.
 func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, late bool) (*mendv1.RemediationRecord, error) {
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
@@ -131,53 +120,47 @@ func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, la
 	r.mu.Lock()
 	cached := r.cached && !late && (r.Namespace == "" || r.Namespace == record.Namespace)
 	r.mu.Unlock()
-	if !cached {
-		return find(ctx, r.Live, record)
-	}
-	if there, err := find(ctx, r.Client, record); there != nil || err != nil {
-		return there, err
-	}
-	return ofTarget(ctx, r.Live, record)
-}
-
-// find is the open record for the target of record that reader has, also if that had another UID when it was written; nil if it has none.
-func find(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
-	if there, err := ofTarget(ctx, reader, record); there != nil || err != nil {
-		return there, err
-	}
 	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true"}
-	return first(ctx, reader, record.Namespace, among, func(there *mendv1.RemediationRecord) bool {
-		return movedFrom(there, record) || cameBack(there, record)
-	})
+	if cached {
+		if there, err := find(ctx, r.Client, record, among); there != nil || err != nil {
+			return there, err
+		}
+		among[mendv1.RecordTargetLabel] = TargetOf(record).UID
+	}
+	return find(ctx, r.Live, record, among)
 }
 
-// ofTarget is the open record of the very target of record that reader has; nil if it has none.
-func ofTarget(ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
-	is := identityOf(record)
-	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: is.target}
-	return first(ctx, reader, record.Namespace, among, func(there *mendv1.RemediationRecord) bool { return identityOf(there) == is })
-}
-
-// first is the first open record in a namespace with these labels that matches; nil if there is none.
-func first(
-	ctx context.Context, reader client.Reader, namespace string, among client.MatchingLabels, matches func(*mendv1.RemediationRecord) bool,
+// find is the open record of the remediation of record that reader has among those with these labels; nil if it has none.
+func find(
+	ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord, among client.MatchingLabels,
 ) (*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
-	if err := reader.List(ctx, list, client.InNamespace(namespace), among, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(record.Namespace), among, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	for i := range list.Items {
-		if there := &list.Items[i]; there.Open() && matches(there) {
+		if there := &list.Items[i]; there.Open() && sameTarget(there, record) {
 			return there.DeepCopy(), nil
 		}
 	}
 	return nil, nil
 }
 
-// movedFrom reports whether there is the record of the target of record from before clusterctl moved both: then their UIDs differ, and the names tell.
-func movedFrom(there, record *mendv1.RemediationRecord) bool {
-	was, is := TargetOf(there), TargetOf(record)
-	return Moved(there) && was.Kind == is.Kind && was.Namespace == is.Namespace && was.Name == is.Name
+// sameTarget reports whether two records are about the same target. Names tell after clusterctl has moved both, when all UIDs are others; and of a node
+// without a Machine, for the same check: remediators delete nodes, and one that comes back has another UID.
+func sameTarget(there, record *mendv1.RemediationRecord) bool {
+	before, now := TargetOf(there), TargetOf(record)
+	switch {
+	case before.Kind != now.Kind || before.Namespace != now.Namespace || before.Name != now.Name:
+		return false
+	case before.UID == now.UID:
+		return true
+	case now.Kind == "Node":
+		x, y := there.Spec.Requester.Check, record.Spec.Requester.Check
+		return there.Spec.Target.ClusterName == record.Spec.Target.ClusterName && (x == nil) == (y == nil) &&
+			(x == nil || x.Kind == y.Kind && x.Name == y.Name)
+	}
+	return Moved(there)
 }
 
 // Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
@@ -190,18 +173,6 @@ func Moved(is *mendv1.RemediationRecord) bool {
 		}
 	}
 	return false
-}
-
-// cameBack reports whether there is the record of a node of that name, without a Machine, for the same check. Remediators delete nodes: one that comes back
-// has another UID, and if it is unhealthy still, or again, before the record has ended, that is the same remediation.
-func cameBack(there, record *mendv1.RemediationRecord) bool {
-	was, is := &there.Spec, &record.Spec
-	if was.Target.Machine != nil || is.Target.Machine != nil || was.Target.Node == nil || is.Target.Node == nil {
-		return false
-	}
-	x, y := was.Requester.Check, is.Requester.Check
-	return was.Target.Node.Name == is.Target.Node.Name && was.Target.ClusterName == is.Target.ClusterName &&
-		(x == nil) == (y == nil) && (x == nil || x.Kind == y.Kind && x.Name == y.Name)
 }
 
 // known is the record that record names; nil if it names none, or that is not open.
@@ -217,36 +188,28 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	return there, nil
 }
 
-// create creates the record.
+// create creates the record. If one that has ended has its name, of a remediation of the same target that did not begin, the next name is made of that.
 func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
-	is, now := identityOf(record), metav1.NewTime(r.Clock.Now())
+	target := TargetOf(record)
 	fresh := record.DeepCopy()
-	if fresh.Labels == nil {
-		fresh.Labels = map[string]string{}
-	}
-	fresh.Labels[mendv1.RecordOpenLabel], fresh.Labels[mendv1.RecordTargetLabel] = "true", is.target
-	fresh.Status.Attempted = &now
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
+	fresh.Status.Attempted = new(metav1.NewTime(r.Clock.Now()))
 	Bound(fresh)
 	for ended := ""; ; {
-		fresh.Name = nameOf(TargetOf(record).Name, is.target, since, ended)
+		fresh.Name = nameOf(target.Name, target.UID, since, ended)
 		err := r.Client.Create(ctx, fresh.DeepCopy())
 		if !apierrors.IsAlreadyExists(err) {
 			return fresh.Name, err
 		}
 		there := &mendv1.RemediationRecord{}
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
-			if apierrors.IsNotFound(err) {
-				return "", errElsewhere
-			}
 			return "", err
 		}
-		if there.Open() && identityOf(there) == is {
+		if there.Open() && sameTarget(there, record) {
 			return there.Name, r.attempt(ctx, there)
 		}
-		if ended == string(there.UID) {
-			return "", errElsewhere
-		}
-		ended = string(there.UID) // of the same target, from the same moment, and closed: that remediation did not begin, or is over
+		ended = string(there.UID)
 	}
 }
 
@@ -255,25 +218,16 @@ func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, 
 func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
 	now := r.Clock.Now()
 	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
-		return r.stillOpen(ctx, record)
+		there := &mendv1.RemediationRecord{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
+		if err == nil && (there.UID != record.UID || !there.Open()) {
+			return errEnded
+		}
+		return err
 	}
 	changed := record.DeepCopy()
 	changed.Status.Attempted = new(metav1.NewTime(now))
-	err := r.Client.Patch(ctx, changed, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{}))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return errElsewhere
-	}
-	return err
-}
-
-// stillOpen is errElsewhere if the record has been closed or deleted.
-func (r *Records) stillOpen(ctx context.Context, record *mendv1.RemediationRecord) error {
-	there := &mendv1.RemediationRecord{}
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
-	if apierrors.IsNotFound(err) || err == nil && (there.UID != record.UID || !there.Open()) {
-		return errElsewhere
-	}
-	return err
+	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{}))
 }
 
 // nameOf is a name that begins with that of the target and ends with a hash of the parts.

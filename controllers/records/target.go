@@ -89,7 +89,7 @@ func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
 	at = is.Spec.Decided.Time
 	for i := range is.Status.Steps {
 		at = is.Status.Steps[i].Time.Time
-		if is.Status.Steps[i].Reason == string(decided.TargetGone) {
+		if is.Status.Steps[i].Reason == decided.TargetGone {
 			return at, true
 		}
 	}

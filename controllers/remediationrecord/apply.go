@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -93,39 +94,22 @@ func labelled(o *observed, after *mendv1.RemediationRecord) {
 
 // statusOf is the status of the record by plan.
 func statusOf(o *observed, plan record.Plan) mendv1.RemediationRecordStatus {
-	s := &plan.State
-	is := mendv1.RemediationRecordStatus{
-		Attempted: at(s.Attempted), Begun: at(s.Begun), BegunBy: s.BegunBy, CapacityBack: at(s.Back), Ended: at(s.Ended),
-		Outcome: mendv1.RecordOutcome(s.Outcome), EndedBy: s.EndedBy, Conditions: o.record.DeepCopy().Status.Conditions,
-	}
-	for _, ref := range s.Requests {
-		is.Requests = append(is.Requests, *ofRef(ref))
-	}
-	if by := s.Replacement; by.Machine.Name != "" {
-		is.Replacement = &mendv1.RecordReplacement{Machine: *ofRef(by.Machine), Node: ofRef(by.Node), Host: ofRef(by.Host), Guessed: by.Guessed}
-	}
-	for _, step := range s.Steps {
-		message := step.Message
-		if message == "" {
-			message = o.text(step.Reason, step.Object)
+	status := *plan.Status.DeepCopy()
+	for i := range status.Steps {
+		if step := &status.Steps[i]; step.Message == "" {
+			step.Message = o.text(step.Reason, ptr.Deref(step.Object, mendv1.RecordRef{}))
 		}
-		is.Steps = append(is.Steps, mendv1.RecordStep{
-			Time: metav1.NewTime(step.Time), Reason: string(step.Reason), Object: ofRef(step.Object), Message: message,
-		})
-	}
-	for _, wait := range s.Waits {
-		is.Waits = append(is.Waits, mendv1.RecordWait{Reason: string(wait.Reason), Seconds: wait.Seconds, Since: at(wait.Since)})
 	}
 	for _, c := range conditionsOf(o, plan) {
 		c.LastTransitionTime = metav1.NewTime(o.facts.Now)
-		meta.SetStatusCondition(&is.Conditions, c)
+		meta.SetStatusCondition(&status.Conditions, c)
 	}
-	return is
+	return status
 }
 
 // text is a step, or what is waited for, as a sentence.
-func (o *observed) text(reason record.Reason, object record.Ref) string {
-	if o.story != nil && reason == record.Reason(o.story.Reason) {
+func (o *observed) text(reason string, object mendv1.RecordRef) string {
+	if o.story != nil && reason == string(o.story.Reason) {
 		return explain.Capacity(o.story)
 	}
 	target := records.TargetOf(o.record)
@@ -134,21 +118,21 @@ func (o *observed) text(reason record.Reason, object record.Ref) string {
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
 func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
-	s, all := &plan.State, begunOf(o, plan)
-	outcome := record.Reason(s.Outcome)
-	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: string(outcome)}
-	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: string(outcome)}
+	status, all := &plan.Status, begunOf(o, plan)
+	outcome := string(status.Outcome)
+	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: outcome}
+	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: outcome}
 	switch {
-	case !s.Ended.IsZero():
-		end.Message = o.text(outcome, record.Ref{})
-		if back.Message = end.Message; !s.Back.IsZero() {
+	case !status.Ended.IsZero():
+		end.Message = o.text(outcome, mendv1.RecordRef{})
+		if back.Message = end.Message; !status.CapacityBack.IsZero() {
 			back.Status = metav1.ConditionTrue
 		}
 		return append(all, back, end)
 	case plan.Waiting == "":
 		return all
 	}
-	back.Reason, back.Message = string(plan.Waiting), o.text(plan.Waiting, plan.Object)
+	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
 	if was := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); was != nil && was.Reason == back.Reason && o.silent(plan) {
 		back.Message = was.Message // what could not be read now is no news
 	}
@@ -157,72 +141,29 @@ func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
 
 // silent reports whether nothing was read of what is waited for.
 func (o *observed) silent(plan record.Plan) bool {
-	return plan.Object == record.Ref{} && (o.story == nil || string(o.story.Reason) != string(plan.Waiting))
+	return plan.Object == mendv1.RecordRef{} && (o.story == nil || string(o.story.Reason) != plan.Waiting)
 }
 
 // begunOf says whether the remediation was begun; nothing before that is known.
 func begunOf(o *observed, plan record.Plan) []metav1.Condition {
-	s := &plan.State
+	s := &plan.Status
 	is := metav1.Condition{Type: mendv1.RecordBegun}
 	switch {
 	case !s.Begun.IsZero():
 		is.Status = metav1.ConditionTrue
 		for _, step := range s.Steps {
 			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated {
-				is.Reason = string(step.Reason)
+				is.Reason = step.Reason
 				return []metav1.Condition{is}
 			}
 		}
 		return nil
 	case o.facts.Target.Known && !o.facts.Target.Exists:
-		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, string(record.TargetGone), o.text(record.TargetGone, record.Ref{})
+		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, record.TargetGone, o.text(record.TargetGone, mendv1.RecordRef{})
 	case !s.Ended.IsZero():
-		is.Status, is.Reason = metav1.ConditionFalse, string(record.NotBegun)
+		is.Status, is.Reason = metav1.ConditionFalse, record.NotBegun
 	default:
 		return nil
 	}
 	return []metav1.Condition{is}
-}
-
-// stateOf is a status as decisions have it.
-func stateOf(is *mendv1.RemediationRecordStatus) record.State {
-	s := record.State{
-		Attempted: moment(is.Attempted), Begun: moment(is.Begun), BegunBy: is.BegunBy, Back: moment(is.CapacityBack), Ended: moment(is.Ended),
-		Outcome: record.Outcome(is.Outcome), EndedBy: is.EndedBy,
-	}
-	for i := range is.Requests {
-		s.Requests = append(s.Requests, refOf(&is.Requests[i]))
-	}
-	if by := is.Replacement; by != nil {
-		s.Replacement = record.Replacement{Machine: refOf(&by.Machine), Node: refOf(by.Node), Host: refOf(by.Host), Guessed: by.Guessed}
-	}
-	for i := range is.Steps {
-		step := &is.Steps[i]
-		s.Steps = append(s.Steps, record.Step{Time: step.Time.Time, Reason: record.Reason(step.Reason), Object: refOf(step.Object), Message: step.Message})
-	}
-	for _, wait := range is.Waits {
-		s.Waits = append(s.Waits, record.Wait{Reason: record.Reason(wait.Reason), Seconds: wait.Seconds, Since: moment(wait.Since)})
-	}
-	return s
-}
-
-func ofRef(r record.Ref) *mendv1.RecordRef {
-	if r.Name == "" {
-		return nil
-	}
-	return &mendv1.RecordRef{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID}
-}
-
-func moment(t *metav1.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
-}
-
-func at(t time.Time) *metav1.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(t))
 }

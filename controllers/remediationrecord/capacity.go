@@ -19,6 +19,7 @@ import (
 	observer "github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
+	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older than the end of the
@@ -52,9 +53,9 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 
 // subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
 func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject, error) {
-	began := o.facts.State.Begun
-	if began.IsZero() {
-		began = o.facts.Decided
+	began := o.facts.Decided
+	if begun := o.facts.Status.Begun; begun != nil {
+		began = begun.Time
 	}
 	target := &o.record.Spec.Target
 	var s observer.Subject
@@ -132,7 +133,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if !other.Open() || !another || !sameOwner(other, o.record) {
 			continue
 		}
-		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == string(record.TargetGone) }) {
+		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == record.TargetGone }) {
 			continue
 		}
 		loss := capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff)}
@@ -158,8 +159,8 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 // capacityOf is a story as far as a record has it.
 func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.Capacity {
 	c := record.Capacity{
-		Known: s.Stage != capacity.Unread, Reason: record.Reason(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
-		Object: record.Ref{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
+		Known: s.Stage != capacity.Unread, Reason: string(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
+		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
 	}
 	if s.Reason == capacity.RolledOut || s.Reason == capacity.OwnerComplete {
@@ -171,16 +172,15 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 	}
 	m := &f.Others[i]
 	c.Healthy = m.Deleting.IsZero() && !m.Unhealthy && m.Node != "" && m.NodeReady.True()
-	c.Replacement = record.Replacement{Machine: machineRef(m, namespace), Guessed: s.Replacement.Guess()}
+	c.Replacement = &mendv1.RecordReplacement{
+		Machine: mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID},
+		Guessed: s.Replacement.Guess(),
+	}
 	if m.Node != "" {
-		c.Replacement.Node = record.Ref{APIVersion: "v1", Kind: "Node", Name: m.Node}
+		c.Replacement.Node = records.NodeRef(m.Node, "")
 	}
 	if m.Host != "" {
-		c.Replacement.Host = record.Ref{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}
 	}
 	return c
-}
-
-func machineRef(m *capacity.Machine, namespace string) record.Ref {
-	return record.Ref{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID}
 }

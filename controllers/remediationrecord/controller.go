@@ -82,7 +82,7 @@ type memory struct {
 	seen     time.Time
 	reported record.Reported
 	// over are the requests that the record names and that do not exist any more.
-	over []record.Ref
+	over []mendv1.RecordRef
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
@@ -99,7 +99,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := record.Decide(o.facts)
-	if !plan.State.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
+	if !plan.Status.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
@@ -119,11 +119,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. Requests are not
 // watched: one that is made a moment after its record is found by looking again soon. What was put off is written when it is due.
 func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Result {
-	if !plan.State.Ended.IsZero() {
+	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
 	in := min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest)
-	if plan.State.Begun.IsZero() {
+	if plan.Status.Begun.IsZero() {
 		in = min(in, max(o.now.Sub(o.attempted())/2, aboutToBegin))
 	}
 	at := o.now.Add(in)
@@ -147,8 +147,8 @@ const (
 
 // attempted is when the remediation was last about to begin.
 func (o *observed) attempted() time.Time {
-	if at := o.facts.State.Attempted; at.After(o.facts.Decided) {
-		return at
+	if at := o.facts.Status.Attempted; at != nil && at.After(o.facts.Decided) {
+		return at.Time
 	}
 	return o.facts.Decided
 }
@@ -181,12 +181,12 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 	key := client.ObjectKeyFromObject(o.record)
 	r.sendNews(ctx, o, plan)
 	if changed {
-		measure(o, plan.State)
-		if !plan.State.Ended.IsZero() {
-			log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.State.Outcome)
+		measure(o, &plan.Status)
+		if !plan.Status.Ended.IsZero() {
+			log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 		}
 	}
-	if !plan.State.Ended.IsZero() {
+	if !plan.Status.Ended.IsZero() {
 		r.forget(key)
 		if !changed {
 			return
@@ -199,13 +199,6 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 	r.open.note(key, waitOf(o, plan))
 }
 
-// sighted remembers when the Machine of a record was there.
-func (r *Reconciler) sighted(o *observed) {
-	if o.facts.Target.Exists {
-		r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
-	}
-}
-
 // goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
 // what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
@@ -214,12 +207,4 @@ func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
 		return seen
 	}
 	return at
-}
-
-// refOf is a reference of the API as decisions have it.
-func refOf(r *mendv1.RecordRef) record.Ref {
-	if r == nil {
-		return record.Ref{}
-	}
-	return record.Ref{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID}
 }

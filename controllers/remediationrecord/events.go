@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,7 +29,7 @@ func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan
 	var all []record.Notice
 	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
 	for _, is := range all {
-		for _, event := range o.eventsOf(is, &plan.State) {
+		for _, event := range o.eventsOf(is, &plan.Status) {
 			recorder.Send(r.Recorder, event)
 			log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", event.Text,
 				event.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(event.About))
@@ -43,8 +44,8 @@ var reasonOfNews = map[record.News]string{
 }
 
 // eventsOf are the events by which a notice is reported.
-func (o *observed) eventsOf(is record.Notice, s *record.State) []recorder.Event {
-	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, s)}
+func (o *observed) eventsOf(is record.Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
+	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, status)}
 	target := records.TargetOf(o.record)
 	what := o.about(&target)
 	var all []recorder.Event
@@ -71,9 +72,9 @@ const longestAction = 128
 // and that names another object. Of one that is too long the end is kept, in which generated names differ.
 func actionOf(is record.Notice) string {
 	if is.Object.Name == "" {
-		return string(is.Reason)
+		return is.Reason
 	}
-	reason, object := string(is.Reason)+"/", is.Object.Kind+"/"+is.Object.Name
+	reason, object := is.Reason+"/", is.Object.Kind+"/"+is.Object.Name
 	return reason + object[max(0, len(reason)+len(object)-longestAction):]
 }
 
@@ -114,19 +115,19 @@ func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 // kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
 func (o *observed) kindOf(is record.Notice) string {
 	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo != ""
-	if todo || is.News == record.Late || is.Reason == record.Reason(record.GivenUp) {
+	if todo || is.News == record.Late || is.Reason == string(mendv1.RecordGivenUp) {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
 }
 
 // tells reports whether the story is about what is waited for.
-func (o *observed) tells(reason record.Reason) bool {
-	return o.story != nil && record.Reason(o.story.Reason) == reason
+func (o *observed) tells(reason string) bool {
+	return o.story != nil && string(o.story.Reason) == reason
 }
 
 // textOf is a notice as a sentence: what is waited for, what a person can do, or how the remediation has ended.
-func (o *observed) textOf(notice record.Notice, state *record.State) string {
+func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecordStatus) string {
 	target := records.TargetOf(o.record)
 	what, sentence := target.Kind+" "+target.Name, o.text(notice.Reason, notice.Object)
 	var todo explain.Step
@@ -145,14 +146,14 @@ func (o *observed) textOf(notice record.Notice, state *record.State) string {
 		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), what, sentence, todo.Text)
 	case record.Back:
 		sentence = stepText(notice.Reason, what, notice.Object)
-		if machine := state.Replacement.Machine; machine.Name != "" {
-			sentence += " (" + machine.Kind + " " + machine.Name + ")"
+		if by := status.Replacement; by != nil {
+			sentence += " (" + by.Machine.Kind + " " + by.Machine.Name + ")"
 		}
 		due := o.facts.Decided
 		if o.record.Spec.Due != nil {
 			due = o.record.Spec.Due.Time
 		}
-		return fmt.Sprintf("The capacity of %s is back after %s: %s", what, state.Back.Sub(due).Round(time.Second), sentence)
+		return fmt.Sprintf("The capacity of %s is back after %s: %s", what, ptr.Deref(status.CapacityBack, metav1.Time{}).Sub(due).Round(time.Second), sentence)
 	case record.NotComing:
 		return "The capacity of " + what + " does not come back: " + stepText(notice.Reason, what, notice.Object)
 	}

@@ -109,8 +109,8 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 
 // What differs in its text alone is one event to client-go, under the text of the first.
 func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
-	budget, long := record.Ref{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
-	for name, pair := range map[string][2]record.Ref{
+	budget, long := mendv1.RecordRef{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
+	for name, pair := range map[string][2]mendv1.RecordRef{
 		"of another name":                      {budget, {Kind: budget.Kind, Name: "shop"}},
 		"of another kind":                      {{Kind: "Machine", Name: "w2"}, {Kind: "Metal3Machine", Name: "w2"}},
 		"of a long name with another ending":   {{Kind: budget.Kind, Name: long + "-web"}, {Kind: budget.Kind, Name: long + "-shop"}},
@@ -120,7 +120,7 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 			actions := map[string]bool{}
 			for _, object := range pair {
 				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &record.State{})[0]
+				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
 				actions[got.Action] = true
 				if !strings.Contains(got.Text, object.Name) {
 					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)
@@ -241,7 +241,7 @@ func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
 }
 
 func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
-	request := record.Ref{Kind: "HostRemediation", Name: "m"}
+	request := mendv1.RecordRef{Kind: "HostRemediation", Name: "m"}
 	for _, state := range []powercycle.State{
 		powercycle.Pending, powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.PoweringOn, powercycle.Rebooting,
 		powercycle.Servicing, powercycle.Booting, powercycle.RequestingOwner,
@@ -249,12 +249,12 @@ func TestARecordSaysWhatAPowerCycleWaitsFor(t *testing.T) {
 		if !state.Known() || state.Final() {
 			t.Errorf("%s is no state in which anything is waited for", state)
 		}
-		got := stepText(record.Reason(state), "Machine m", request)
+		got := stepText(string(state), "Machine m", request)
 		if !strings.HasPrefix(got, "HostRemediation m ") || len(strings.Fields(got)) < 6 || strings.Contains(got, string(state)) {
 			t.Errorf("%s: it says %q", state, got)
 		}
 	}
-	if got := stepText(record.Reason(powercycle.Booting), "Machine m", record.Ref{}); got != "Booting" {
+	if got := stepText(string(powercycle.Booting), "Machine m", mendv1.RecordRef{}); got != "Booting" {
 		t.Errorf("without a request it says %q", got)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
+// truths are what a status says; that of Unknown is record.Unknown.
+var truths = map[metav1.ConditionStatus]record.Truth{metav1.ConditionTrue: record.Yes, metav1.ConditionFalse: record.No}
+
 // observeChecked reads what a check says of the Machine. That it is healthy again, only the MachineHealthCheck can say that has asked for the remediation: what
 // a NodeHealthCheck or a user has found, another check may not judge, or not yet.
 func (o *observed) observeChecked() {
@@ -22,7 +25,7 @@ func (o *observed) observeChecked() {
 	if c == nil || c.Status == metav1.ConditionTrue && (by == nil || by.Kind != machineCheckKind) {
 		return
 	}
-	o.facts.Target.Checked, o.facts.Target.CheckedSince = truth(c.Status), c.LastTransitionTime.Time
+	o.facts.Target.Checked, o.facts.Target.CheckedSince = truths[c.Status], c.LastTransitionTime.Time
 }
 
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.

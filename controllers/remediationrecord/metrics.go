@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -69,7 +70,7 @@ func (w *words) of(word string) string {
 	w.Lock()
 	defer w.Unlock()
 	if !w.known[word] && len(w.known) >= mostWords {
-		return string(record.OtherReason)
+		return record.OtherReason
 	}
 	if w.known == nil {
 		w.known = map[string]bool{}
@@ -86,28 +87,28 @@ func (o *observed) clusterOf() string {
 	return o.cluster.Name
 }
 
-// measure exports what was written: s, of a record that said less before.
-func measure(o *observed, s record.State) {
+// measure exports what was written: status, of a record that said less before.
+func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	before := o.record
 	spec := &before.Spec
 	due := spec.Due
 	if due == nil {
 		due = &spec.Decided
 	}
-	if before.Status.Begun == nil && !s.Begun.IsZero() {
-		dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(s.Begun.Sub(due.Time), 0).Seconds())
+	if before.Status.Begun == nil && !status.Begun.IsZero() {
+		dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(status.Begun.Sub(due.Time), 0).Seconds())
 	}
-	if before.Status.CapacityBack == nil && !s.Back.IsZero() {
-		dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(s.Outcome)).Observe(max(s.Back.Sub(due.Time), 0).Seconds())
+	if before.Status.CapacityBack == nil && !status.CapacityBack.IsZero() {
+		dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(status.Outcome)).Observe(max(status.CapacityBack.Sub(due.Time), 0).Seconds())
 	}
-	if s.Ended.IsZero() {
+	if status.Ended.IsZero() {
 		return
 	}
-	for _, wait := range s.Waits {
+	for _, wait := range status.Waits {
 		seconds := max(wait.Seconds, 0) // a user may have written less, or so much that it has overflown
-		waited.WithLabelValues(waits.of(string(wait.Reason))).Add(float64(seconds))
+		waited.WithLabelValues(waits.of(wait.Reason)).Add(float64(seconds))
 	}
-	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(s.Outcome)).Inc()
+	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(status.Outcome)).Inc()
 }
 
 // waiting is what one open record waits for, and since when it was due.
@@ -118,15 +119,15 @@ type waiting struct {
 
 // waitOf is what a record waits for whose remediation was begun, by kubemend or by others.
 func waitOf(o *observed, plan record.Plan) waiting {
-	is := waiting{namespace: o.record.Namespace, cluster: o.clusterOf(), reason: string(plan.Waiting), since: o.facts.Decided}
+	is := waiting{namespace: o.record.Namespace, cluster: o.clusterOf(), reason: plan.Waiting, since: o.facts.Decided}
 	if due := o.record.Spec.Due; due != nil {
 		is.since = due.Time
 	}
-	if o.outside || plan.State.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
+	if o.outside || plan.Status.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
 		return waiting{}
 	}
 	if is.reason == "" {
-		is.reason = string(record.Unread)
+		is.reason = record.Unread
 	}
 	return is
 }

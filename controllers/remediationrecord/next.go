@@ -17,19 +17,19 @@ import (
 
 // next is the check that has a step left for the target; without a name none has. What holds a step up may do so for hours, and the remediation is not given
 // up until then.
-func (o *observed) next() record.Ref {
+func (o *observed) next() mendv1.RecordRef {
 	t := &o.facts.Target
 	if !o.checked || !t.Known || !t.Exists || !t.Deleting.IsZero() {
-		return record.Ref{}
+		return mendv1.RecordRef{}
 	}
 	left := t.Checked == record.No && len(o.facts.Requests) == 0 // a MachineHealthCheck asks again where nothing asks any more, and then waits
 	if o.nodeCheck != nil {
 		left = o.stepLeft()
 	}
 	if !left {
-		return record.Ref{}
+		return mendv1.RecordRef{}
 	}
-	return refOf(o.record.Spec.Requester.Check)
+	return *o.record.Spec.Requester.Check
 }
 
 // listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says nothing, or if the

@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,7 +65,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	}
 	o.facts = record.Facts{
 		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
-		Moved: records.Moved(o.record), Paused: o.paused(), State: stateOf(&o.record.Status),
+		Moved: records.Moved(o.record), Paused: o.paused(), Status: o.record.Status,
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -82,12 +82,14 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-// reader reads Machines and Clusters.
-func (r *Reconciler) reader(o *observed) client.Reader {
-	if o.live {
-		return r.Live
+// read reads a Cluster or a Machine. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here.
+func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey, obj client.Object) error {
+	if !o.live {
+		if err := r.Client.Get(ctx, key, obj); !apierrors.IsNotFound(err) {
+			return err
+		}
 	}
-	return r.Client
+	return r.Live.Get(ctx, key, obj)
 }
 
 // observeCluster reads the Cluster of the record.
@@ -98,10 +100,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
 	}
 	cluster := &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: o.record.Namespace, Name: name}
-	err := r.reader(o).Get(ctx, key, cluster)
-	if apierrors.IsNotFound(err) && !o.live { // a cache may show it later: one that clusterctl has just moved here, paused
-		err = r.Live.Get(ctx, key, cluster)
-	}
+	err := r.read(ctx, o, key, cluster)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -122,17 +121,13 @@ func (r *Reconciler) covers(o *observed) bool {
 
 // paused reports whether nothing of the Cluster is to be changed, as while it is moved.
 func (o *observed) paused() bool {
-	if o.cluster == nil {
-		return false
-	}
-	_, annotated := o.cluster.Annotations[clusterv1.PausedAnnotation]
-	return annotated || ptr.Deref(o.cluster.Spec.Paused, false)
+	return o.cluster != nil && annotations.IsPaused(o.cluster, o.cluster)
 }
 
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	target, t := records.TargetOf(o.record), &o.facts.Target
-	t.Ref, t.Machine = refOf(&target), o.record.Spec.Target.Machine != nil
+	t.RecordRef, t.Machine = target, o.record.Spec.Target.Machine != nil
 	is, err := r.inScope(ctx, o)
 	if o.outside = !is; err != nil || !is {
 		return err
@@ -140,7 +135,9 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if err := r.readTarget(ctx, o); err != nil {
 		return err
 	}
-	r.sighted(o)
+	if t.Exists {
+		r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
+	}
 	if t.Known && !t.Exists {
 		t.GoneAt = r.goneAt(o.record)
 	}
@@ -153,10 +150,7 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 		return r.observeOther(ctx, o)
 	}
 	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}
-	err := r.reader(o).Get(ctx, key, m)
-	if apierrors.IsNotFound(err) && !o.live { // a cache may show it later
-		err = r.Live.Get(ctx, key, m)
-	}
+	err := r.read(ctx, o, key, m)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
@@ -201,14 +195,4 @@ func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 		t.Deleting = is.DeletionTimestamp.Time
 	}
 	return nil
-}
-
-func truth(status metav1.ConditionStatus) record.Truth {
-	switch status {
-	case metav1.ConditionTrue:
-		return record.Yes
-	case metav1.ConditionFalse:
-		return record.No
-	}
-	return record.Unknown
 }

@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -38,24 +39,28 @@ type reader struct {
 
 // Get implements client.Reader.
 func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	kind, err := apiutil.GVKForObject(obj, r.of.Scheme())
-	if err != nil {
-		return fmt.Errorf("find the kind of a %T: %w", obj, err)
-	}
-	if !slices.Contains(readable, kind.GroupKind()) {
-		return explain.ErrUnread
+	if err := r.mayRead(obj); err != nil {
+		return err
 	}
 	return r.Reader.Get(ctx, key, obj, opts...)
 }
 
 // List implements client.Reader.
 func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	kind, err := apiutil.GVKForObject(list, r.of.Scheme())
+	if err := r.mayRead(list); err != nil {
+		return err
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+// mayRead is explain.ErrUnread for an object, or a list, of a kind that is not to be read.
+func (r reader) mayRead(obj runtime.Object) error {
+	kind, err := apiutil.GVKForObject(obj, r.of.Scheme())
 	if err != nil {
-		return fmt.Errorf("find the kind of a %T: %w", list, err)
+		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
 	if !slices.Contains(readable, schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "List")}) {
 		return explain.ErrUnread
 	}
-	return r.Reader.List(ctx, list, opts...)
+	return nil
 }

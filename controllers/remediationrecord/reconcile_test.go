@@ -248,7 +248,7 @@ func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
 	plan := record.Decide(stale.facts)
 	if _, _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
-		t.Errorf("%q is written over it: %v", plan.State.Outcome, err)
+		t.Errorf("%q is written over it: %v", plan.Status.Outcome, err)
 	}
 	if is := m.reconcile(10 * time.Minute); is.Status.Outcome != "" {
 		t.Errorf("it ends as %q", is.Status.Outcome)

@@ -180,23 +180,23 @@ func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool
 		return false
 	}
 	ref := requestRef(is, kind)
-	return slices.ContainsFunc(o.facts.State.Requests, func(known record.Ref) bool { return known.Is(ref, o.facts.Moved) })
+	return slices.ContainsFunc(o.facts.Status.Requests, func(known mendv1.RecordRef) bool { return record.Same(known, ref, o.facts.Moved) })
 }
 
-func requestRef(is metav1.Object, kind schema.GroupVersionKind) record.Ref {
-	return record.Ref{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID())}
+func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
+	return mendv1.RecordRef{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID())}
 }
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Object, kind schema.GroupVersionKind) error {
-	req := record.Request{Ref: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
+	req := record.Request{RecordRef: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
 	cycle := remediation.Remembered(is).State
 	switch {
 	case cycle.Known():
 		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
 		req.Succeeded = cycle == powercycle.Succeeded
 		req.Failed = cycle.Final() && !req.Succeeded
-		req.State = record.Reason(cycle)
+		req.State = string(cycle)
 		o.facts.Requests = append(o.facts.Requests, req)
 		return nil
 	case kind.GroupKind() == remediation.Own.GroupKind(): // kubemend alone acts on it, and remembers what it has begun

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -18,7 +19,7 @@ type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namesp
 // cachedRequests adds the requests that are part of the remediation from the first cache that has their kind, and reports whether it did. A beginning
 // and an end are decided past the caches, and so is whether a request is gone that the record names: a cache may show it later.
 func (r *Reconciler) cachedRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) (bool, error) {
-	if o.live || o.facts.State.Begun.IsZero() {
+	if o.live || o.facts.Status.Begun.IsZero() {
 		return false, nil
 	}
 	for _, cached := range r.Cached {
@@ -37,14 +38,14 @@ func (r *Reconciler) cachedRequests(ctx context.Context, o *observed, kind schem
 }
 
 // missing are the requests of a kind in a namespace that the record names, that are not in all, and that are not known to be gone.
-func (r *Reconciler) missing(o *observed, kind schema.GroupVersionKind, namespace string, all []client.Object) []record.Ref {
+func (r *Reconciler) missing(o *observed, kind schema.GroupVersionKind, namespace string, all []client.Object) []mendv1.RecordRef {
 	over := r.remembered(client.ObjectKeyFromObject(o.record), nil).over
-	var refs []record.Ref
-	for _, ref := range o.facts.State.Requests {
+	var refs []mendv1.RecordRef
+	for _, ref := range o.facts.Status.Requests {
 		if ref.Namespace != namespace || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() != kind.GroupKind() {
 			continue
 		}
-		there := slices.ContainsFunc(all, func(is client.Object) bool { return ref.Is(requestRef(is, kind), o.facts.Moved) })
+		there := slices.ContainsFunc(all, func(is client.Object) bool { return record.Same(ref, requestRef(is, kind), o.facts.Moved) })
 		if !there && !slices.Contains(over, ref) {
 			refs = append(refs, ref)
 		}

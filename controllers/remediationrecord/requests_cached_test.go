@@ -31,7 +31,7 @@ func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string
 
 // requested makes a record one of the request of w1.
 func requested(r *mendv1.RemediationRecord) {
-	r.Status.Requests = []mendv1.RecordRef{*ofRef(requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind))}
+	r.Status.Requests = []mendv1.RecordRef{requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind)}
 }
 
 // since are how often the API server was asked since before.

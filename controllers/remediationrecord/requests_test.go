@@ -189,7 +189,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		check   *nhcv1.NodeHealthCheck // nil for the check of Machines
 		request *mendv1.HostRemediation
 		gone    bool // the check
-		want    record.Reason
+		want    string
 	}{
 		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: record.AwaitingNextStep},
 		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: record.AwaitingNextStep},
@@ -227,7 +227,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 				m.create(machines.DeepCopy())
 			}
 			got := m.reconcile(3 * time.Minute)
-			if waits := condition(got, mendv1.RecordCapacityBack); waits != "False "+string(tc.want) {
+			if waits := condition(got, mendv1.RecordCapacityBack); waits != "False "+tc.want {
 				t.Errorf("it waits for %q, want %q: %v", waits, tc.want, reasons(got))
 			}
 			got = m.reconcile(30 * time.Minute)

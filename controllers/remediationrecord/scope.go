@@ -58,9 +58,9 @@ func (o *observed) unfollowed() bool {
 // lastKnown is when something was last found out that the record says.
 func (o *observed) lastKnown() time.Time {
 	at := o.facts.Decided
-	for _, step := range o.facts.State.Steps {
+	for _, step := range o.facts.Status.Steps {
 		if step.Time.After(at) {
-			at = step.Time
+			at = step.Time.Time
 		}
 	}
 	return at

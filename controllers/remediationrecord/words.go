@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
-func stepText(reason record.Reason, target string, object record.Ref) string {
+func stepText(reason, target string, object mendv1.RecordRef) string {
 	if text := recordTexts[reason]; text != "" {
 		return strings.NewReplacer("{target}", target, "{object}", object.Kind+" "+object.Name).Replace(text)
 	}
@@ -19,7 +20,7 @@ func stepText(reason record.Reason, target string, object record.Ref) string {
 	if object.Name != "" {
 		return fmt.Sprintf("%s: %s %s", reason, object.Kind, object.Name)
 	}
-	return string(reason)
+	return reason
 }
 
 // cycleTexts say, of a request for a power cycle, what it waits for in each state that is not its end.
@@ -36,7 +37,7 @@ var cycleTexts = map[powercycle.State]string{
 }
 
 // recordTexts has one sentence for each reason that is not one of capacity.
-var recordTexts = map[record.Reason]string{
+var recordTexts = map[string]string{
 	record.OwnerRequested:   "The owner of {target} was asked to replace it",
 	record.RequestCreated:   "{object} was created for {target}",
 	record.RemediatorActs:   "A remediator has begun to act on {object}",
@@ -50,9 +51,9 @@ var recordTexts = map[record.Reason]string{
 	record.AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
 	record.AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",
 
-	record.Reason(record.Healed):    "{target} is healthy again",
-	record.Reason(record.Replaced):  "Another Machine is healthy in place of {target}",
-	record.Reason(record.Gone):      "{target} was deleted, and no other one is to come",
-	record.Reason(record.GivenUp):   "{target} is unhealthy, and nothing acts on it any more",
-	record.Reason(record.Cancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
+	string(mendv1.RecordHealed):    "{target} is healthy again",
+	string(mendv1.RecordReplaced):  "Another Machine is healthy in place of {target}",
+	string(mendv1.RecordGone):      "{target} was deleted, and no other one is to come",
+	string(mendv1.RecordGivenUp):   "{target} is unhealthy, and nothing acts on it any more",
+	string(mendv1.RecordCancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
 }

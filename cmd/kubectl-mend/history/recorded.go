@@ -41,14 +41,14 @@ var toldOnce = map[string][]string{
 // toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
 // from then on.
 var toldBy = map[string][]powercycle.Reason{
-	string(record.RemediatorActs):        {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
-	string(powercycle.PoweringOff):       {powercycle.PowerOffRequestedReason},
-	string(powercycle.MovingWorkload):    {powercycle.FencedReason, powercycle.PoweredOffReason},
-	string(powercycle.PoweringOn):        {powercycle.PowerOnRequestedReason},
-	string(powercycle.Rebooting):         {powercycle.RebootRequestedReason},
-	string(powercycle.Booting):           {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
-	string(powercycle.RequestingOwner):   {powercycle.OwnerRequestedReason},
-	string(record.RemediationInProgress): nil,
+	record.RemediatorActs:              {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
+	string(powercycle.PoweringOff):     {powercycle.PowerOffRequestedReason},
+	string(powercycle.MovingWorkload):  {powercycle.FencedReason, powercycle.PoweredOffReason},
+	string(powercycle.PoweringOn):      {powercycle.PowerOnRequestedReason},
+	string(powercycle.Rebooting):       {powercycle.RebootRequestedReason},
+	string(powercycle.Booting):         {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
+	string(powercycle.RequestingOwner): {powercycle.OwnerRequestedReason},
+	record.RemediationInProgress:       nil,
 }
 
 // stepsOf are what was decided, and the steps of a record.

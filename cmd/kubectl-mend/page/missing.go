@@ -114,7 +114,7 @@ func (p *page) notBack(indent, heading string, m Missing) {
 		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
 	}
 	switch {
-	case oldest.Reason == string(record.Unread):
+	case oldest.Reason == record.Unread:
 		text += "; what it waits for is not known yet"
 	case oldest.Message == "":
 		text += ": " + oldest.Reason

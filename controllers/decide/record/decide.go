@@ -3,19 +3,23 @@ package record
 import (
 	"slices"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // Plan is what a record says next.
 type Plan struct {
-	State State
+	Status mendv1.RemediationRecordStatus
 	// Waiting is what is waited for now, and Object that for which. While the Cluster is paused nothing is written, and Waiting is PausedReason.
-	Waiting Reason
-	Object  Ref
+	Waiting string
+	Object  mendv1.RecordRef
 	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to end.
 	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
-	// Urgent reports that State says what may not be found out any more in a moment. Anything else may be written together with what follows.
+	// Urgent reports that Status says what may not be found out any more in a moment. Anything else may be written together with what follows.
 	Urgent bool
 }
 
@@ -26,9 +30,9 @@ type planning struct {
 
 // Decide returns what the record of f says next.
 func Decide(f Facts) Plan {
-	p := &planning{f: &f, Plan: Plan{State: f.State.clone()}}
+	p := &planning{f: &f, Plan: Plan{Status: *f.Status.DeepCopy()}}
 	switch {
-	case !f.State.Ended.IsZero():
+	case !f.Status.Ended.IsZero():
 		return p.Plan
 	case f.Paused: // its objects may be half moved, and what is written now may be lost
 		p.Waiting = PausedReason
@@ -48,9 +52,9 @@ func Decide(f Facts) Plan {
 
 // urgent reports whether the remediation begins or ends, or a request is new or acted on for the first time: requests go away with what they were about.
 func (p *planning) urgent() bool {
-	was, is := &p.f.State, &p.State
-	return was.Begun.IsZero() != is.Begun.IsZero() || !is.Ended.IsZero() ||
-		len(was.Requests) < len(is.Requests) || is.has(RemediatorActs) && !was.has(RemediatorActs)
+	before, after := &p.f.Status, &p.Status
+	return before.Begun.IsZero() != after.Begun.IsZero() || !after.Ended.IsZero() ||
+		len(before.Requests) < len(after.Requests) || has(after, RemediatorActs) && !has(before, RemediatorActs)
 }
 
 // Health is what is known of the health of the target of f.
@@ -74,13 +78,13 @@ func (f *Facts) Health() Truth {
 // noteRequests notes the requests that are new, and that one is acted on.
 func (p *planning) noteRequests() {
 	for _, r := range p.f.Requests {
-		known := slices.ContainsFunc(p.State.Requests, func(o Ref) bool { return o.Is(r.Ref, p.f.Moved) })
-		if !known && len(p.State.Requests) < MaxRequests {
-			p.State.Requests = append(p.State.Requests, r.Ref)
-			p.step(p.since(r.Created), RequestCreated, r.Ref)
+		known := slices.ContainsFunc(p.Status.Requests, func(o mendv1.RecordRef) bool { return Same(o, r.RecordRef, p.f.Moved) })
+		if !known && len(p.Status.Requests) < MaxRequests {
+			p.Status.Requests = append(p.Status.Requests, r.RecordRef)
+			p.step(p.since(r.Created), RequestCreated, r.RecordRef)
 		}
-		if r.Acts && !p.State.has(RemediatorActs) {
-			p.step(p.f.Now, RemediatorActs, r.Ref)
+		if r.Acts && !has(&p.Status, RemediatorActs) {
+			p.step(p.f.Now, RemediatorActs, r.RecordRef)
 		}
 	}
 }
@@ -91,38 +95,40 @@ func (p *planning) noteOwner() {
 	if !t.Known || t.Asked.IsZero() {
 		return
 	}
-	if last := p.State.last(OwnerRequested, Withdrawn, RequestsEnded); last == nil || last.Reason != OwnerRequested {
-		p.step(p.since(t.Asked), OwnerRequested, Ref{})
+	if step := last(&p.Status, OwnerRequested, Withdrawn, RequestsEnded); step == nil || step.Reason != OwnerRequested {
+		p.step(p.since(t.Asked), OwnerRequested, mendv1.RecordRef{})
 	}
 }
 
 // noteTarget notes that the target is being deleted, and that it is gone.
 func (p *planning) noteTarget() {
 	t := &p.f.Target
-	if t.leaving() && !t.gone() && !p.State.has(TargetDeleting) {
-		p.step(p.since(t.Deleting), TargetDeleting, Ref{})
+	if t.leaving() && !t.gone() && !has(&p.Status, TargetDeleting) {
+		p.step(p.since(t.Deleting), TargetDeleting, mendv1.RecordRef{})
 	}
-	if t.gone() && !p.State.has(TargetGone) {
-		p.step(p.since(t.GoneAt), TargetGone, Ref{})
+	if t.gone() && !has(&p.Status, TargetGone) {
+		p.step(p.since(t.GoneAt), TargetGone, mendv1.RecordRef{})
 	}
 }
 
 // begin notes when the remediation was begun. A deletion is no beginning: before kubemend has begun, it is not its work.
 func (p *planning) begin() {
-	if !p.State.Begun.IsZero() {
+	if !p.Status.Begun.IsZero() {
 		return
 	}
-	for _, s := range p.State.Steps {
-		if (s.Reason == OwnerRequested || s.Reason == RequestCreated) && (p.State.Begun.IsZero() || s.Time.Before(p.State.Begun)) {
-			p.State.Begun, p.State.BegunBy = s.Time, p.author(s)
+	for i := range p.Status.Steps {
+		step := &p.Status.Steps[i]
+		begins := step.Reason == OwnerRequested || step.Reason == RequestCreated
+		if begins && (p.Status.Begun.IsZero() || step.Time.Before(p.Status.Begun)) {
+			p.Status.Begun, p.Status.BegunBy = step.Time.DeepCopy(), p.author(step)
 		}
 	}
 }
 
 // author is what has taken the step by which a remediation began: kubemend, or the creator of a request that kubemend adopted.
-func (p *planning) author(s Step) string {
+func (p *planning) author(step *mendv1.RecordStep) string {
 	for _, req := range p.f.Requests {
-		if s.Reason == RequestCreated && req.Ref == s.Object && req.By != "" {
+		if step.Object != nil && req.RecordRef == *step.Object && req.By != "" {
 			return req.By
 		}
 	}
@@ -132,18 +138,18 @@ func (p *planning) author(s Step) string {
 // noteReplacement notes the machine that comes in place of the target.
 func (p *planning) noteReplacement() {
 	c := &p.f.Capacity
-	if !c.Known || !p.f.Target.leaving() || c.Replacement.Machine.Name == "" || p.same(c.Replacement.Machine) {
+	if !c.Known || !p.f.Target.leaving() || c.Replacement == nil || p.same(c.Replacement.Machine) {
 		return
 	}
-	if was := p.State.Replacement.Machine; was.Name != c.Replacement.Machine.Name || !was.Is(c.Replacement.Machine, p.f.Moved) {
+	if found := p.Status.Replacement; found == nil || !Same(found.Machine, c.Replacement.Machine, p.f.Moved) {
 		p.step(p.f.Now, ReplacementFound, c.Replacement.Machine)
 	}
-	p.State.Replacement = c.Replacement
+	p.Status.Replacement = c.Replacement
 }
 
 // same reports whether machine is the target itself.
-func (p *planning) same(machine Ref) bool {
-	t := p.f.Target.Ref
+func (p *planning) same(machine mendv1.RecordRef) bool {
+	t := &p.f.Target
 	if machine.Name != t.Name {
 		return false
 	}
@@ -154,78 +160,78 @@ func (p *planning) same(machine Ref) bool {
 func (p *planning) wait() {
 	reason, object, since := p.cause()
 	if reason == "" {
-		p.Waiting = p.State.Waiting()
+		p.Waiting = waitingFor(&p.Status)
 		return
 	}
 	p.Waiting, p.Object = reason, object
 	if c := &p.f.Capacity; c.Known && c.Reason == reason {
 		p.Over, p.Overdue = c.Over, c.Overdue
 	}
-	if reason == p.State.Waiting() || p.State.Waiting() == OtherReason && !p.room(reason) {
+	if now := waitingFor(&p.Status); reason == now || now == OtherReason && !p.room(reason) {
 		return
 	}
 	at := p.stopWaiting(p.until(since))
 	p.startWaiting(reason, at)
-	n := len(p.State.Steps)
+	n := len(p.Status.Steps)
 	switch {
 	case n < mostWaits:
-	case milestones[p.State.Steps[n-1].Reason]:
+	case milestones[p.Status.Steps[n-1].Reason]:
 		return
 	default:
-		p.State.Steps = p.State.Steps[:n-1]
+		p.Status.Steps = p.Status.Steps[:n-1]
 	}
 	p.step(at, reason, object)
 }
 
 // mostWaits is how many steps there may be before the next wait replaces the one before it: the others are needed to know what was done.
-const mostWaits = MaxSteps - 2*MaxRequests
+const mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 
 // milestones are the steps that are no waits.
-var milestones = map[Reason]bool{
+var milestones = map[string]bool{
 	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, RequestsEnded: true, Withdrawn: true, TargetDeleting: true, TargetGone: true,
 	ReplacementFound: true,
 }
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.
-func (p *planning) cause() (reason Reason, object Ref, since time.Time) {
+func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
 	c, t := &p.f.Capacity, &p.f.Target
 	followed := t.Machine && (t.leaving() || !t.Asked.IsZero())
 	switch {
-	case !t.Known || p.State.Begun.IsZero() && !t.gone():
-		return "", Ref{}, time.Time{}
+	case !t.Known || p.Status.Begun.IsZero() && !t.gone():
+		return "", mendv1.RecordRef{}, time.Time{}
 	case followed && c.Known:
 		return c.Reason, c.Object, c.Since
 	case followed:
-		return "", Ref{}, time.Time{}
+		return "", mendv1.RecordRef{}, time.Time{}
 	}
 	if i := slices.IndexFunc(p.f.Requests, func(r Request) bool { return !r.ended() }); i >= 0 {
 		return p.f.Requests[i].cause()
 	}
 	if r := p.succeeded(); r != nil {
-		return AwaitingHealth, r.Ref, time.Time{}
+		return AwaitingHealth, r.RecordRef, time.Time{}
 	}
 	if p.f.Next.Name != "" {
 		return AwaitingNextStep, p.f.Next, time.Time{}
 	}
-	if last := p.State.last(RequestsEnded, Withdrawn); last != nil && p.settling() {
-		return last.Reason, Ref{}, last.Time
+	if step := last(&p.Status, RequestsEnded, Withdrawn); step != nil && p.settling() {
+		return step.Reason, mendv1.RecordRef{}, step.Time.Time
 	}
-	return "", Ref{}, time.Time{}
+	return "", mendv1.RecordRef{}, time.Time{}
 }
 
 // cause is what is waited for while a remediator acts on the request.
-func (r *Request) cause() (reason Reason, object Ref, since time.Time) {
+func (r *Request) cause() (reason string, object mendv1.RecordRef, since time.Time) {
 	if r.State == "" {
-		return RemediationInProgress, r.Ref, r.Created
+		return RemediationInProgress, r.RecordRef, r.Created
 	}
-	return r.State, r.Ref, time.Time{}
+	return r.State, r.RecordRef, time.Time{}
 }
 
 // until is when the wait that goes on ends, as another cause is found that is there since a moment. If that is from before the wait, as of a drain that a
 // budget has blocked until now, the wait has hidden it: to count by that moment would leave nothing of what was in fact waited for.
 func (p *planning) until(since time.Time) time.Time {
-	for _, w := range p.State.Waits {
-		if !w.Since.IsZero() && !since.After(w.Since) {
+	for _, w := range p.Status.Waits {
+		if !w.Since.IsZero() && !since.After(w.Since.Time) {
 			return p.f.Now
 		}
 	}
@@ -237,39 +243,39 @@ func (p *planning) stopWaiting(at time.Time) time.Time {
 	if at.IsZero() || at.After(p.f.Now) {
 		at = p.f.Now
 	}
-	if at.Before(p.State.Begun) {
-		at = p.State.Begun
+	if begun := p.Status.Begun; begun != nil && at.Before(begun.Time) {
+		at = begun.Time
 	}
-	for i := range p.State.Waits {
-		w := &p.State.Waits[i]
+	for i := range p.Status.Waits {
+		w := &p.Status.Waits[i]
 		if w.Since.IsZero() {
 			continue
 		}
-		if at.Before(w.Since) {
-			at = w.Since
+		if at.Before(w.Since.Time) {
+			at = w.Since.Time
 		}
-		w.Seconds += int64(at.Sub(w.Since) / time.Second)
-		w.Since = time.Time{}
+		w.Seconds += int64(at.Sub(w.Since.Time) / time.Second)
+		w.Since = nil
 	}
 	return at
 }
 
 // room reports whether the waits have, or take, one for reason.
-func (p *planning) room(reason Reason) bool {
-	return len(p.State.Waits) < MaxWaits-1 || slices.ContainsFunc(p.State.Waits, func(w Wait) bool { return w.Reason == reason })
+func (p *planning) room(reason string) bool {
+	return len(p.Status.Waits) < MaxWaits-1 || slices.ContainsFunc(p.Status.Waits, func(w mendv1.RecordWait) bool { return w.Reason == reason })
 }
 
-func (p *planning) startWaiting(reason Reason, at time.Time) {
+func (p *planning) startWaiting(reason string, at time.Time) {
 	if !p.room(reason) {
 		reason = OtherReason
 	}
-	for i := range p.State.Waits {
-		if p.State.Waits[i].Reason == reason {
-			p.State.Waits[i].Since = at
+	for i := range p.Status.Waits {
+		if p.Status.Waits[i].Reason == reason {
+			p.Status.Waits[i].Since = new(metav1.NewTime(at))
 			return
 		}
 	}
-	p.State.Waits = append(p.State.Waits, Wait{Reason: reason, Since: at})
+	p.Status.Waits = append(p.Status.Waits, mendv1.RecordWait{Reason: reason, Since: new(metav1.NewTime(at))})
 }
 
 // since is the moment of something that was found at Now, and happened at that moment: not before it was decided, if kubemend did it, and not after Now.
@@ -284,17 +290,16 @@ func (p *planning) since(at time.Time) time.Time {
 }
 
 // step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most.
-func (p *planning) step(at time.Time, reason Reason, object Ref) {
-	if n := len(p.State.Steps); n > 0 && at.Before(p.State.Steps[n-1].Time) {
-		at = p.State.Steps[n-1].Time
+func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
+	if n := len(p.Status.Steps); n > 0 && at.Before(p.Status.Steps[n-1].Time.Time) {
+		at = p.Status.Steps[n-1].Time.Time
 	}
-	if len(p.State.Steps) >= MaxSteps {
-		p.State.Steps = p.State.Steps[:MaxSteps-1]
+	if len(p.Status.Steps) >= mendv1.MaxRecordSteps {
+		p.Status.Steps = p.Status.Steps[:mendv1.MaxRecordSteps-1]
 	}
-	p.State.Steps = append(p.State.Steps, Step{Time: at, Reason: reason, Object: object})
-}
-
-func (s State) clone() State {
-	s.Requests, s.Steps, s.Waits = slices.Clone(s.Requests), slices.Clone(s.Steps), slices.Clone(s.Waits)
-	return s
+	step := mendv1.RecordStep{Time: metav1.NewTime(at), Reason: reason}
+	if object.Name != "" {
+		step.Object = &object
+	}
+	p.Status.Steps = append(p.Status.Steps, step)
 }

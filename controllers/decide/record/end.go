@@ -1,6 +1,12 @@
 package record
 
-import "time"
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
 
 // end ends the record if its end is known, and reports whether it did.
 func (p *planning) end() bool {
@@ -17,7 +23,7 @@ func (p *planning) end() bool {
 	}
 	switch p.health() {
 	case Yes:
-		p.finish(Healed, p.healer(), p.healthySince())
+		p.finish(mendv1.RecordHealed, p.healer(), p.healthySince())
 		return true
 	case No: // a check that goes on when its time is over names this record in its next request
 		return p.succeeded() == nil && p.f.Next.Name == "" && p.endOfNothingLeft()
@@ -34,7 +40,7 @@ func (p *planning) succeeded() *Request {
 	return nil
 }
 
-func (p *planning) begun() bool { return !p.State.Begun.IsZero() }
+func (p *planning) begun() bool { return !p.Status.Begun.IsZero() }
 
 // inProgress reports whether a request has not ended.
 func (p *planning) inProgress() bool {
@@ -71,15 +77,15 @@ func (p *planning) endOfLeaving() bool {
 		if !t.gone() || p.f.RequestsUnread || p.inProgress() { // a remediator may delete a node that comes back
 			return false
 		}
-		p.finish(Gone, Deleted, time.Time{})
+		p.finish(mendv1.RecordGone, Deleted, time.Time{})
 		return true
 	case !c.Known:
 		return false
 	case c.Back && p.replaced():
-		p.finish(Replaced, "", c.Since)
+		p.finish(mendv1.RecordReplaced, "", c.Since)
 		return true
 	case c.Over && t.gone():
-		p.finish(Gone, c.Reason, time.Time{})
+		p.finish(mendv1.RecordGone, c.Reason, time.Time{})
 		return true
 	}
 	return false
@@ -88,7 +94,7 @@ func (p *planning) endOfLeaving() bool {
 // replaced reports whether another machine is healthy in place of the target, or all that a rollout has made.
 func (p *planning) replaced() bool {
 	c := &p.f.Capacity
-	if c.Replacement.Machine.Name == "" {
+	if c.Replacement == nil {
 		return c.Others > 0
 	}
 	return c.Healthy && !p.same(c.Replacement.Machine)
@@ -96,9 +102,9 @@ func (p *planning) replaced() bool {
 
 // endBefore ends the record of a remediation that does not begin in time.
 func (p *planning) endBefore() bool {
-	attempted := p.State.Attempted
-	if attempted.Before(p.f.Decided) {
-		attempted = p.f.Decided
+	attempted := p.f.Decided
+	if at := p.Status.Attempted; at != nil && at.After(attempted) {
+		attempted = at.Time
 	}
 	if due := attempted.Add(Unbegun); p.f.Now.Before(due) {
 		p.Again = due
@@ -107,7 +113,7 @@ func (p *planning) endBefore() bool {
 	if p.f.RequestsUnread { // time alone changes nothing then
 		return false
 	}
-	p.finish(Cancelled, NotBegun, time.Time{})
+	p.finish(mendv1.RecordCancelled, NotBegun, time.Time{})
 	return true
 }
 
@@ -117,36 +123,36 @@ func (p *planning) endOfNothingLeft() bool {
 	if len(p.f.Requests) > 0 {
 		reason = RequestsEnded
 	}
-	last := p.State.last(RequestsEnded, Withdrawn)
-	if !p.settling() || last.Reason != reason || p.State.Waiting() == AwaitingNextStep {
-		p.step(p.f.Now, reason, Ref{})
-		last = p.State.last(reason)
+	step := last(&p.Status, RequestsEnded, Withdrawn)
+	if !p.settling() || step.Reason != reason || waitingFor(&p.Status) == AwaitingNextStep {
+		p.step(p.f.Now, reason, mendv1.RecordRef{})
+		step = last(&p.Status, reason)
 	}
-	if due := last.Time.Add(Settle); p.f.Now.Before(due) {
+	if due := step.Time.Add(Settle); p.f.Now.Before(due) {
 		p.Again = due
 		return false
 	}
 	if reason == Withdrawn && !p.effective() {
-		p.finish(Cancelled, Withdrawn, time.Time{})
+		p.finish(mendv1.RecordCancelled, Withdrawn, time.Time{})
 		return true
 	}
-	p.finish(GivenUp, reason, time.Time{})
+	p.finish(mendv1.RecordGivenUp, reason, time.Time{})
 	return true
 }
 
 // settling reports whether nothing has asked for the remediation since the last step that says so.
 func (p *planning) settling() bool {
-	last := p.State.last(RequestsEnded, Withdrawn, OwnerRequested, RequestCreated)
-	return last != nil && (last.Reason == RequestsEnded || last.Reason == Withdrawn)
+	step := last(&p.Status, RequestsEnded, Withdrawn, OwnerRequested, RequestCreated)
+	return step != nil && (step.Reason == RequestsEnded || step.Reason == Withdrawn)
 }
 
 // effective reports whether something was done to the target. A record that has lost some of its steps does not know.
 func (p *planning) effective() bool {
-	return p.State.has(RemediatorActs) || p.State.has(TargetDeleting) || len(p.State.Steps) >= MaxSteps
+	return has(&p.Status, RemediatorActs) || has(&p.Status, TargetDeleting) || len(p.Status.Steps) >= mendv1.MaxRecordSteps
 }
 
 // healer is what has healed the target, if it is not the remediation.
-func (p *planning) healer() Reason {
+func (p *planning) healer() string {
 	if p.effective() {
 		return ""
 	}
@@ -163,12 +169,12 @@ func (p *planning) healthySince() time.Time {
 }
 
 // finish ends the record. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with capacity.
-func (p *planning) finish(outcome Outcome, by Reason, back time.Time) {
-	s, now := &p.State, p.f.Now
-	if outcome == Healed || outcome == Replaced {
+func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) {
+	status, now := &p.Status, p.f.Now
+	if outcome == mendv1.RecordHealed || outcome == mendv1.RecordReplaced {
 		floor := p.f.Decided
-		if s.Begun.After(floor) {
-			floor = s.Begun
+		if status.Begun != nil && status.Begun.After(floor) {
+			floor = status.Begun.Time
 		}
 		if back.IsZero() || back.After(now) {
 			back = now
@@ -176,10 +182,12 @@ func (p *planning) finish(outcome Outcome, by Reason, back time.Time) {
 		if back.Before(floor) {
 			back = floor
 		}
-		s.Back = back
+		status.CapacityBack = new(metav1.NewTime(back))
+	} else {
+		back = now
 	}
-	p.stopWaiting(s.Back)
-	s.Ended, s.Outcome, s.EndedBy = now, outcome, string(by)
-	p.step(now, Reason(outcome), Ref{})
-	p.Waiting, p.Object, p.Again = "", Ref{}, time.Time{}
+	p.stopWaiting(back)
+	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(now)), outcome, by
+	p.step(now, string(outcome), mendv1.RecordRef{})
+	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
 }

@@ -5,72 +5,59 @@
 package record
 
 import (
+	"slices"
 	"time"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
-
-// Outcome is how a remediation has ended.
-type Outcome string
-
-// The outcomes, as the API has them.
-const (
-	Healed    Outcome = "Healed"
-	Replaced  Outcome = "Replaced"
-	Gone      Outcome = "Gone"
-	GivenUp   Outcome = "GivenUp"
-	Cancelled Outcome = "Cancelled"
-)
-
-// Reason is what has happened, what is waited for, or by what a remediation has ended, in a word. Those of package capacity are passed on as they are.
-type Reason string
 
 // The reasons of steps.
 const (
 	// OwnerRequested: the owner of the Machine was asked to replace it.
-	OwnerRequested Reason = "OwnerRequested"
+	OwnerRequested = "OwnerRequested"
 	// RequestCreated: a remediation request was created.
-	RequestCreated Reason = "RequestCreated"
+	RequestCreated = "RequestCreated"
 	// RemediatorActs: a remediator has begun to act on a request.
-	RemediatorActs Reason = "RemediatorActs"
+	RemediatorActs = "RemediatorActs"
 	// RequestsEnded: every request there is has ended, and the target is unhealthy.
-	RequestsEnded Reason = "RequestsEnded"
+	RequestsEnded = "RequestsEnded"
 	// Withdrawn: nothing asks for the remediation any more, and the target is unhealthy.
-	Withdrawn Reason = "Withdrawn"
+	Withdrawn = "Withdrawn"
 	// TargetDeleting and TargetGone: it is being deleted, and it does not exist any more.
-	TargetDeleting Reason = "TargetDeleting"
-	TargetGone     Reason = "TargetGone"
+	TargetDeleting = "TargetDeleting"
+	TargetGone     = "TargetGone"
 	// ReplacementFound: the Machine that comes in place of the target exists.
-	ReplacementFound Reason = "ReplacementFound"
+	ReplacementFound = "ReplacementFound"
 )
 
 // The reasons of ends that are not the remediation's own.
 const (
 	// NotBegun: it was about to begin, and did not in time.
-	NotBegun Reason = "NotBegun"
+	NotBegun = "NotBegun"
 	// Recovered: the target was healthy before anything was done to it.
-	Recovered Reason = "Recovered"
+	Recovered = "Recovered"
 	// Deleted: the node was deleted, and no owner has another one made that is known.
-	Deleted Reason = "Deleted"
+	Deleted = "Deleted"
 )
 
 const (
 	// PausedReason is what is waited for while the Cluster is paused.
-	PausedReason Reason = "Paused"
+	PausedReason = "Paused"
 	// RemediationInProgress is what is waited for while a remediator acts that does not say more.
-	RemediationInProgress Reason = "RemediationInProgress"
+	RemediationInProgress = "RemediationInProgress"
 	// AwaitingHealth is what is waited for while a remediator says that it has succeeded, and the target is unhealthy: its node may boot.
-	AwaitingHealth Reason = "AwaitingHealth"
+	AwaitingHealth = "AwaitingHealth"
 	// AwaitingNextStep is what is waited for while nothing acts on the target, and its check has a step left that is held up: by a limit, a storm, a pause.
-	AwaitingNextStep Reason = "AwaitingNextStep"
+	AwaitingNextStep = "AwaitingNextStep"
 	// Unread is what stands for what is waited for while nothing is known of it.
-	Unread Reason = "Unread"
+	Unread = "Unread"
 	// OtherReason stands for all causes of a wait beyond those that a record holds.
-	OtherReason Reason = "Other"
+	OtherReason = "Other"
 )
 
 // The bounds of a record.
 const (
-	// MaxSteps, MaxRequests and MaxWaits are those of the API.
-	MaxSteps    = 64
+	// MaxRequests and MaxWaits are those of the API.
 	MaxRequests = 16
 	MaxWaits    = 32
 )
@@ -90,28 +77,23 @@ type Facts struct {
 	Moved bool
 	// Paused reports that the Cluster is paused, as it is while it is moved.
 	Paused bool
-	// State is what the record says.
-	State  State
+	// Status is what the record says.
+	Status mendv1.RemediationRecordStatus
 	Target Target
 	// Requests are those that name the record, or that it names, as far as they exist; RequestsUnread reports that some could not be read.
 	Requests       []Request
 	RequestsUnread bool
 	// Next is the check that has a step left for the target, and begins it as soon as nothing holds it up; without a name none has.
-	Next     Ref
+	Next     mendv1.RecordRef
 	Capacity Capacity
 }
 
-// Ref names an object.
-type Ref struct {
-	APIVersion, Kind, Namespace, Name, UID string
-}
-
-// Is reports whether r and o are the same object: by their UIDs unless these are of before a move.
-func (r Ref) Is(o Ref, moved bool) bool {
-	if r.Kind != o.Kind || r.Namespace != o.Namespace || r.Name != o.Name {
+// Same reports whether two references name the same object: by their UIDs unless these are of before a move.
+func Same(a, b mendv1.RecordRef, moved bool) bool {
+	if a.Kind != b.Kind || a.Namespace != b.Namespace || a.Name != b.Name {
 		return false
 	}
-	return moved || r.UID == "" || o.UID == "" || r.UID == o.UID
+	return moved || a.UID == "" || b.UID == "" || a.UID == b.UID
 }
 
 // Truth is whether something is so.
@@ -126,7 +108,8 @@ const (
 
 // Target is what is remediated, now.
 type Target struct {
-	Ref
+	mendv1.RecordRef
+
 	// Known reports that it was read. Without Exists it is gone then: also if another object has its name.
 	Known, Exists bool
 	// GoneAt is when a target that is gone went, or was last known to be there.
@@ -154,13 +137,14 @@ func (t *Target) leaving() bool { return t.gone() || t.Known && !t.Deleting.IsZe
 
 // Request is a remediation request that exists.
 type Request struct {
-	Ref
+	mendv1.RecordRef
+
 	Created time.Time
 	// By is what created it, if it is not kubemend.
 	By string
 	// Acts reports that a remediator has begun to act on it, State how far it is, in a word, where the kind has one.
 	Acts  bool
-	State Reason
+	State string
 	// Succeeded and Failed report how it has ended.
 	Succeeded, Failed bool
 }
@@ -172,74 +156,40 @@ type Capacity struct {
 	// Known reports that it was read.
 	Known bool
 	// Reason is what is waited for, or why nothing is; Object that for which, and Since since when.
-	Reason Reason
-	Object Ref
+	Reason string
+	Object mendv1.RecordRef
 	Since  time.Time
 	// Back reports that another machine has come, Over that none will come, Overdue that the moment has passed at which what is waited for ends by itself, or
 	// at which a check counts the new machine as unhealthy.
 	Back, Over, Overdue bool
-	// Replacement is the other machine; without a name there is none.
-	Replacement Replacement
+	// Replacement is the other machine; nil if there is none.
+	Replacement *mendv1.RecordReplacement
 	// Healthy reports that the other machine is: its node is Ready or a check says so, no check says otherwise, and it is not being deleted.
 	Healthy bool
 	// Others is how many machines of the owner have a Ready node, of an owner that has replaced them all.
 	Others int
 }
 
-// Replacement is the Machine in place of the target.
-type Replacement struct {
-	Machine, Node, Host Ref
-	Guessed             bool
-}
-
-// State is what a record says of how the remediation goes.
-type State struct {
-	Attempted, Begun time.Time
-	BegunBy          string
-	Back, Ended      time.Time
-	Outcome          Outcome
-	EndedBy          string
-	Requests         []Ref
-	Replacement      Replacement
-	Steps            []Step
-	Waits            []Wait
-}
-
-// Step is one thing that has happened.
-type Step struct {
-	Time    time.Time
-	Reason  Reason
-	Object  Ref
-	Message string
-}
-
-// Wait is how long a cause has held it up: Seconds before the wait that goes on, which began at Since.
-type Wait struct {
-	Reason  Reason
-	Seconds int64
-	Since   time.Time
-}
-
-// Waiting is the cause that is waited for now; empty if there is none.
-func (s *State) Waiting() Reason {
-	for _, w := range s.Waits {
-		if !w.Since.IsZero() {
-			return w.Reason
+// waitingFor is the cause that a record waits for now; empty if there is none.
+func waitingFor(status *mendv1.RemediationRecordStatus) string {
+	for i := range status.Waits {
+		if !status.Waits[i].Since.IsZero() {
+			return status.Waits[i].Reason
 		}
 	}
 	return ""
 }
 
 // has reports whether a step of a reason has happened.
-func (s *State) has(reason Reason) bool { return s.last(reason) != nil }
+func has(status *mendv1.RemediationRecordStatus, reason string) bool {
+	return last(status, reason) != nil
+}
 
 // last is the last step of one of the reasons; nil if there is none.
-func (s *State) last(reasons ...Reason) *Step {
-	for i := len(s.Steps) - 1; i >= 0; i-- {
-		for _, reason := range reasons {
-			if s.Steps[i].Reason == reason {
-				return &s.Steps[i]
-			}
+func last(status *mendv1.RemediationRecordStatus, reasons ...string) *mendv1.RecordStep {
+	for i := len(status.Steps) - 1; i >= 0; i-- {
+		if slices.Contains(reasons, status.Steps[i].Reason) {
+			return &status.Steps[i]
 		}
 	}
 	return nil

@@ -1,6 +1,10 @@
 package record
 
-import "time"
+import (
+	"time"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
 
 // News is what there may be to report of a record.
 type News int
@@ -19,8 +23,8 @@ const (
 // Notice is one thing to be reported, of what is waited for, or of how the remediation has ended.
 type Notice struct {
 	News   News
-	Reason Reason
-	Object Ref
+	Reason string
+	Object mendv1.RecordRef
 }
 
 const (
@@ -43,10 +47,10 @@ type Reported struct {
 // Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported.
 func (t *Reported) Report(f *Facts, p *Plan) []Notice {
 	switch {
-	case f.Paused || !f.State.Ended.IsZero():
+	case f.Paused || !f.Status.Ended.IsZero():
 		return nil
-	case !p.State.Ended.IsZero():
-		return ending(&p.State)
+	case !p.Status.Ended.IsZero():
+		return ending(&p.Status)
 	case p.Waiting == "" || p.Over:
 		t.now = Notice{}
 		return nil
@@ -62,13 +66,13 @@ func (t *Reported) Report(f *Facts, p *Plan) []Notice {
 }
 
 // ending is what is reported of the end: one that was cancelled had no effect.
-func ending(s *State) []Notice {
-	switch s.Outcome {
-	case Healed, Replaced:
-		return []Notice{{News: Back, Reason: Reason(s.Outcome)}}
-	case Gone, GivenUp:
-		return []Notice{{News: NotComing, Reason: Reason(s.Outcome)}}
-	case Cancelled:
+func ending(status *mendv1.RemediationRecordStatus) []Notice {
+	switch status.Outcome {
+	case mendv1.RecordHealed, mendv1.RecordReplaced:
+		return []Notice{{News: Back, Reason: string(status.Outcome)}}
+	case mendv1.RecordGone, mendv1.RecordGivenUp:
+		return []Notice{{News: NotComing, Reason: string(status.Outcome)}}
+	case mendv1.RecordCancelled:
 	}
 	return nil
 }

@@ -5,13 +5,15 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // moments are what a record waits for, minute after minute; empty for nothing.
 func reportedOf(t *Reported, from time.Time, waits ...string) (all []string) {
 	for i, wait := range waits {
 		now := from.Add(time.Duration(i) * time.Minute)
-		p := &Plan{Waiting: Reason(wait), Object: Ref{Kind: "Node", Name: "n-" + wait}}
+		p := &Plan{Waiting: string(wait), Object: mendv1.RecordRef{Kind: "Node", Name: "n-" + wait}}
 		for _, is := range t.Report(&Facts{Now: now}, p) {
 			all = append(all, fmt.Sprintf("%d %s", i, is.Reason))
 		}
@@ -49,7 +51,7 @@ func TestTheLimitIsOnWhatIsReportedWithinAnHour(t *testing.T) {
 	reported := &Reported{}
 	var first []int
 	for i := range 120 {
-		object := Ref{Kind: "Machine", Name: fmt.Sprintf("m%d", i/2)}
+		object := mendv1.RecordRef{Kind: "Machine", Name: fmt.Sprintf("m%d", i/2)}
 		for _, is := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, &Plan{Waiting: "KubeadmDefers", Object: object}) {
 			if first = append(first, i); is.Object != object {
 				t.Errorf("of %s it tells %v", object.Name, is)
@@ -70,7 +72,7 @@ func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
 	for i := range 240 {
 		p := &Plan{Waiting: "NoNode", Overdue: i >= 10}
 		if i/30%2 == 1 {
-			p = &Plan{Waiting: "NodeNotReady", Object: Ref{Kind: "Node", Name: fmt.Sprintf("n%d", i)}}
+			p = &Plan{Waiting: "NodeNotReady", Object: mendv1.RecordRef{Kind: "Node", Name: fmt.Sprintf("n%d", i)}}
 		}
 		for _, is := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, p) {
 			if is.News == Late {
@@ -89,12 +91,12 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 		plan  Plan
 		want  []Notice
 	}{
-		"capacity that is back":                 {Facts{}, ended(Replaced), []Notice{{News: Back, Reason: "Replaced"}}},
-		"a machine that is healthy again":       {Facts{}, ended(Healed), []Notice{{News: Back, Reason: "Healed"}}},
-		"one that nothing acts on any more":     {Facts{}, ended(GivenUp), []Notice{{News: NotComing, Reason: "GivenUp"}}},
-		"one that is gone for good":             {Facts{}, ended(Gone), []Notice{{News: NotComing, Reason: "Gone"}}},
-		"nothing of one that had no effect":     {Facts{}, ended(Cancelled), nil},
-		"nothing after the end":                 {Facts{State: State{Ended: noon}}, ended(Replaced), nil},
+		"capacity that is back":                 {Facts{}, ended(mendv1.RecordReplaced), []Notice{{News: Back, Reason: "Replaced"}}},
+		"a machine that is healthy again":       {Facts{}, ended(mendv1.RecordHealed), []Notice{{News: Back, Reason: "Healed"}}},
+		"one that nothing acts on any more":     {Facts{}, ended(mendv1.RecordGivenUp), []Notice{{News: NotComing, Reason: "GivenUp"}}},
+		"one that is gone for good":             {Facts{}, ended(mendv1.RecordGone), []Notice{{News: NotComing, Reason: "Gone"}}},
+		"nothing of one that had no effect":     {Facts{}, ended(mendv1.RecordCancelled), nil},
+		"nothing after the end":                 {Facts{Status: mendv1.RemediationRecordStatus{Ended: moment(noon)}}, ended(mendv1.RecordReplaced), nil},
 		"nothing while the Cluster is paused":   {Facts{Paused: true}, Plan{Waiting: PausedReason}, nil},
 		"nothing of what is not to be replaced": {Facts{Now: noon}, Plan{Waiting: "ScaledDown", Over: true, Overdue: true}, nil},
 	} {
@@ -106,4 +108,6 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 	}
 }
 
-func ended(outcome Outcome) Plan { return Plan{State: State{Ended: noon, Outcome: outcome}} }
+func ended(outcome mendv1.RecordOutcome) Plan {
+	return Plan{Status: mendv1.RemediationRecordStatus{Ended: moment(noon), Outcome: outcome}}
+}

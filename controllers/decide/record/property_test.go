@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 func pick[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(of).Draw(t, name) }
@@ -30,15 +32,15 @@ func random(t *rapid.T, f *Facts) {
 	f.Requests, f.RequestsUnread = nil, pick(t, "unread", false, false, true)
 	for i := range rapid.IntRange(0, 2).Draw(t, "requests") {
 		f.Requests = append(f.Requests, Request{
-			Ref: Ref{Kind: "R", Name: "w1", UID: string(rune('a' + i))}, Created: moment("created"), Acts: yes(t, "acts"),
-			State: pick[Reason](t, "state", "", "PoweringOff", "Booting"), Succeeded: yes(t, "succeeded"), Failed: yes(t, "failed"),
+			RecordRef: mendv1.RecordRef{Kind: "R", Name: "w1", UID: string(rune('a' + i))}, Created: moment("created"), Acts: yes(t, "acts"),
+			State: pick[string](t, "state", "", "PoweringOff", "Booting"), Succeeded: yes(t, "succeeded"), Failed: yes(t, "failed"),
 		})
 	}
-	f.Next = pick(t, "next", Ref{}, Ref{}, Ref{Kind: "NodeHealthCheck", Name: "nodes"})
+	f.Next = pick(t, "next", mendv1.RecordRef{}, mendv1.RecordRef{}, mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"})
 	f.Capacity = Capacity{
-		Known: yes(t, "capacity known"), Reason: pick[Reason](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
+		Known: yes(t, "capacity known"), Reason: pick[string](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
 		Over: yes(t, "over"), Healthy: yes(t, "healthy"), Others: rapid.IntRange(0, 1).Draw(t, "others"),
-		Replacement: Replacement{Machine: pick(t, "by", Ref{}, m1, m2)},
+		Replacement: pick(t, "by", nil, &mendv1.RecordReplacement{Machine: m1}, &mendv1.RecordReplacement{Machine: m2}),
 	}
 }
 
@@ -46,38 +48,38 @@ func random(t *rapid.T, f *Facts) {
 func TestNoRecordLies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := Facts{
-			Now: noon, Decided: noon, Moved: pick(t, "moved", false, false, true), State: State{Attempted: noon},
-			Target: Target{Ref: m1, Exists: true, Machine: pick(t, "machine", true, true, false)},
+			Now: noon, Decided: noon, Moved: pick(t, "moved", false, false, true), Status: mendv1.RemediationRecordStatus{Attempted: moment(noon)},
+			Target: Target{RecordRef: m1, Exists: true, Machine: pick(t, "machine", true, true, false)},
 		}
 		for range rapid.IntRange(1, 30).Draw(t, "reconciles") {
 			random(t, &f)
-			before := f.State
+			before := f.Status
 			p := Decide(f)
 			rules(t, &f, &before, &p)
-			f.State = p.State
-			if again := Decide(f); !cmp.Equal(again.State, f.State) {
-				t.Fatalf("the same facts change it again: %s", cmp.Diff(f.State, again.State))
+			f.Status = p.Status
+			if again := Decide(f); !cmp.Equal(again.Status, f.Status) {
+				t.Fatalf("the same facts change it again: %s", cmp.Diff(f.Status, again.Status))
 			}
 		}
 	})
 }
 
-func rules(t *rapid.T, f *Facts, before *State, p *Plan) {
-	s := &p.State
+func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan) {
+	s := &p.Status
 	for rule, holds := range map[string]bool{
 		"nothing after the end":                before.Ended.IsZero() || cmp.Equal(*before, *s),
 		"nothing while it is paused":           !f.Paused || cmp.Equal(*before, *s),
 		"it is begun once":                     before.Begun.IsZero() || s.Begun.Equal(before.Begun) && s.BegunBy == before.BegunBy,
 		"nothing is lost":                      len(s.Steps) >= len(before.Steps) && len(s.Requests) >= len(before.Requests) && len(s.Waits) >= len(before.Waits),
-		"it is bounded":                        len(s.Steps) <= MaxSteps && len(s.Requests) <= MaxRequests && len(s.Waits) <= MaxWaits,
+		"it is bounded":                        len(s.Steps) <= mendv1.MaxRecordSteps && len(s.Requests) <= MaxRequests && len(s.Waits) <= MaxWaits,
 		"it waits for one thing at most":       waiting(s) <= 1,
 		"an outcome and an end come together":  s.Ended.IsZero() == (s.Outcome == ""),
-		"capacity is back of these alone":      s.Back.IsZero() == (s.Outcome != Healed && s.Outcome != Replaced),
+		"capacity is back of these alone":      s.CapacityBack.IsZero() == (s.Outcome != mendv1.RecordHealed && s.Outcome != mendv1.RecordReplaced),
 		"it waits for nothing after the end":   s.Ended.IsZero() || waiting(s) == 0,
-		"capacity is back between the two":     s.Back.IsZero() || !s.Back.Before(s.Begun) && !s.Back.After(s.Ended),
+		"capacity is back between the two":     s.CapacityBack.IsZero() || !s.CapacityBack.Before(s.Begun) && !s.Ended.Before(s.CapacityBack),
 		"no wait is longer than all":           total(s) <= int64(f.Now.Sub(noon.Add(-time.Hour))/time.Second),
 		"steps are in their order":             inOrder(s.Steps),
-		"moments are not in the future":        !s.Begun.After(f.Now) && !s.Ended.After(f.Now),
+		"moments are not in the future":        !moment(f.Now).Before(s.Begun) && !moment(f.Now).Before(s.Ended),
 		"it is looked at again later":          p.Again.IsZero() || p.Again.After(f.Now),
 		"what ended just now was to be judged": s.Ended.IsZero() || !before.Ended.IsZero() || f.Target.Known,
 	} {
@@ -91,27 +93,30 @@ func rules(t *rapid.T, f *Facts, before *State, p *Plan) {
 }
 
 // ends are the rules of a record that ends now.
-func ends(t *rapid.T, f *Facts, s *State) {
+func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
 	target, c := &f.Target, &f.Capacity
-	effective := s.has(RemediatorActs) || s.has(TargetDeleting)
+	effective := has(s, RemediatorActs) || has(s, TargetDeleting)
 	holds := false
 	switch s.Outcome {
-	case Healed:
+	case mendv1.RecordHealed:
 		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !target.ByHand && target.Checked != No && !f.RequestsUnread
 		for i := range f.Requests {
 			holds = holds && f.Requests[i].ended()
 		}
-	case Replaced:
-		other := c.Replacement.Machine
+	case mendv1.RecordReplaced:
+		var other mendv1.RecordRef
+		if c.Replacement != nil {
+			other = c.Replacement.Machine
+		}
 		holds = c.Known && target.leaving() && (other.Name == "" && c.Others > 0 || other.Name != "" && other != m1 && c.Healthy)
-	case Gone:
+	case mendv1.RecordGone:
 		holds = !target.Exists
 		for i := range f.Requests {
 			holds = holds && (target.Machine || f.Requests[i].ended())
 		}
-	case Cancelled:
+	case mendv1.RecordCancelled:
 		holds = target.Exists && (s.Begun.IsZero() || !effective)
-	case GivenUp:
+	case mendv1.RecordGivenUp:
 		holds = target.Exists && target.Deleting.IsZero() && target.Asked.IsZero() && !s.Begun.IsZero() && f.Next.Name == ""
 		if n := len(f.Requests); n > 0 {
 			holds = holds && !f.Requests[n-1].Succeeded
@@ -122,7 +127,7 @@ func ends(t *rapid.T, f *Facts, s *State) {
 	}
 }
 
-func waiting(s *State) (n int) {
+func waiting(s *mendv1.RemediationRecordStatus) (n int) {
 	for _, w := range s.Waits {
 		if !w.Since.IsZero() {
 			n++
@@ -131,16 +136,16 @@ func waiting(s *State) (n int) {
 	return n
 }
 
-func total(s *State) (n int64) {
+func total(s *mendv1.RemediationRecordStatus) (n int64) {
 	for _, w := range s.Waits {
 		n += w.Seconds
 	}
 	return n
 }
 
-func inOrder(steps []Step) bool {
+func inOrder(steps []mendv1.RecordStep) bool {
 	for i := 1; i < len(steps); i++ {
-		if steps[i].Time.Before(steps[i-1].Time) {
+		if steps[i].Time.Before(&steps[i-1].Time) {
 			return false
 		}
 	}

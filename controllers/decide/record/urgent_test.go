@@ -3,15 +3,17 @@ package record
 import (
 	"testing"
 	"time"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // A machine of the same name is another one by its UID alone: where one of the UIDs is not known, it may be the same.
 func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 	for name, tc := range map[string]struct {
 		target, other string
-		want          Outcome
+		want          mendv1.RecordOutcome
 	}{
-		"another one":                        {target: "1", other: "2", want: Replaced},
+		"another one":                        {target: "1", other: "2", want: mendv1.RecordReplaced},
 		"the same one":                       {target: "1", other: "1"},
 		"one whose UID is not known":         {target: "1"},
 		"one of a target that has no UID":    {other: "2"},
@@ -20,9 +22,9 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(10*time.Minute, both(gone, func(f *Facts) {
 				f.Target.UID = tc.target
-				f.Capacity = replacedBy(Replacement{Machine: Ref{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)
+				f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)
 			}))
-			if got := Decide(f).State; got.Outcome != tc.want {
+			if got := Decide(f).Status; got.Outcome != tc.want {
 				t.Errorf("it ends as %q, want %q", got.Outcome, tc.want)
 			}
 		})
@@ -33,7 +35,7 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 func TestWhatIsWaitedForWhenNothingIsLeft(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*Facts)
-		want   Reason
+		want   string
 	}{
 		"its requests have ended":      {withRequest(func(r *Request) { r.Failed = true }), RequestsEnded},
 		"its owner is asked no more":   {both(asked, func(f *Facts) { f.Target.Asked = time.Time{} }), Withdrawn},
@@ -57,9 +59,9 @@ func TestWhatIsUrgent(t *testing.T) {
 	}{
 		"that it begins":            {func(f *Facts) { f.Target.Asked = after(time.Second) }, true},
 		"that it ends":              {both(asked, healthy), true},
-		"a new request":             {both(asked, func(f *Facts) { f.Requests = []Request{{Ref: cycle}} }), true},
+		"a new request":             {both(asked, func(f *Facts) { f.Requests = []Request{{RecordRef: cycle}} }), true},
 		"that a remediator acts":    {withRequest(known), true},
-		"not that one still does":   {both(withRequest(known), func(f *Facts) { f.State.Steps = append(f.State.Steps, Step{Reason: RemediatorActs}) }), false},
+		"not that one still does":   {both(withRequest(known), func(f *Facts) { f.Status.Steps = append(f.Status.Steps, mendv1.RecordStep{Reason: RemediatorActs}) }), false},
 		"not what is waited for":    {both(asked, func(f *Facts) { f.Capacity = Capacity{Known: true, Reason: "DrainingNode"} }), false},
 		"not that it is deleted":    {both(asked, func(f *Facts) { f.Target.Deleting = after(time.Minute) }), false},
 		"not that nothing is new":   {func(*Facts) {}, false},
@@ -68,7 +70,7 @@ func TestWhatIsUrgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p := Decide(at(2*time.Minute, tc.change)); p.Urgent != tc.want {
-				t.Errorf("urgent: %t, want %t, with %v", p.Urgent, tc.want, p.State.Steps)
+				t.Errorf("urgent: %t, want %t, with %v", p.Urgent, tc.want, p.Status.Steps)
 			}
 		})
 	}
@@ -76,31 +78,31 @@ func TestWhatIsUrgent(t *testing.T) {
 
 // What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
-	ladder := Ref{Kind: "NodeHealthCheck", Name: "nodes"}
+	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
 	for name, change := range map[string]func(*Facts){
 		"after its request has failed":  withRequest(func(r *Request) { r.Acts, r.Failed = true, true }),
 		"after its request was deleted": both(withRequest(func(*Request) {}), func(f *Facts) { f.Requests = nil }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, change)
-			f.State = Decide(f).State // before the check says that it has one
+			f.Status = Decide(f).Status // before the check says that it has one
 			f.Next = ladder
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
 				f.Now = after(late)
 				p := Decide(f)
-				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.State.Ended.IsZero() {
-					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.State.Outcome)
+				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() {
+					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.Status.Outcome)
 				}
-				f.State = p.State
+				f.Status = p.Status
 			}
-			f.Next = Ref{}
+			f.Next = mendv1.RecordRef{}
 			f.Now = after(4 * time.Hour)
 			p := Decide(f)
-			if !p.State.Ended.IsZero() || !p.Again.Equal(f.Now.Add(Settle)) {
-				t.Fatalf("when it has none any more it ends as %q, again at %s", p.State.Outcome, p.Again)
+			if !p.Status.Ended.IsZero() || !p.Again.Equal(f.Now.Add(Settle)) {
+				t.Fatalf("when it has none any more it ends as %q, again at %s", p.Status.Outcome, p.Again)
 			}
-			f.State, f.Now = p.State, p.Again
-			if got := Decide(f).State; got.Ended.IsZero() {
+			f.Status, f.Now = p.Status, p.Again
+			if got := Decide(f).Status; got.Ended.IsZero() {
 				t.Error("it does not end")
 			}
 		})
@@ -120,8 +122,8 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 		"nor long after that, while its requests are not read": {after: time.Hour, unread: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(tc.after, func(f *Facts) { f.RequestsUnread = tc.unread })); !p.Again.Equal(tc.want) || !p.State.Ended.IsZero() {
-				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.State.Outcome)
+			if p := Decide(at(tc.after, func(f *Facts) { f.RequestsUnread = tc.unread })); !p.Again.Equal(tc.want) || !p.Status.Ended.IsZero() {
+				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.Status.Outcome)
 			}
 		})
 	}
@@ -148,12 +150,12 @@ func TestADeadlineCountsForWhatIsWaitedFor(t *testing.T) {
 
 // Steps that were displaced may have been the effect: nothing is said of the target that healed by itself then.
 func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
-	for steps, want := range map[int]string{MaxSteps - 1: "Recovered", MaxSteps: ""} {
+	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {
 		f := at(10*time.Minute, both(asked, healthy))
-		for len(f.State.Steps) < steps {
-			f.State.Steps = append(f.State.Steps, Step{Time: after(time.Minute), Reason: "NoNode"})
+		for len(f.Status.Steps) < steps {
+			f.Status.Steps = append(f.Status.Steps, aStep(after(time.Minute), "NoNode"))
 		}
-		if got := Decide(f).State; got.Outcome != Healed || got.EndedBy != want {
+		if got := Decide(f).Status; got.Outcome != mendv1.RecordHealed || got.EndedBy != want {
 			t.Errorf("after %d steps it ends as %q by %q, want it healed by %q", steps, got.Outcome, got.EndedBy, want)
 		}
 	}
