@@ -180,18 +180,21 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 			remembered[owner.UID] = true
 		}
 	}
-	members := []planeMember{{machine: w.machine}}
-	for i := range list.Items {
-		member := planeMember{machine: &list.Items[i]}
+	var members []planeMember
+	add := func(machine *clusterv1.Machine) {
+		member := planeMember{machine: machine}
 		if api == controlplane.Answers {
-			member.node, _ = view.NodeOf(member.machine)
+			member.node, _ = view.NodeOf(machine)
 		}
-		_, labelled := member.machine.Labels[clusterv1.MachineControlPlaneLabel]
-		switch own := member.machine.UID == w.machine.UID; {
-		case own:
-			members[0].node = member.node
-		case labelled || remembered[member.machine.UID] || controlplane.IsMember(member.node):
+		_, labelled := machine.Labels[clusterv1.MachineControlPlaneLabel]
+		if machine == w.machine || labelled || remembered[machine.UID] || controlplane.IsMember(member.node) {
 			members = append(members, member)
+		}
+	}
+	add(w.machine)
+	for i := range list.Items {
+		if machine := &list.Items[i]; machine.UID != w.machine.UID {
+			add(machine)
 		}
 	}
 	return members, nil
