@@ -135,3 +135,24 @@ func TestWhatCannotBeReadForABeginningHoldsUpNobodyElse(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAMemberWaitsForOneWhoseReplacementTheCacheDoesNotShowYet(t *testing.T) {
+	p := planeOf(t, "b", "c")
+	cached := &clusterv1.MachineList{}
+	if err := p.client.List(t.Context(), cached); err != nil {
+		t.Fatal(err)
+	}
+	p.deletes("b")
+	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if list, is := into.(*clusterv1.MachineList); is {
+				cached.DeepCopyInto(list)
+				return nil
+			}
+			return c.List(ctx, into, opts...)
+		},
+	})
+	if s := p.pass(); p.held() || !strings.Contains(s.Message, "b is being remediated (Machine b)") {
+		t.Errorf("held off: %t, %q", p.held(), s.Message)
+	}
+}

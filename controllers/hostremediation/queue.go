@@ -197,7 +197,27 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 			add(machine)
 		}
 	}
+	if w.confirms {
+		return members, r.confirmMembers(ctx, members[1:])
+	}
 	return members, nil
+}
+
+// confirmMembers replaces the Machines of members by what the API server has: the cache may not show yet that one of them is being
+// replaced. One that is gone returns ErrStale.
+func (r *Reconciler) confirmMembers(ctx context.Context, members []planeMember) error {
+	for i := range members {
+		machine, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(members[i].machine)
+		err := r.Live.Get(ctx, key, machine)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read machine %s: %w", key, err)
+		case err != nil || machine.UID != members[i].machine.UID:
+			return consistency.ErrStale
+		}
+		members[i].machine = machine
+	}
+	return nil
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
