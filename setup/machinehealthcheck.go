@@ -30,7 +30,7 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 		return fmt.Errorf("set up discovery: %w", err)
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	metal, err := newMetal(mgr)
+	metal, err := newMetal(mgr, mgr.GetClient())
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *rec
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	metal, err := newMetal(mgr)
+	metal, err := newMetal(mgr, management)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"context"
 	"fmt"
 	"maps"
 
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,13 +46,27 @@ func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*m
 	return is, err
 }
 
-// newMetal returns a reader of hosts past the caches, which do not have the models that records name.
-func newMetal(mgr ctrl.Manager) (*host.Hosts, error) {
+// newMetal returns a reader of hosts past the caches, which may have none; machines reads the Machines, of which there may be thousands.
+func newMetal(mgr ctrl.Manager, machines client.Reader) (*host.Hosts, error) {
 	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
 	}
-	return &host.Hosts{Client: live, Live: live}, nil
+	return &host.Hosts{Client: hostReader{live, machines}, Live: live}, nil
+}
+
+// hostReader reads past the caches, and lists Machines from where their controllers have them.
+type hostReader struct {
+	client.Client
+	machines client.Reader
+}
+
+// List lists Machines from machines, and everything else past the caches.
+func (r hostReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if _, are := list.(*clusterv1.MachineList); are {
+		return r.machines.List(ctx, list, options...)
+	}
+	return r.Client.List(ctx, list, options...)
 }
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.

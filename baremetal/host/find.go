@@ -167,7 +167,7 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 		id, built := ids[other.Name]
 		if !built && annotatedHost(other) == "" {
 			var err error
-			if id, err = h.ownProviderID(ctx, other); err != nil {
+			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
 			}
 		}
@@ -180,10 +180,10 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 }
 
 // ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without a
-// Machine and without the annotation: Cluster API copies it to the Machine.
-func (h *Hosts) ownProviderID(ctx context.Context, between *metav1.PartialObjectMetadata) (string, error) {
-	whole, key := &unstructured.Unstructured{}, client.ObjectKeyFromObject(between)
-	whole.SetGroupVersionKind(between.GroupVersionKind())
+// Machine and without the annotation: Cluster API copies it to the Machine. An item of a list of metadata does not say its kind.
+func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (string, error) {
+	whole := &unstructured.Unstructured{}
+	whole.SetGroupVersionKind(kind)
 	if err := client.IgnoreNotFound(h.Live.Get(ctx, key, whole)); err != nil {
 		return "", fmt.Errorf("read Metal3Machine %s: %w", key, err)
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -46,6 +47,17 @@ func providing(between *unstructured.Unstructured, id string) *unstructured.Unst
 
 func provided(id string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
+}
+
+// listed lists metadata as a client without a cache does: without the kinds of the items.
+func listed(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+	err := c.List(ctx, into, opts...)
+	if list, is := into.(*metav1.PartialObjectMetadataList); is {
+		for i := range list.Items {
+			list.Items[i].SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata"))
+		}
+	}
+	return err
 }
 
 func TestOf(t *testing.T) {
@@ -150,7 +162,7 @@ func TestOf(t *testing.T) {
 			if tc.machine == nil {
 				tc.machine = aMachine()
 			}
-			found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), tc.machine)
+			found, err := hosts(t, interceptor.Funcs{List: listed}, tc.objects...).Of(t.Context(), tc.machine)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,8 +3,10 @@ package hostremediation
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -80,5 +82,77 @@ func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
 	k.wait(begin.Settles)
 	if !remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
 		t.Error("it does not begin when the other one cannot begin any more")
+	}
+}
+
+// A member whose Node alone says that it is one may lose its Node from sight between the decision and its confirmation: the host that
+// another manager has just switched off may be the one that the API runs on.
+func TestAMemberStaysOneWhileItsBeginningIsConfirmed(t *testing.T) {
+	p := planeOf(t, "b")
+	for name, node := range p.nodes {
+		node.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+		if name != "node" {
+			p.edits(name, func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+		}
+	}
+	p.edits("m", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+	p.answers()
+	reads := 0
+	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if _, is := into.(*mendv1.HostRemediation); is {
+				if reads++; reads == 2 {
+					p.r.Clusters = silent{}
+					p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`)
+				}
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+	})
+	if s := p.pass(); p.held() || !strings.Contains(s.Message, "b is being remediated") {
+		t.Errorf("held off: %t, %q", p.held(), s.Message)
+	}
+}
+
+func TestWhatCannotBeReadForABeginningHoldsUpNobodyElse(t *testing.T) {
+	k := fixtureOf(t)
+	reads := 0
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			if _, is := into.(*mendv1.HostRemediation); is {
+				if reads++; reads == 2 {
+					return errors.New("EOF")
+				}
+			}
+			return c.Get(ctx, key, into, opts...)
+		},
+	})
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err == nil {
+		t.Error("it is not said that the remediation could not be read")
+	}
+	err := k.r.Gate.Begin(t.Context(), "other-uid", []string{"machine machine-uid"}, func(context.Context) error { return nil })
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAMemberWaitsForOneWhoseReplacementTheCacheDoesNotShowYet(t *testing.T) {
+	p := planeOf(t, "b", "c")
+	cached := &clusterv1.MachineList{}
+	if err := p.client.List(t.Context(), cached); err != nil {
+		t.Fatal(err)
+	}
+	p.deletes("b")
+	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
+			if list, is := into.(*clusterv1.MachineList); is {
+				cached.DeepCopyInto(list)
+				return nil
+			}
+			return c.List(ctx, into, opts...)
+		},
+	})
+	if s := p.pass(); p.held() || !strings.Contains(s.Message, "b is being remediated (Machine b)") {
+		t.Errorf("held off: %t, %q", p.held(), s.Message)
 	}
 }

@@ -5,6 +5,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -120,12 +121,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	switch {
 	case err != nil || w == nil:
 	case w.begins(step):
+		var unread error // nothing was written then: that is no lost answer
 		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), []string{w.queueName()}, func(ctx context.Context) error {
-			if w, step, err = r.plan(ctx, req.NamespacedName, w); err == nil && w != nil {
-				done, err = r.apply(ctx, w, step)
+			if w, step, unread = r.plan(ctx, req.NamespacedName, w); unread != nil || w == nil {
+				return nil
 			}
+			done, err = r.apply(ctx, w, step)
 			return err
 		})
+		err = cmp.Or(err, unread)
 	default:
 		done, err = r.apply(ctx, w, step)
 	}

@@ -56,8 +56,9 @@ type observed struct {
 	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
 	queueErr  error
 	connected time.Time
-	// confirms says that what may go first is read past the cache, as the remediation is about to begin.
-	confirms bool
+	// confirms says that what may go first is read past the cache, as the remediation is about to begin, and member that its machine was
+	// seen to be of a control plane when that was decided.
+	confirms, member bool
 
 	record remediation.Record
 	facts  powercycle.Facts
@@ -98,7 +99,7 @@ type taken struct {
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *observed) (*observed, error) {
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if first != nil {
-		w.confirms, w.answersUntil = true, first.answersUntil
+		w.confirms, w.member, w.answersUntil = true, first.facts.ControlPlane, first.answersUntil
 	}
 	if found, err := r.read(ctx, key, w); err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.observation = observation{}
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
-	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && controlplane.IsMember(w.node)
+	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {

@@ -180,21 +180,44 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 			remembered[owner.UID] = true
 		}
 	}
-	members := []planeMember{{machine: w.machine}}
-	for i := range list.Items {
-		member := planeMember{machine: &list.Items[i]}
+	var members []planeMember
+	add := func(machine *clusterv1.Machine) {
+		member := planeMember{machine: machine}
 		if api == controlplane.Answers {
-			member.node, _ = view.NodeOf(member.machine)
+			member.node, _ = view.NodeOf(machine)
 		}
-		_, labelled := member.machine.Labels[clusterv1.MachineControlPlaneLabel]
-		switch own := member.machine.UID == w.machine.UID; {
-		case own:
-			members[0].node = member.node
-		case labelled || remembered[member.machine.UID] || controlplane.IsMember(member.node):
+		_, labelled := machine.Labels[clusterv1.MachineControlPlaneLabel]
+		if machine == w.machine || labelled || remembered[machine.UID] || controlplane.IsMember(member.node) {
 			members = append(members, member)
 		}
 	}
+	add(w.machine)
+	for i := range list.Items {
+		if machine := &list.Items[i]; machine.UID != w.machine.UID {
+			add(machine)
+		}
+	}
+	if w.confirms {
+		return members, r.confirmMembers(ctx, members[1:])
+	}
 	return members, nil
+}
+
+// confirmMembers replaces the Machines of members by what the API server has: the cache may not show yet that one of them is being
+// replaced. One that is gone returns ErrStale.
+func (r *Reconciler) confirmMembers(ctx context.Context, members []planeMember) error {
+	for i := range members {
+		machine, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(members[i].machine)
+		err := r.Live.Get(ctx, key, machine)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("read machine %s: %w", key, err)
+		case err != nil || machine.UID != members[i].machine.UID:
+			return consistency.ErrStale
+		}
+		members[i].machine = machine
+	}
+	return nil
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.

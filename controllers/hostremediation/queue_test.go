@@ -182,6 +182,14 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 				p.answers()
 			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
 		},
+		"nor one that has lost the label of its Cluster": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.edits("m", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.ClusterNameLabel) })
+				p.node("node", corev1.ConditionTrue)
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
 		"a live one is not while another one is in maintenance": {
 			[]string{"b", "c"}, func(p *plane) {
 				p.node("node", corev1.ConditionTrue)

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,7 @@ func (v View) provided(id string) []*corev1.Node {
 	return nil
 }
 
+// byID are nodes by their provider IDs, in lower case, and those of one by their names: a cache lists them in any order.
 func byID(all []any) map[string][]*corev1.Node {
 	ids := map[string][]*corev1.Node{}
 	for _, obj := range all {
@@ -61,6 +63,9 @@ func byID(all []any) map[string][]*corev1.Node {
 			id := strings.ToLower(node.Spec.ProviderID)
 			ids[id] = append(ids[id], node)
 		}
+	}
+	for _, nodes := range ids {
+		slices.SortFunc(nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return ids
 }

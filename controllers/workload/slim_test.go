@@ -14,6 +14,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	listwatch "k8s.io/client-go/tools/cache/testing"
 	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -207,4 +208,25 @@ func (c filled) GetInformer(_ context.Context, _ client.Object, options ...cache
 		<-time.After(100 * time.Millisecond)
 	}
 	return c.informer, nil
+}
+
+// Which of several Nodes of one provider ID is named is written into conditions: the same as long as they are the same.
+func TestOfTwoNodesOfOneProviderIDTheSameIsNamedEachTime(t *testing.T) {
+	nodes := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})
+	if err := indexed(nodes); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"b", "a"} {
+		if err := nodes.Add(node(func(n *corev1.Node) { n.Name = name })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m := &clusterv1.Machine{Spec: clusterv1.MachineSpec{ProviderID: "metal3://n"}}
+	for range 100 {
+		for _, view := range []View{{Link: Up, nodes: nodes}, Seen(Up, nodes)} {
+			if own, other := view.NodeOf(m); own != nil || other == nil || other.Name != "a" {
+				t.Fatalf("own %v, other %v", own, other)
+			}
+		}
+	}
 }
