@@ -200,3 +200,18 @@ func TestARecordOfAnObservedCheckThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 		t.Errorf("records %q", got)
 	}
 }
+
+// The request that others have made for a machine is no power cycle that keeps kubemend from making it.
+func TestARequestOfOthersIsNoPowerCycleInItsOwnWay(t *testing.T) {
+	o, req := newObserving(t), &remediationrequest.Metadata{}
+	others := requestedBy("", "", func(r *remediationrequest.Metadata) {
+		r.SetGroupVersionKind(cycleKinds[0][0])
+		r.UID, r.Finalizers, r.CreationTimestamp = "request-uid", []string{mendv1.HostRemediationFinalizer}, metav1.NewTime(ago(time.Minute))
+		r.DeepCopyInto(req)
+	})
+	w := aCheck(a("m", health.Unhealthy, byHand, onMetal, beingDeleted, others)).external()
+	o.Kinds, o.Requests = &brokenKinds{}, cyclesOfHosts(req)
+	if got := o.sees(w, &memory{}); !slices.Equal(got, []string{"m Request ;MarkedByHand"}) {
+		t.Errorf("the records are %q", got)
+	}
+}

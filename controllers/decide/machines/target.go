@@ -70,14 +70,15 @@ func (target *Target) NodeReady() bool {
 	})
 }
 
-// Unbegun is target as if no remediation of it was begun, by whatever means.
+// Unbegun is target as if no remediation of it was begun, by whatever means. Its request stays known: else the same HostRemediation would
+// count as a power cycle that the check did not request.
 func (target *Target) Unbegun() *Target {
 	unbegun, machine := *target, *target.Machine
 	machine.DeletionTimestamp = nil
 	machine.Status.Conditions = slices.DeleteFunc(slices.Clone(machine.Status.Conditions), func(cond metav1.Condition) bool {
 		return cond.Type == OwnerRemediated || cond.Type == ExternallyRemediated && !requestFailed(&cond)
 	})
-	unbegun.Machine, unbegun.Request, unbegun.Ownership = &machine, nil, NoRequest
+	unbegun.Machine, unbegun.Ownership = &machine, NoRequest
 	return &unbegun
 }
 
