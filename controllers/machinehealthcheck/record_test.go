@@ -130,3 +130,28 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// A machine whose owner may have been asked holds up the others of its check for seconds, also if it can never be read.
+func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	r.pass(0)
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return errors.New("the answer was lost")
+		},
+	})
+	r.pass(time.Second)
+	r.Client, r.Live = r.api, interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("it cannot be decoded")
+		},
+	})
+	begun := false
+	for i := range 20 {
+		_, now := r.pass(time.Duration(2+i) * time.Second)
+		begun = begun || now
+	}
+	if !begun {
+		t.Error("after 20 reconciles nothing goes on")
+	}
+}

@@ -123,7 +123,8 @@ func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
 }
 
 // awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
-// was lost, and if the wait is long: one that was restored from a backup never shows the write.
+// was lost, and if the wait is long: one that was restored from a backup never shows the write. If it cannot be asked about a lost answer,
+// it may be so for some seconds: one machine must not hold up the others of its check for ever.
 func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
 	switch {
 	case lost:
@@ -136,7 +137,11 @@ func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clus
 	stored.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
 	behind := stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
-	if behind || client.IgnoreNotFound(err) != nil {
+	unread := client.IgnoreNotFound(err) != nil
+	if lost && unread && state.before.stale >= standsStill {
+		return false
+	}
+	if behind || unread {
 		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
 			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
 		return true

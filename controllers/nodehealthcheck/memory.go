@@ -31,6 +31,7 @@ type remembered struct {
 	reported map[string]reported // what goes on, to what was reported of it last
 	blocker  reported            // the reason that blocks all nodes, as reported last
 	begun    map[types.UID]ongoing
+	orphans  map[types.UID]ongoing // of a check of the name that is gone
 	unread   time.Time // since when a kind is not read yet; zero if all are
 }
 
@@ -86,10 +87,15 @@ func (m *memory) forget(check string) map[types.UID]ongoing {
 	defer m.lock()()
 	last := m.checks[check]
 	delete(m.checks, check)
-	if last == nil || len(last.begun) == 0 {
+	if last == nil {
 		return nil
 	}
-	m.checks[check] = &remembered{reported: map[string]reported{}, begun: last.begun}
+	if len(last.begun) > 0 {
+		last.orphans = last.begun
+	}
+	if len(last.orphans) > 0 {
+		m.checks[check] = &remembered{reported: map[string]reported{}, orphans: last.orphans}
+	}
 	return last.begun
 }
 

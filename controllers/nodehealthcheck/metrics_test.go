@@ -47,3 +47,18 @@ func TestTheOldestRequestIsExportedUntilTheCheckGoes(t *testing.T) {
 		t.Errorf("without the check %s is exported, want nothing", at)
 	}
 }
+
+// The requests of a check that is gone are no news of another one that has its name.
+func TestWhatACheckHasLeftIsNoEndOfARemediationOfTheNextOne(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Replace", "replace", false), replacing("again", "first"))...)
+	k.bad("b")
+	k.settle("again")
+	k.atWork()
+	k.goes("again")
+	k.reconcile("again")
+	k.create(replacing("again", "second"))
+	k.settle("again")
+	if n := finished.DeletePartialMatch(prometheus.Labels{"name": "again"}); n > 0 || len(k.requests()) != 1 {
+		t.Errorf("%d remediations of the check have ended, and the requests are %v", n, k.requests())
+	}
+}

@@ -100,7 +100,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
-	begun := r.memory.of(name).begun // by the last reconcile of the check
+	orphans := r.memory.of(name).orphans // begun by the last reconcile of the check
 	state.requests.ours = map[string][]*nodes.Request{}
 	for _, kind := range r.requestKinds() {
 		list, _, err := r.listRequests(ctx, kind)
@@ -112,7 +112,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		}
 		for i := range list {
 			obj, by := &list[i], makerOf(&list[i])
-			known := begun[obj.GetUID()].node
+			known := orphans[obj.GetUID()].node
 			if entry := listed[obj.GetUID()]; entry != nil {
 				known = entry.node
 			}
