@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
@@ -103,6 +104,9 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
+		if t.BlockedBy(mendv1.OverlapReason) { // an older check acts on it, and says what is done
+			continue
+		}
 		said := c.AnswerOn(t)
 		if e.Answer.State = explain.CapacityBlocked; said.Phase() != cliv1.Blocked {
 			e.Answer.State, e.Todo = explain.CapacityMissing, explain.Step{}
