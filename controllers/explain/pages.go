@@ -10,6 +10,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -200,7 +201,8 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expired {
 		expires = "expired "
 	}
-	return fmt.Sprintf("%s, timeout %s, ", since, Brief(f.Timeout.Duration)), expires + at(f.Expires.Time)
+	timeout := ptr.Deref(f.Timeout, metav1.Duration{}) // it is left out of the document if it is 0
+	return fmt.Sprintf("%s, timeout %s, ", since, Brief(timeout.Duration)), expires + at(f.Expires.Time)
 }
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.

@@ -125,16 +125,18 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("no %s has labels that match %s", k, selector)
 	}
-	found := make([]*page.Explanation, 0, len(list.Items))
-	for i := range list.Items {
-		selected := subject{kind: k, namespace: list.Items[i].Namespace, name: list.Items[i].Name}
-		explanation, err := pageOf(ctx, a, selected, e.cluster)
-		if err != nil {
-			return nil, err
+	return settled(ctx, a, func() ([]*page.Explanation, error) {
+		found := make([]*page.Explanation, 0, len(list.Items))
+		for i := range list.Items {
+			selected := subject{kind: k, namespace: list.Items[i].Namespace, name: list.Items[i].Name}
+			explanation, err := pageOf(ctx, a, selected, e.cluster)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, explanation)
 		}
-		found = append(found, explanation)
-	}
-	return found, nil
+		return found, nil
+	})
 }
 
 func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {

@@ -31,15 +31,16 @@ var raw = []string{"json", "yaml", "kyaml"}
 
 type output struct {
 	flags *get.PrintFlags
-	// own are the formats that the command has besides: wide and name.
+	// own are the formats that the command has besides: wide, name and svg.
 	own     []string
 	printer printers.ResourcePrinter
 }
 
 func (p *output) formats() []string {
 	formats := slices.DeleteFunc(p.flags.AllowedFormats(), func(format string) bool {
-		return (format == wide || format == byName) && !slices.Contains(p.own, format)
+		return format == wide || format == byName // which not all commands have
 	})
+	formats = append(formats, p.own...)
 	slices.Sort(formats)
 	return formats
 }

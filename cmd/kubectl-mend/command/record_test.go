@@ -77,6 +77,9 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	if errOut.String() != want {
 		t.Errorf("it says\n%s\nwant\n%s", errOut, want)
 	}
+	if code := run(t, o, "history", "--from", file, "-o", "svg"); code != Done {
+		t.Errorf("a drawing of its history: exit code %d: %s", code, errOut)
+	}
 	o.from = file
 	w, err := o.snapshot(t.Context(), snapshot.Scope{})
 	if err != nil {

@@ -304,6 +304,31 @@ func TestAPodOfTheManagementClusterNamesItsNode(t *testing.T) {
 	}
 }
 
+// A kind is read when an answer needs it: a page does not go without one that nothing has asked for before.
+func TestAPageReadsWhatItSpeaksOf(t *testing.T) {
+	const deployments = "cluster.x-k8s.io/v1beta2/machinedeployments"
+	w, mend := guarded(t, granted(t))
+	w.objects[deployments] = object("cluster.x-k8s.io/v1beta2", "MachineDeployment", true, `,"spec":{"clusterName":"x","replicas":5}`)
+	w.objects["cluster.x-k8s.io/v1beta2/machines"] = object("cluster.x-k8s.io/v1beta2", "Machine", true, `,"spec":{"clusterName":"y"}`)
+	for line, want := range map[string]string{
+		"explain cluster/x -n x": "MachineDeployment x: 5 wanted, 0 exist",
+		"explain nhc -n x -l cluster.x-k8s.io/cluster-name=x -o name": "nodehealthcheck.remediation.medik8s.io/x",
+	} {
+		if code, said := mend(strings.Fields(line)...); code != Done || !strings.Contains(said, want) {
+			t.Errorf("%s: code %d, want %q:\n%s", line, code, want, said)
+		}
+	}
+	rights := granted(t)
+	delete(rights, right{"list", "controlplane.cluster.x-k8s.io", "kubeadmcontrolplanes"})
+	_, mend = guarded(t, rights)
+	for _, named := range []string{"machine/x", "machines -l cluster.x-k8s.io/cluster-name=x"} {
+		_, said := mend(strings.Fields("explain -n x " + named)...)
+		if !strings.Contains(strings.Join(strings.Fields(said), " "), `cannot list resource "kubeadmcontrolplanes"`) {
+			t.Errorf("%s: it is not said what could not be read:\n%s", named, said)
+		}
+	}
+}
+
 // The table of docs/cli/rights.md says that every right can be missing.
 func TestARightThatIsMissingIsSaidAndGoneOnWithout(t *testing.T) {
 	for is := range granted(t) {

@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // blind replaces what c depends on if the user may not see the nodes of the workload cluster, and the manager may: by what the
@@ -39,7 +40,8 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 	if cond != nil && cond.Status == metav1.ConditionFalse {
 		c.Reason, c.Message = cond.Reason, cond.Message
 	}
-	if untold := a.untold(c); len(untold) > 0 || c.Mode != explain.Acting {
+	acts := c.Mode == explain.Acting && a.Managers.attended(check, cluster)
+	if untold := a.untold(c, acts); len(untold) > 0 || !acts {
 		for _, target := range untold {
 			target.Blockers, target.Next = []explain.Blocker{unread}, explain.Step{Reason: unread.Reason, Text: unread.Fix, Manual: true}
 		}
@@ -51,15 +53,18 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 			c.Counts.Count(c.Targets[i].Class)
 		}
 	}
+	if counted := machinehealthcheck.Counted(check, cluster); c.CountedByStatus && counted != nil { // not all machines were read
+		c.Counts = c.Counts.Complete(counted.Total, counted.Healthy)
+	}
 }
 
-// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act it
-// writes nothing.
-func (a *Asker) untold(c *explain.Check) []*explain.Target {
+// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act, or
+// does not run any more, what it wrote says nothing of now.
+func (a *Asker) untold(c *explain.Check, acts bool) []*explain.Target {
 	var untold []*explain.Target
 	for i := range c.Targets {
 		target := &c.Targets[i]
-		if target.State == cliv1.StateUnknown && target.Node != "" && (c.Mode != explain.Acting || !a.told(target)) {
+		if target.State == cliv1.StateUnknown && target.Node != "" && (!acts || !a.told(target)) {
 			untold = append(untold, target)
 		}
 	}

@@ -11,9 +11,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
+// attended reports whether a manager reconciles a check, as far as is known. The cluster is nil if there is none.
+func (m Managers) attended(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	return m.Unknown != "" || m.of(check, cluster) != nil
+}
+
 // Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
-	if m.Unknown != "" || m.of(check, cluster) != nil {
+	if m.attended(check, cluster) {
 		return
 	}
 	because, person := explain.NoManagerActs(m.All, m.offs(check, cluster))

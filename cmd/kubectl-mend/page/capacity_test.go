@@ -256,6 +256,7 @@ func TestCapacityOfOwners(t *testing.T) {
 		"a cluster out of reach":                             {aScene(deployed, outOfSight), cluster},
 		"a cluster that does not answer you":                 {aScene(deployed, noAnswer), cluster},
 		"a cluster that is short-circuited":                  {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed), cluster},
+		"a cluster of which two checks select a machine":     {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed, secondCheck), cluster},
 		"a cluster during a power cycle":                     {aScene(silent(6*time.Minute, "w1"), deployed, powerCycled(powercycle.PoweringOff)), cluster},
 		"a cluster with machines that nobody makes": {aScene(silent(6*time.Minute, "w4"), deployed,
 			ownedBy("w4", "", ""), ownedBy("w5", "RKE2ControlPlane", "cp"), unselected("w4", "w5")), cluster},

@@ -136,8 +136,12 @@ func TestExplanations(t *testing.T) {
 		"an unseen machine that is blocked":              {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
 		"an unseen machine within its timeout":           {aScene(unseen, told("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
 		"an unseen machine that is remediated":           {aScene(unseen, told("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
-		"the status of unseen machines":                  {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
-		"a machine that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
+		"a machine whose timeout is 0": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
+			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
+		}), machine("w1")},
+		"an unseen machine of a manager that is gone": {aScene(unseen, managerGone), machine("w1")},
+		"the status of unseen machines":               {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
+		"a machine that is short-circuited":           {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
 		}), machine("w1")},

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -77,7 +77,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	if err != nil {
 		return nil, err
 	}
-	owners := withOthers(ownersIn(a, key), key, machines)
+	owners := withOthers(ownersIn(ctx, a, key), key, machines)
 	if err := e.explainOwners(ctx, a, owners); err != nil {
 		return nil, err
 	}
@@ -104,6 +104,9 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
+		if t.BlockedBy(mendv1.OverlapReason) { // an older check acts on it, and says what is done
+			continue
+		}
 		said := c.AnswerOn(t)
 		if e.Answer.State = explain.CapacityBlocked; said.Phase() != cliv1.Blocked {
 			e.Answer.State, e.Todo = explain.CapacityMissing, explain.Step{}
@@ -169,21 +172,21 @@ func ownerOf(obj client.Object) *Owner {
 }
 
 // ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
-// That some could not be read, the notes say.
-func ownersIn(a *inspect.Asker, cluster client.ObjectKey) []*Owner {
-	planes := snapshot.All[controlplanev1.KubeadmControlPlane](a.Snapshot, cluster.Namespace)
-	deployments := snapshot.All[clusterv1.MachineDeployment](a.Snapshot, cluster.Namespace)
-	sets := snapshot.All[clusterv1.MachineSet](a.Snapshot, cluster.Namespace)
-	owners := make([]*Owner, 0, len(planes)+len(deployments)+len(sets))
-	for _, kcp := range planes {
-		owners = append(owners, ownerOf(kcp))
+func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) []*Owner {
+	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
+	for _, list := range []client.ObjectList{planes, deployments, sets} {
+		_ = a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)) // that some could not be read, the notes say
 	}
-	for _, md := range deployments {
-		owners = append(owners, ownerOf(md))
+	owners := make([]*Owner, 0, len(planes.Items)+len(deployments.Items)+len(sets.Items))
+	for i := range planes.Items {
+		owners = append(owners, ownerOf(&planes.Items[i]))
 	}
-	for _, ms := range sets {
-		if metav1.GetControllerOf(ms) == nil {
-			owners = append(owners, ownerOf(ms))
+	for i := range deployments.Items {
+		owners = append(owners, ownerOf(&deployments.Items[i]))
+	}
+	for i := range sets.Items {
+		if metav1.GetControllerOf(&sets.Items[i]) == nil {
+			owners = append(owners, ownerOf(&sets.Items[i]))
 		}
 	}
 	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })

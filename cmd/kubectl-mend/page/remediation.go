@@ -97,7 +97,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		if began.IsZero() {
 			return []string{"-", "-"}
 		}
-		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(until.Sub(began.Time))}
+		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(max(until.Sub(began.Time), 0))}
 	}
 	rows := make([][]string, 0, len(cycleSteps))
 	going, began := false, r.AttemptStarted

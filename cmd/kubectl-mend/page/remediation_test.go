@@ -55,6 +55,10 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
+	cycle.StateSince = cliv1.Moment(noon.Add(5 * time.Second)) // by the clock of a manager that is ahead
+	if last := (&page{now: noon}).cycle(cycle)[3]; last[2] != "0s" {
+		t.Errorf("a step that begins in a moment: %v", last)
+	}
 }
 
 // held is the annotation by which a remediation holds a host off.

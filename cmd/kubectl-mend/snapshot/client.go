@@ -225,7 +225,11 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	if err := k.unread(o.Namespace); err != nil {
+	namespace := o.Namespace
+	if !k.namespaced {
+		namespace = ""
+	}
+	if err := k.unread(namespace); err != nil {
 		return nil, err
 	}
 	var wanted []func(client.Object) bool
@@ -241,5 +245,5 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 			wanted = append(wanted, func(obj client.Object) bool { return slices.Contains(values(obj), f.Value) })
 		}
 	}
-	return k.in(o.Namespace, wanted...), nil
+	return k.in(namespace, wanted...), nil
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// recordsKept is for how long a machine is asked for which other it was made. Records are many, and tell nothing of machines that are older
-// than they.
+// recordsKept is for how long a machine is asked for which other it was made. Of one that is older only the records about itself are read:
+// there are many others.
 const recordsKept = 7 * 24 * time.Hour
 
 // mostNamed is how many clusters a list of machines names; more of them are read with all others.
@@ -49,7 +49,9 @@ func (r *reading) oneMachine(ctx context.Context) func(*clusterv1.Cluster) bool 
 	machine := One[clusterv1.Machine](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Machine})
 	if r.one = machine != nil && r.sufficient(ctx, machine); r.one {
 		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster})
-		r.Records = r.Records && r.snapshot.Taken.Sub(machine.CreationTimestamp.Time) <= recordsKept
+		if r.snapshot.Taken.Sub(machine.CreationTimestamp.Time) > recordsKept {
+			r.target = string(machine.UID)
+		}
 	} else {
 		r.Machine = ""
 		r.each(ctx, []query{{gvk: machineGVK, namespace: r.Namespace}})

@@ -154,6 +154,8 @@ func (r *reading) selection(gk schema.GroupKind) labels.Set {
 		return r.labelled()
 	case gk == recordGVK.GroupKind() && r.OpenRecords:
 		return labels.Set{mendv1.RecordOpenLabel: "true"}
+	case gk == recordGVK.GroupKind() && r.target != "":
+		return labels.Set{mendv1.RecordTargetLabel: r.target}
 	case gk == recordGVK.GroupKind() && r.Cluster != "":
 		return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
 	}

@@ -77,6 +77,8 @@ type reading struct {
 	// one says that the machines of the cluster are those that were read, and calm that those of calm clusters were not: others are not
 	// listed.
 	one, calm bool
+	// target is the UID of the machine whose records alone are read; those of all are if it is empty.
+	target string
 	// siblings says that also those of its owner were read, to tell whether its capacity is back: the hosts that they may get are listed then.
 	siblings atomic.Bool
 	// live are the workload clusters that can be read past what was seen of them.
