@@ -72,7 +72,7 @@ func addClaims(ctx context.Context, mgr ctrl.Manager, o *Options) error {
 		}
 	}
 	return (&claims.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("kubemend"),
 		Namespace: o.namespace, WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
+	}).SetupWithManager(mgr, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
 }
