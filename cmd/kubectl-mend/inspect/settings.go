@@ -21,9 +21,9 @@ import (
 
 // Managers are those that have announced themselves, and what is not known of them.
 type Managers struct {
-	All []managerlease.Manager `json:"managers"`
+	All []managerlease.Manager
 	// Unknown is why there may be others; empty if there are none.
-	Unknown string `json:"unknown,omitempty"`
+	Unknown string
 }
 
 // ManagersOf are those that w knows of at now, those that run first.
