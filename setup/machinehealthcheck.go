@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/access"
 	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -65,12 +67,12 @@ func addClaims(ctx context.Context, mgr ctrl.Manager, o *Options) error {
 			break
 		}
 		var err error
-		if mayWatch, err = crdgate.AskAPIServer(mgr.GetClient())(ctx, crdgate.Right{Verb: verb, Resource: "namespaces"}); err != nil {
-			return err
+		if mayWatch, err = access.Allowed(ctx, mgr.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"}); err != nil {
+			return fmt.Errorf("ask whether the manager may %s Namespaces: %w", verb, err)
 		}
 	}
 	return (&claims.Reconciler{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("kubemend"),
 		Namespace: o.namespace, WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(ctx, mgr, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
+	}).SetupWithManager(mgr, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
 }

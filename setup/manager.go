@@ -85,7 +85,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, caches *requestCaches, self replica.Replica, o *Options) (
 	*crdgate.Reconciler, *records.Records, error,
 ) {
-	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), May: crdgate.AskAPIServer(mgr.GetClient()), Fixed: fixedKinds(o)}
+	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Fixed: fixedKinds(o)}
 	kept := newRecords(mgr, services, o)
 	added, err := hostRemediationServices(mgr, cc, clusters, kept, caches, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {

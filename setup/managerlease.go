@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
@@ -75,8 +76,8 @@ func settleElection(ctx context.Context, self replica.Replica, o *Options) (*tea
 // askedFor is how long the start waits for what only `kubectl mend` depends on.
 const askedFor = 10 * time.Second
 
-// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and makes that if it is missing. A
-// teardown leaves nothing behind, so it makes none.
+// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it is missing. A
+// teardown leaves nothing behind, so it creates none.
 func takeNamespace(ctx context.Context, self replica.Replica, o *Options) error {
 	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
 		return nil
@@ -95,7 +96,14 @@ func takeNamespace(ctx context.Context, self replica.Replica, o *Options) error 
 	}
 	ctx, cancel := context.WithTimeout(ctx, askedFor)
 	defer cancel()
-	switch err := managerlease.EnsureNamespace(ctx, c, managerlease.UsualNamespace); {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: managerlease.UsualNamespace}}
+	err = c.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+	if apierrors.IsNotFound(err) {
+		err = client.IgnoreAlreadyExists(c.Create(ctx, namespace))
+	} else if apierrors.IsForbidden(err) {
+		err = nil // as a rule it exists; if it does not, the log says that the lease cannot be written
+	}
+	switch {
 	case err != nil && o.election.LeaderElect:
 		return fmt.Errorf("set up leader election: %w", err)
 	case err != nil:

@@ -13,52 +13,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/claims"
 )
 
-// result is what became of a plan.
-type result int
-
-const (
-	unchanged result = iota
-	claimed
-	released
-	// kept says that the mark of the claim is gone, and that somebody else's claim, or pause, stays.
-	kept
-)
-
-// apply carries a plan out. A conflict is an error: somebody else owns the annotation, or the check was made anew. That the check is gone is none.
-func (r *Reconciler) apply(ctx context.Context, check *clusterv1.MachineHealthCheck, plan claims.Plan) (result, error) {
-	var done result
-	var err error
+// apply carries a plan out, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or pause, stays. A conflict is an
+// error: somebody else owns the annotation, or the check was made anew. That the check is gone is none.
+func (r *Reconciler) apply(ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan) (Action, error) {
+	done, err := Leave, error(nil)
 	switch plan.Action {
-	case claims.Claim:
+	case Claim:
 		done, err = r.claim(ctx, check, plan.By)
-	case claims.Release:
+	case Release:
 		done, err = r.release(ctx, check)
 	}
 	if apierrors.IsNotFound(err) {
-		return unchanged, nil
+		return Leave, nil
 	}
 	if err != nil {
-		return unchanged, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
+		return Leave, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
 	}
 	return done, nil
 }
 
 // claim applies the claim, and never by force: a value that somebody else has written meanwhile is a conflict.
-func (r *Reconciler) claim(ctx context.Context, check *clusterv1.MachineHealthCheck, by claims.Source) (result, error) {
-	mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], string(by)) // one that was copied is not ours to change
+func (r *Reconciler) claim(ctx context.Context, check *clusterv1.MachineHealthCheck, by string) (Action, error) {
+	mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], by) // one that was copied is not ours to change
 	_, err := r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
-	return claimed, err
+	return Claim, err
 }
 
 // release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied, with the claim, from
 // another management cluster or a backup, and what copied them owns them: then both are removed.
-func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (result, error) {
+func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
 	now, err := r.applied(ctx, check, nil)
 	if err != nil {
-		return unchanged, err
+		return Leave, err
 	}
 	annotations := now.GetAnnotations()
 	if _, copied := annotations[mendv1.ClaimedByAnnotation]; copied {
@@ -68,15 +56,15 @@ func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealth
 }
 
 // endOf is what became of a check that lost its mark.
-func endOf(annotations map[string]string) result {
+func endOf(annotations map[string]string) Action {
 	if _, paused := annotations[clusterv1.PausedAnnotation]; paused {
-		return kept
+		return Leave
 	}
-	return released
+	return Release
 }
 
 // removed removes a claim and its mark, also those that another field manager owns, unless the check has changed meanwhile.
-func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructured) (result, error) {
+func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructured) (Action, error) {
 	changes := map[string]any{mendv1.ClaimedByAnnotation: nil}
 	annotations := check.GetAnnotations()
 	if annotations[clusterv1.PausedAnnotation] == mendv1.Claim {
@@ -87,7 +75,7 @@ func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructur
 		"uid": check.GetUID(), "resourceVersion": check.GetResourceVersion(), "annotations": changes,
 	}})
 	if err != nil {
-		return unchanged, fmt.Errorf("encode the metadata: %w", err)
+		return Leave, fmt.Errorf("encode the metadata: %w", err)
 	}
 	named := &clusterv1.MachineHealthCheck{}
 	named.Namespace, named.Name = check.GetNamespace(), check.GetName()

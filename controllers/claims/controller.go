@@ -8,15 +8,25 @@ package claims
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubemend/kubemend/controllers/decide/claims"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/recorder"
+	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // RBAC of this controller. Who may act in one namespace alone reads that Namespace, and may neither list nor watch them.
@@ -31,36 +41,153 @@ type Reconciler struct {
 	// Live reads past the caches.
 	Live     client.Reader
 	Recorder events.EventRecorder
-	Clock    clock.WithTicker
 
-	// Namespace and WatchFilterValue limit what is looked at, as the flags of these names do.
+	// Namespace and WatchFilterValue limit what is reconciled, as the flags of these names do.
 	Namespace, WatchFilterValue string
 
 	// namespaces reads the labels of a Namespace.
-	namespaces namespaces
+	namespaces namespaceLabels
+}
+
+// SetupWithManager makes r a controller of mgr. Where r may not watch Namespaces, as mayWatch says, the labels of Clusters alone count.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, mayWatch bool, options controller.Options) error {
+	labelChanged := builder.WithPredicates(predicate.LabelChangedPredicate{})
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("claims").
+		WithOptions(options).
+		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(clusterOf),
+			builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}, labelChanged)
+	switch {
+	case r.Namespace != "":
+		namespace := &polledNamespace{}
+		r.namespaces = namespace.labels
+		b = b.WatchesRawSource(r.poll(namespace))
+	case mayWatch:
+		r.namespaces = readNamespaces(mgr.GetClient())
+		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.clustersIn), labelChanged)
+	default:
+		r.namespaces = noNamespaces
+		mgr.GetLogger().Info("Not watching Namespaces, which needs a right: their labels claim nothing", "label", mendv1.ClaimLabel)
+	}
+	if err := b.Complete(r); err != nil {
+		return fmt.Errorf("set up the controller of claims: %w", err)
+	}
+	return nil
+}
+
+// clusterOf maps a check to its Cluster.
+func clusterOf(_ context.Context, check client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{
+		Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName,
+	}}}
+}
+
+// clustersIn maps a Namespace to the Clusters in it that have checks. The queue drops those that are named twice.
+func (r *Reconciler) clustersIn(ctx context.Context, namespace client.Object) []reconcile.Request {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace.GetName()), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is shutting down
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, clusterOf(ctx, &list.Items[i])...)
+	}
+	return requests
 }
 
 // Reconcile makes the claims of the checks of a Cluster agree with the labels on it and on its Namespace.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	seen, err := r.observe(ctx, req.NamespacedName)
+	observed, err := r.observe(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.tellOfLabels(seen)
-	var again ctrl.Result
+	var result ctrl.Result
+	if len(observed) > 0 {
+		r.reportLabels(observed[0])
+	}
 	var errs []error
-	for i := range seen.checks {
-		check := &seen.checks[i]
-		plan := claims.Decide(seen.facts(check))
-		done, err := r.apply(ctx, check, plan)
+	for _, facts := range observed {
+		plan := Decide(facts)
+		done, err := r.apply(ctx, facts.Check, plan)
 		switch {
 		case apierrors.IsConflict(err):
-			again.RequeueAfter = enqueue.Conflicted // by then the cache shows what somebody else has written
+			result.RequeueAfter = enqueue.Conflicted // by then the cache shows what somebody else has written
 		case err != nil:
 			errs = append(errs, err)
 		default:
-			r.tell(ctx, seen, check, plan, done)
+			r.report(ctx, facts, plan, done)
 		}
 	}
-	return again, errors.Join(errs...)
+	return result, errors.Join(errs...)
+}
+
+// observe reads a Cluster, its Namespace and its checks, and returns the facts of each check. The objects are the cache's: read only.
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) ([]Facts, error) {
+	cluster := &clusterv1.Cluster{}
+	err := r.Client.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		cluster = nil
+	} else if err != nil {
+		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	labels, known, err := r.namespaces(ctx, key.Namespace)
+	if err != nil {
+		return nil, fmt.Errorf("read Namespace %s: %w", key.Namespace, err)
+	}
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the MachineHealthChecks of Cluster %s: %w", key, err)
+	}
+	observed := make([]Facts, 0, 1)
+	for i := range list.Items {
+		if check := &list.Items[i]; check.Spec.ClusterName == key.Name {
+			observed = append(observed, Facts{
+				Check: check, Cluster: cluster, Namespace: labels, NamespaceKnown: known, NotCovered: !shard.Covers(r.WatchFilterValue, check, cluster),
+			})
+		}
+	}
+	return observed, nil
+}
+
+// report tells what became of the plan for a check, in the log and in an event on it.
+func (r *Reconciler) report(ctx context.Context, facts Facts, plan Plan, done Action) {
+	var event recorder.Event
+	switch {
+	case done == Claim:
+		event = recorder.Normal(mendv1.EventCheckClaimed, "Claim",
+			"Claimed, since %s has the label %s: kubemend acts on this MachineHealthCheck in place of Cluster API core", facts.object(plan.By), claimLabel)
+	case done == Release:
+		event = recorder.Normal(mendv1.EventCheckReleased, "Release",
+			"Released, since neither %s nor %s has the label %s: Cluster API core acts on this MachineHealthCheck from now on",
+			facts.object(byCluster), facts.object(byNamespace), claimLabel)
+	case plan.Action == Refuse:
+		event = recorder.Warning(mendv1.EventCheckNotClaimed, "Claim", "%s", Missing(facts))
+	default:
+		return
+	}
+	if done != Leave {
+		log.FromContext(ctx).Info("Carried out a claim's plan", "action", plan.Action, "MachineHealthCheck", facts.Check.Name, "by", plan.By)
+	}
+	check := facts.Check.DeepCopy() // the cache's carries no kind
+	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
+	event.About = check
+	recorder.Send(r.Recorder, event)
+}
+
+// reportLabels reports a label whose value is not defined, in an event on the Cluster: one on a Namespace would be where few users of clusters look, and
+// where a manager of one namespace may not write.
+func (r *Reconciler) reportLabels(facts Facts) {
+	if facts.Cluster == nil {
+		return
+	}
+	cluster := facts.Cluster.DeepCopy()
+	cluster.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
+	for kind, labels := range map[string]map[string]string{byCluster: cluster.Labels, byNamespace: facts.Namespace} {
+		if invalid := InvalidLabel(facts.object(kind), labels); invalid != "" {
+			event := recorder.Warning(mendv1.EventInvalidClaimLabel, "Claim", "%s", invalid)
+			event.About = cluster
+			recorder.Send(r.Recorder, event)
+		}
+	}
 }

@@ -45,10 +45,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	f.c = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
-		WithIndex(&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
-			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
-		}).WithInterceptorFuncs(interceptor.Funcs{
+	f.c = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := f.fails; err != nil {
 				f.fails = nil
@@ -57,7 +54,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Apply(ctx, o, opts...)
 		},
 	}).Build()
-	f.r = &Reconciler{Client: f.c, Live: f.c, Recorder: f.events, namespaces: cachedNamespaces{f.c}}
+	f.r = &Reconciler{Client: f.c, Live: f.c, Recorder: f.events, namespaces: readNamespaces(f.c)}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	f.create(theCluster())
 	for _, o := range objects {
@@ -167,11 +164,11 @@ func (f *fixture) wantsTold(want ...string) {
 }
 
 var (
-	none        map[string]string
-	byCluster   = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Cluster"}
-	byNamespace = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Namespace"}
-	byHand      = map[string]string{clusterv1.PausedAnnotation: "kubemend"}
-	paused      = map[string]string{clusterv1.PausedAnnotation: "maintenance"}
+	none               map[string]string
+	claimedByCluster   = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Cluster"}
+	claimedByNamespace = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Namespace"}
+	byHand             = map[string]string{clusterv1.PausedAnnotation: "kubemend"}
+	paused             = map[string]string{clusterv1.PausedAnnotation: "maintenance"}
 )
 
 type all = map[string]map[string]string
@@ -182,8 +179,8 @@ func TestALabelClaimsAndReleases(t *testing.T) {
 		want     map[string]string
 		says     string
 	}{
-		"on the Cluster":   {&clusterv1.Cluster{}, byCluster, "since Cluster c1 has the label kubemend.io/machine-health-checks: act"},
-		"on the Namespace": {&corev1.Namespace{}, byNamespace, "since Namespace fleet has the label"},
+		"on the Cluster":   {&clusterv1.Cluster{}, claimedByCluster, "since Cluster c1 has the label kubemend.io/machine-health-checks: act"},
+		"on the Namespace": {&corev1.Namespace{}, claimedByNamespace, "since Namespace fleet has the label"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := check("of-another-cluster", nil)
@@ -238,7 +235,7 @@ func TestACheckThatIsMadeLaterIsClaimed(t *testing.T) {
 	f.create(check("a", nil))
 	f.create(check("b", nil))
 	f.reconcile()
-	f.wants(all{"a": byCluster, "b": byCluster})
+	f.wants(all{"a": claimedByCluster, "b": claimedByCluster})
 }
 
 // A GitOps tool that applies the same claim keeps it.
@@ -262,34 +259,34 @@ func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 
 // clusterctl move and restored backups make objects anew, and own all fields of the copy.
 func TestAClaimThatWasCopiedIsReleased(t *testing.T) {
-	f := newFixture(t, check("a", maps.Clone(byCluster)), check("b", maps.Clone(byNamespace)), check("hand", maps.Clone(byHand)))
+	f := newFixture(t, check("a", maps.Clone(claimedByCluster)), check("b", maps.Clone(claimedByNamespace)), check("hand", maps.Clone(byHand)))
 	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
 	f.reconcile()
-	f.wants(all{"a": byCluster, "b": byNamespace, "hand": byHand})
+	f.wants(all{"a": claimedByCluster, "b": claimedByNamespace, "hand": byHand})
 	f.label(&clusterv1.Cluster{})
 	f.reconcile()
 	f.wants(all{"a": none, "b": none, "hand": byHand})
 }
 
 func TestACopyWithoutItsClusterIsLeftAlone(t *testing.T) {
-	f := newFixture(t, check("a", maps.Clone(byCluster)))
+	f := newFixture(t, check("a", maps.Clone(claimedByCluster)))
 	if err := f.c.Delete(t.Context(), theCluster()); err != nil {
 		t.Fatal(err)
 	}
 	f.reconcile()
-	f.wants(all{"a": byCluster})
+	f.wants(all{"a": claimedByCluster})
 }
 
 func TestAnInvalidLabelChangesNothingAndIsReported(t *testing.T) {
-	f := newFixture(t, check("a", nil), check("b", maps.Clone(byCluster)))
+	f := newFixture(t, check("a", nil), check("b", maps.Clone(claimedByCluster)))
 	f.label(&clusterv1.Cluster{}, "yes")
 	f.reconcile()
-	f.wants(all{"a": none, "b": byCluster})
+	f.wants(all{"a": none, "b": claimedByCluster})
 	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Cluster c1 is "yes": expected "act"`)
 	f.label(&clusterv1.Cluster{})
 	f.label(&corev1.Namespace{}, "")
 	f.reconcile()
-	f.wants(all{"a": none, "b": byCluster})
+	f.wants(all{"a": none, "b": claimedByCluster})
 	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Namespace fleet is "": expected "act"`)
 }
 
@@ -310,11 +307,11 @@ func TestAManagerClaimsOnlyWhatItLooksAt(t *testing.T) {
 	f.patch(theCluster(), `{"labels":{%q:"east"}}`, clusterv1.WatchLabel)
 	f.r.WatchFilterValue = "east"
 	f.reconcile()
-	f.wants(all{"by-its-own-label": none, "by-its-cluster": byCluster})
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByCluster})
 	f.label(&clusterv1.Cluster{})
 	f.r.WatchFilterValue = "west"
 	f.reconcile()
-	f.wants(all{"by-its-own-label": none, "by-its-cluster": byCluster})
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByCluster})
 	f.r.WatchFilterValue = "east"
 	f.reconcile()
 	f.wants(all{"by-its-own-label": none, "by-its-cluster": none})
@@ -331,9 +328,9 @@ func TestEachWriteMayFail(t *testing.T) {
 				result.RequeueAfter == 0 {
 				t.Error("nothing says that it is to be tried again")
 			}
-			f.wants(all{"a": none, "b": byCluster})
+			f.wants(all{"a": none, "b": claimedByCluster})
 			f.reconcile()
-			f.wants(all{"a": byCluster, "b": byCluster})
+			f.wants(all{"a": claimedByCluster, "b": claimedByCluster})
 
 			f.label(&clusterv1.Cluster{})
 			f.fails = err
@@ -346,22 +343,22 @@ func TestEachWriteMayFail(t *testing.T) {
 // What may not be read of a Namespace claims nothing, and releases nothing that its label claimed.
 func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
 	f := newFixture(t, check("a", nil))
-	own := &ownNamespace{}
-	f.r.namespaces = own
+	own := &polledNamespace{}
+	f.r.namespaces = own.labels
 	f.label(&corev1.Namespace{}, mendv1.ClaimLabelAct)
 	f.reconcile()
 	f.wants(all{"a": none})
 
-	look := func(from client.Reader, want bool) {
+	read := func(from client.Reader, want bool) {
 		t.Helper()
-		if changed, err := own.look(t.Context(), from, "fleet"); err != nil || changed != want {
+		if changed, err := own.read(t.Context(), from, "fleet"); err != nil || changed != want {
 			t.Fatalf("changed %t (%v), want %t", changed, err, want)
 		}
 	}
-	look(f.c, true)
-	look(f.c, false)
+	read(f.c, true)
+	read(f.c, false)
 	f.reconcile()
-	f.wants(all{"a": byNamespace})
+	f.wants(all{"a": claimedByNamespace})
 
 	failing := func(err error) client.Reader {
 		return interceptor.NewClient(f.c, interceptor.Funcs{
@@ -370,16 +367,16 @@ func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
 			},
 		})
 	}
-	if _, err := own.look(t.Context(), failing(errors.New("no")), "fleet"); err == nil {
+	if _, err := own.read(t.Context(), failing(errors.New("no")), "fleet"); err == nil {
 		t.Fatal("that it could not be read is not said")
 	}
 	f.reconcile()
-	f.wants(all{"a": byNamespace})
-	look(failing(apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))), true)
+	f.wants(all{"a": claimedByNamespace})
+	read(failing(apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))), true)
 	f.label(&corev1.Namespace{})
 	f.reconcile()
-	f.wants(all{"a": byNamespace})
-	look(f.c, true)
+	f.wants(all{"a": claimedByNamespace})
+	read(f.c, true)
 	f.reconcile()
 	f.wants(all{"a": none})
 }

@@ -5,8 +5,7 @@
 package console
 
 import (
-	"io"
-	"sync/atomic"
+	"math"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
@@ -29,31 +28,24 @@ type factory struct{}
 
 // Create returns a logger that writes to the stream of errors, which is where Kubernetes' other formats write as well.
 func (factory) Create(c logsv1.LoggingConfiguration, o logsv1.LoggingOptions) (logr.Logger, logsv1.RuntimeControl) {
-	level := &verbosity{}
-	level.is.Store(uint32(c.Verbosity))
+	level := zap.NewAtomicLevelAt(levelOf(uint32(c.Verbosity)))
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{
 		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message",
 		EncodeTime: zapcore.RFC3339TimeEncoder, EncodeLevel: levelName, EncodeDuration: zapcore.StringDurationEncoder,
-	}), zapcore.Lock(unbuffered{o.ErrorStream}), level)
-	return zapr.NewLoggerWithOptions(zap.New(core), zapr.ErrorKey("error")), logsv1.RuntimeControl{SetVerbosityLevel: level.set}
+	}), zapcore.Lock(zapcore.AddSync(o.ErrorStream)), level)
+	set := func(verbosity uint32) error {
+		level.SetLevel(levelOf(verbosity))
+		return nil
+	}
+	return zapr.NewLoggerWithOptions(zap.New(core), zapr.ErrorKey("error")), logsv1.RuntimeControl{SetVerbosityLevel: set}
+}
+
+// levelOf is the level of zap for a verbosity of logr: the same with the sign turned, as far as zap's goes.
+func levelOf(verbosity uint32) zapcore.Level {
+	return zapcore.Level(-int8(min(verbosity, math.MaxInt8)))
 }
 
 // levelName is INFO or ERROR, and DEBUG for all that --v asks for besides: zap has no names for those levels.
 func levelName(l zapcore.Level, to zapcore.PrimitiveArrayEncoder) {
 	zapcore.CapitalLevelEncoder(max(l, zapcore.DebugLevel), to)
 }
-
-// verbosity lets lines up to its level pass. zap's levels are those of logr with the sign turned.
-type verbosity struct{ is atomic.Uint32 }
-
-func (v *verbosity) Enabled(l zapcore.Level) bool { return int64(l) >= -int64(v.is.Load()) }
-
-func (v *verbosity) set(to uint32) error {
-	v.is.Store(to)
-	return nil
-}
-
-// unbuffered is a stream that holds nothing back, so there is nothing to sync.
-type unbuffered struct{ io.Writer }
-
-func (unbuffered) Sync() error { return nil }

@@ -21,13 +21,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 const kind, needed = "things.example.org", "parts.example.org"
 
-// stage is a management cluster whose CRDs come and go, with one service in it that records its calls.
+// environment is a management cluster whose CRDs come and go, with one service in it that records its calls.
 type environment struct {
 	t       *testing.T
 	client  client.Client
@@ -35,6 +36,10 @@ type environment struct {
 	r       *Reconciler
 	called  []string
 	broken  error
+
+	allowed map[string]bool // what the manager may do, as verb and resource
+	asked   int             // how often it asked what it may do
+	refused error           // what the API server answers to that
 }
 
 func environmentWith(t *testing.T, choice Choice) *environment {
@@ -43,9 +48,21 @@ func environmentWith(t *testing.T, choice Choice) *environment {
 	crds := schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 	scheme.AddKnownTypeWithName(crds, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(crds.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
-	s := &environment{t: t, client: fake.NewClientBuilder().WithScheme(scheme).Build()}
+	s := &environment{t: t, allowed: map[string]bool{}}
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			review, is := o.(*authorizationv1.SelfSubjectAccessReview)
+			if !is {
+				return c.Create(ctx, o, opts...)
+			}
+			s.asked++
+			asked := review.Spec.ResourceAttributes
+			review.Status.Allowed = s.allowed[asked.Verb+" "+asked.Resource]
+			return s.refused
+		},
+	}).Build()
 	s.service = &Service{
-		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: Provider("infrastructure-x"),
+		CRD: kind, Needs: []string{needed}, Choice: choice, Foreign: func(labels map[string]string) string { return labels[clusterv1.ProviderNameLabel] },
 		Start: func(context.Context) error {
 			s.called = append(s.called, "start")
 			return s.broken
@@ -177,7 +194,7 @@ func TestAKindIsForeignWhileItsOtherControllerRuns(t *testing.T) {
 			s.has(kind, nil)
 			s.has(needed, nil)
 			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-			s.service.Other, s.r.Clock = &OtherController{Name: "their controller", Lease: theirLease, OrIn: []string{"capm3-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
+			s.service.Other, s.r.Clock = &OtherController{Name: "their controller", Lease: theirLease.Name, Namespaces: []string{theirLease.Namespace, "capm3-elsewhere"}}, clocktesting.NewFakePassiveClock(now)
 			s.r.Live = led(row.lease, row.holder, now.Add(-row.age))
 			if _, why := s.reconcile(); why != row.why {
 				t.Errorf("%q, want %q", why, row.why)
@@ -258,13 +275,8 @@ func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
 	s := environmentWith(t, Auto)
 	s.has(kind, nil)
 	s.has(needed, nil)
-	s.service.Role, s.service.Rights = "things", []Right{{Verb: "watch", Group: "example.org", Resource: "things"}, {Verb: "update", Resource: "boxes", Namespace: "attic"}}
-	allowed := map[string]bool{"watch example.org/things": true}
-	asked := 0
-	s.r.May = func(_ context.Context, r Right) (bool, error) {
-		asked++
-		return allowed[r.String()], nil
-	}
+	s.service.Role, s.service.Rights = "things", []authorizationv1.ResourceAttributes{{Verb: "watch", Group: "example.org", Resource: "things"}, {Verb: "update", Resource: "boxes", Namespace: "attic"}}
+	s.allowed["watch things"] = true
 	if called, why := s.reconcile(); len(called) > 0 || why != ForbiddenReason {
 		t.Errorf("without one of its rights: called %v, %q", called, why)
 	}
@@ -276,51 +288,21 @@ func TestAKindIsServedWhenTheManagerHasTheRights(t *testing.T) {
 		t.Errorf("no event says that a right was granted, and it reconciles again after %s, %v", result.RequeueAfter, err)
 	}
 
-	allowed["update boxes in namespace attic"] = true
+	s.refused = context.DeadlineExceeded
+	const ask = "ask whether the manager may watch example.org/things"
+	if _, _, err := s.r.Why(t.Context(), s.service); err == nil || !strings.HasPrefix(err.Error(), ask) {
+		t.Errorf("an API server that does not answer has allowed nothing: %v", err)
+	}
+	s.refused = apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", nil)
+	if reason, _, err := s.r.Why(t.Context(), s.service); err != nil || reason != "" {
+		t.Errorf("without the right to ask it is %q, %v; want it to start", reason, err)
+	}
+	s.refused, s.allowed["update boxes"] = nil, true
 	if called, why := s.reconcile(); !slices.Equal(called, []string{"start"}) || why != "served" {
 		t.Errorf("with all its rights: called %v, %q", called, why)
 	}
-	asked = 0
-	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != 0 || asked > 0 {
-		t.Errorf("once it is started it asks %d times, and reconciles again after %s, %v", asked, result.RequeueAfter, err)
-	}
-}
-
-// answering is an API server that says what its caller may do.
-type answering struct {
-	client.Writer
-	allows bool
-	fails  error
-	asked  *authorizationv1.ResourceAttributes
-}
-
-func (a *answering) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
-	review := o.(*authorizationv1.SelfSubjectAccessReview)
-	a.asked, review.Status.Allowed = review.Spec.ResourceAttributes, a.allows
-	return a.fails
-}
-
-func TestTheAPIServerIsAskedForRights(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "selfsubjectaccessreviews"}, "", nil)
-	for name, row := range map[string]struct {
-		server answering
-		may    bool
-		says   string
-	}{
-		"what it allows may be done":                   {answering{allows: true}, true, ""},
-		"what it does not allow may not":               {answering{}, false, ""},
-		"without the right to ask, it starts":          {answering{fails: forbidden}, true, ""},
-		"one that does not answer has allowed nothing": {answering{fails: context.DeadlineExceeded}, false, "update coordination.k8s.io/leases in namespace medik8s-leases"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, rights := NodeRights("medik8s-leases")
-			may, err := AskAPIServer(&row.server)(t.Context(), rights[len(rights)-1])
-			if may != row.may || (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
-				t.Errorf("%t, %v", may, err)
-			}
-			if a := row.server.asked; a.Verb != "update" || a.Group != "coordination.k8s.io" || a.Resource != "leases" || a.Namespace != "medik8s-leases" {
-				t.Errorf("asked about %+v", a)
-			}
-		})
+	s.asked = 0
+	if result, err := s.r.Reconcile(t.Context(), ctrl.Request{}); err != nil || result.RequeueAfter != 0 || s.asked > 0 {
+		t.Errorf("once it is started it asks %d times, and reconciles again after %s, %v", s.asked, result.RequeueAfter, err)
 	}
 }

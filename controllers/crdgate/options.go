@@ -6,6 +6,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/flags"
 )
 
+// Choice says whether a kind is served. It is the value of a flag.
+type Choice string
+
+const (
+	// Auto serves a kind unless somebody else's controller does.
+	Auto Choice = "auto"
+	// On serves it, even beside another controller.
+	On Choice = "on"
+	// Off does not serve it.
+	Off Choice = "off"
+)
+
 // Options are the user's choices of the kinds that the manager serves.
 type Options struct {
 	Metal3Remediations Choice

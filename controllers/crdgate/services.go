@@ -1,9 +1,11 @@
 package crdgate
 
-import "sigs.k8s.io/controller-runtime/pkg/client"
+import (
+	"strings"
 
-// capm3 is the value of the label cluster.x-k8s.io/provider on the CRDs that CAPM3 brings along, and its controller with them.
-const capm3 = "infrastructure-metal3"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
 
 // The CustomResourceDefinitions of the kinds that are served. Without those of MachineHealthChecks the manager does not start.
 const (
@@ -21,8 +23,8 @@ const (
 // Like all services of this file it says who serves the kind; to run it, it needs a Start.
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
-		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: Provider(capm3),
-		Other: &OtherController{Name: "CAPM3's controller", Lease: client.ObjectKey{Namespace: "capm3-system", Name: "controller-leader-election-capm3"}},
+		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: capm3,
+		Other: &OtherController{Name: "CAPM3's controller", Lease: "controller-leader-election-capm3", Namespaces: []string{"capm3-system"}},
 	}
 }
 
@@ -43,11 +45,51 @@ func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
 // which act everywhere, and that of its manifests before they were changed.
 func NodeHealthChecks(choice Choice) *Service {
 	return &Service{
-		CRD: NodeCheckCRD, Choice: choice, Foreign: OLM,
+		CRD: NodeCheckCRD, Choice: choice, Foreign: operator,
 		Other: &OtherController{
-			Name:  "medik8s' operator",
-			Lease: client.ObjectKey{Namespace: "openshift-workload-availability", Name: "e1f13584.medik8s.io"},
-			OrIn:  []string{"openshift-operators", "operators", "medik8s", "node-healthcheck-operator-system"},
+			Name: "medik8s' operator", Lease: "e1f13584.medik8s.io",
+			Namespaces: []string{
+				"openshift-workload-availability", "openshift-operators", "operators", "medik8s", "node-healthcheck-operator-system",
+			},
 		},
 	}
+}
+
+// HostRights are what a controller needs that power-cycles the hosts of a namespace, or of all.
+func HostRights(namespace string) (role string, rights []authorizationv1.ResourceAttributes) {
+	return "kubemend-hosts", []authorizationv1.ResourceAttributes{{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}}
+}
+
+// NodeRights are what a controller needs that acts on NodeHealthChecks, with the leases on nodes in a namespace.
+func NodeRights(leases string) (role string, rights []authorizationv1.ResourceAttributes) {
+	return "kubemend-nodes", []authorizationv1.ResourceAttributes{
+		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},
+		{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: leases},
+	}
+}
+
+// capm3 returns the provider of Cluster API that a CRD belongs to, if that is CAPM3, which brings its controller along.
+func capm3(labels map[string]string) string {
+	const provider = "infrastructure-metal3"
+	if labels[clusterv1.ProviderNameLabel] == provider {
+		return provider
+	}
+	return ""
+}
+
+// operator returns the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it, in version 0 or 1. (Operator-controller,
+// internal/operator-controller/labels/labels.go)
+func operator(labels map[string]string) string {
+	if kind := labels["olm.operatorframework.io/owner-kind"]; kind != "" {
+		return strings.TrimSpace(kind + " " + labels["olm.operatorframework.io/owner-name"])
+	}
+	for label := range labels {
+		if name, installed := strings.CutPrefix(label, "operators.coreos.com/"); installed {
+			return "operator " + name
+		}
+	}
+	if labels["olm.managed"] == "true" {
+		return "an operator installed by the Operator Lifecycle Manager"
+	}
+	return ""
 }

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -29,18 +29,18 @@ var errReviews = errors.New("the webhooks are being asked about too much at once
 // credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
 type bounded struct {
 	webhook.Server
-	reviews *reviews
+	reading *atomic.Int64 // bytes of the requests that are being answered, without what is always read
 }
 
 func boundedServer(server webhook.Server) bounded {
-	return bounded{Server: server, reviews: &reviews{}}
+	return bounded{Server: server, reading: &atomic.Int64{}}
 }
 
 // Register implements webhook.Server.
 func (s bounded) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(askedWithin)) // there is none where nothing is read from a connection
-		body := &review{ReadCloser: http.MaxBytesReader(w, r.Body, longestReview), of: s.reviews}
+		body := &review{ReadCloser: http.MaxBytesReader(w, r.Body, longestReview), reading: s.reading}
 		defer body.done()
 		asked := *r
 		asked.Body = body
@@ -48,33 +48,10 @@ func (s bounded) Register(path string, hook http.Handler) {
 	}))
 }
 
-// reviews are the requests that are being answered.
-type reviews struct {
-	mu    sync.Mutex
-	bytes int64
-}
-
-// take counts n more bytes, and reports whether they may be read.
-func (r *reviews) take(n int64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.bytes+n > reviewsAtOnce {
-		return false
-	}
-	r.bytes += n
-	return true
-}
-
-func (r *reviews) give(n int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bytes -= n
-}
-
 // review is the body of a request.
 type review struct {
 	io.ReadCloser
-	of          *reviews
+	reading     *atomic.Int64
 	read, taken int64
 }
 
@@ -83,7 +60,8 @@ func (r *review) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
 	r.read += int64(n)
 	if more := max(0, r.read-ordinaryReview) - r.taken; more > 0 {
-		if !r.of.take(more) {
+		if r.reading.Add(more) > reviewsAtOnce {
+			r.reading.Add(-more)
 			return 0, errReviews
 		}
 		r.taken += more
@@ -92,4 +70,4 @@ func (r *review) Read(p []byte) (int, error) {
 }
 
 // done says that the request was answered.
-func (r *review) done() { r.of.give(r.taken) }
+func (r *review) done() { r.reading.Add(-r.taken) }

@@ -76,12 +76,10 @@ func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 	}
 	close(answer)
 	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
-		server.reviews.mu.Lock()
-		defer server.reviews.mu.Unlock()
-		return server.reviews.bytes == 0, nil
+		return server.reading.Load() == 0, nil
 	})
 	if err != nil {
-		t.Errorf("all are answered, and %d bytes still count", server.reviews.bytes)
+		t.Errorf("all are answered, and %d bytes still count", server.reading.Load())
 	}
 	if err := ask(longestReview); err != nil {
 		t.Errorf("after that, the longest is not read: %v", err)

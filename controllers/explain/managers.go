@@ -54,22 +54,16 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	if len(reasons) > 0 {
 		return "No manager of kubemend would act on it: " + strings.Join(reasons, "; "), strings.Join(fixes, ", or ")
 	}
-	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease is not seen",
+	because, fix = "No manager of kubemend has announced itself; one that keeps no manager lease, or has no binding of kubemend's packages, is not seen",
 		"Start the manager of kubemend, or see in its log why it keeps no lease"
 	var gone time.Time
-	var untrusted []string
 	for i := range managers {
-		if m := &managers[i]; m.Unbound {
-			untrusted = append(untrusted, m.NotBelieved())
-		} else if !m.Alive && !m.Gone.Before(gone) {
+		if m := &managers[i]; !m.Alive && !m.Gone.Before(gone) {
 			gone, fix = m.Gone, "Start the manager of kubemend"
 			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
-			if gone.IsZero() {
-				because = fmt.Sprintf("The manager of kubemend in namespace %s does not run", m.Namespace)
-			}
 		}
 	}
-	return strings.Join(append([]string{because}, untrusted...), "; "), fix
+	return because, fix
 }
 
 // ManagersUnknown is what is not known of managers; others says that one is known to run.

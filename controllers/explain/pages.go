@@ -226,8 +226,6 @@ func (c *Check) Remarks() []string {
 // Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.
 func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
 	switch a := m.Announcement; {
-	case m.Unbound:
-		return fmt.Sprintf("Lease of a manager in namespace %s: %s, since %s", m.Namespace, p.Bad("not believed"), managerlease.NotBound()), nil, nil
 	case !m.Alive:
 		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
 	case a == nil:

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,30 +54,6 @@ type Kind struct {
 	Because string `json:"because,omitempty"`
 }
 
-// Manager is a manager that runs, or once did, in a namespace.
-type Manager struct {
-	// Namespace is where it runs, or the namespace that is configured for its leases.
-	Namespace string `json:"namespace"`
-	// Holder is the replica that acts, or acted last; empty if it has ended in good order.
-	Holder string `json:"holder,omitempty"`
-	// Unbound says that the lease is not believed: no ServiceAccount of the manager's has its rights in that namespace. Then it is not Alive.
-	Unbound bool `json:"unbound,omitempty"`
-	// Unverified is why it could not be seen whether one has; empty if it could, or need not.
-	Unverified string `json:"unverified,omitempty"`
-	// Within are the namespaces in which it has its rights; empty if everywhere.
-	Within []string `json:"within,omitempty"`
-	// Alive says that it acts.
-	Alive bool `json:"alive"`
-	// Renewed is when the lease was renewed last.
-	Renewed time.Time `json:"renewed,omitzero"`
-	// Gone is since when it is known to be gone: when it ended, or when its lease ran out. Zero while it is alive.
-	Gone time.Time `json:"gone,omitzero"`
-	// Announcement is what the lease says of it; nil if its release writes none.
-	Announcement *Announcement `json:"announcement,omitempty"`
-	// Trouble is why the announcement cannot be parsed; empty if it can.
-	Trouble string `json:"trouble,omitempty"`
-}
-
 // Unserved returns why the manager does not serve a kind, by the name of the CustomResourceDefinition; nil if it serves the kind,
 // or the lease does not mention it.
 func (m Manager) Unserved(crd string) *Kind {
@@ -92,15 +67,11 @@ func (m Manager) Unserved(crd string) *Kind {
 	return &m.Announcement.Kinds[i]
 }
 
-// read is the announcement on a lease; nil if there is none.
+// read returns the announcement on a lease.
 func read(lease *coordinationv1.Lease) (*Announcement, error) {
-	text, has := lease.Annotations[mendv1.ManagerAnnotation]
-	if !has {
-		return nil, nil
-	}
-	a := &Announcement{}
-	if err := json.Unmarshal([]byte(text), a); err != nil {
+	announcement := &Announcement{}
+	if err := json.Unmarshal([]byte(lease.Annotations[mendv1.ManagerAnnotation]), announcement); err != nil {
 		return nil, fmt.Errorf("read the annotation %s of lease %s/%s: %w", mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
 	}
-	return a, nil
+	return announcement, nil
 }

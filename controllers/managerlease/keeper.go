@@ -3,7 +3,6 @@ package managerlease
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -48,16 +47,7 @@ type Keeper struct {
 	// Changed gets a value when State has changed, so that the lease says it before the next renewal.
 	Changed <-chan struct{}
 
-	lease *coordinationv1.Lease // as it was read or written last; nil if that has to be read
-	said  string                // the trouble that was logged last
-}
-
-var errTaken = errors.New("another manager announces itself in this namespace")
-
-// takenError says that another manager that is alive holds the lease of the namespace, and until when unless it renews it.
-type takenError struct {
-	error
-	until time.Time
+	logged string // the trouble that was logged last
 }
 
 // NeedLeaderElection makes the leader alone keep the lease.
@@ -66,67 +56,57 @@ func (k *Keeper) NeedLeaderElection() bool { return true }
 // Start renews the lease until ctx ends, and releases it then. A failure stops nothing: it is logged, and tried again.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
-		next := k.Clock.After(k.renew(ctx))
+		wait, err := k.renew(ctx)
+		if err != nil && ctx.Err() == nil && k.logged != err.Error() {
+			log.FromContext(ctx).Info("Could not renew the manager lease", "lease", k.key(), "because", err.Error())
+			k.logged = err.Error()
+		} else if err == nil {
+			k.logged = ""
+		}
 		select {
 		case <-ctx.Done():
 			k.end(context.WithoutCancel(ctx))
 			return nil
 		case <-k.Changed:
-		case <-next:
+		case <-k.Clock.After(wait):
 		}
 	}
-}
-
-// renew renews the lease, and returns after how long to do so again.
-func (k *Keeper) renew(ctx context.Context) time.Duration {
-	err := k.tryRenew(ctx)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		err = k.tryRenew(ctx) // it is read anew
-	}
-	if err == nil {
-		k.said = ""
-		return every
-	}
-	if ctx.Err() != nil {
-		return every
-	}
-	if k.said != err.Error() {
-		k.said = err.Error()
-		log.FromContext(ctx).Info("Could not renew the manager lease", "lease", k.key(), "because", k.said)
-	}
-	// A manager that crashed has not released its lease. As soon as that has ended the next one announces itself: else no manager would seem to act.
-	if taken := (*takenError)(nil); errors.As(err, &taken) {
-		return min(every, max(taken.until.Sub(k.Clock.Now()), time.Millisecond))
-	}
-	return again
 }
 
 func (k *Keeper) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: k.Namespace, Name: LeaseName}
 }
 
-// tryRenew writes the lease, with one request unless somebody else has written it.
-func (k *Keeper) tryRenew(ctx context.Context) error {
-	now := k.Clock.Now()
-	lease, err := k.current(ctx)
+// renew renews the lease, and returns after how long to do so again. While another manager that is alive holds it, that is when its lease ends: a manager
+// that crashed has not released it, and the next one announces itself then.
+func (k *Keeper) renew(ctx context.Context) (time.Duration, error) {
+	lease, err := k.read(ctx)
 	if err != nil {
-		return err
+		return again, err
 	}
-	if holder := ptr.Deref(lease.Spec.HolderIdentity, ""); !k.Elected && holder != k.Identity && of(lease, now).Alive {
-		k.lease = nil // it may be gone when we look again
-		return &takenError{fmt.Errorf("%w: %s", errTaken, holder), ends(lease)}
+	now := k.Clock.Now()
+	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if end := ends(lease); !k.Elected && holder != "" && holder != k.Identity && now.Before(end) {
+		return min(every, end.Sub(now)), fmt.Errorf("another manager announces itself in this namespace: %s", holder)
 	}
-	if err := k.fill(lease, now); err != nil {
-		return err
+	announcement, err := json.Marshal(k.State())
+	if err != nil {
+		return again, fmt.Errorf("encode the announcement: %w", err)
 	}
-	return k.write(ctx, lease)
+	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, mendv1.ManagerAnnotation, string(announcement))
+	lease.OwnerReferences = nil
+	if k.Owner != nil {
+		lease.OwnerReferences = []metav1.OwnerReference{*k.Owner}
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &k.Identity, ptr.To(int32(lasts/time.Second))
+	if err := k.write(ctx, lease, now); err != nil {
+		return again, err
+	}
+	return every, nil
 }
 
-// current is a copy of the lease as it is; one without a resource version if there is none.
-func (k *Keeper) current(ctx context.Context) (*coordinationv1.Lease, error) {
-	if k.lease != nil {
-		return k.lease.DeepCopy(), nil
-	}
+// read returns the lease as it is; one without a resource version if there is none.
+func (k *Keeper) read(ctx context.Context) (*coordinationv1.Lease, error) {
 	lease := &coordinationv1.Lease{}
 	err := k.Live.Get(ctx, k.key(), lease)
 	if apierrors.IsNotFound(err) {
@@ -138,32 +118,9 @@ func (k *Keeper) current(ctx context.Context) (*coordinationv1.Lease, error) {
 	return lease, nil
 }
 
-func (k *Keeper) fill(lease *coordinationv1.Lease, now time.Time) error {
-	says, err := json.Marshal(k.State())
-	if err != nil {
-		return fmt.Errorf("encode the announcement: %w", err)
-	}
-	if lease.Annotations == nil {
-		lease.Annotations = map[string]string{}
-	}
-	lease.Annotations[mendv1.ManagerAnnotation] = string(says)
-	lease.OwnerReferences = nil
-	if k.Owner != nil {
-		lease.OwnerReferences = []metav1.OwnerReference{*k.Owner}
-	}
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != k.Identity {
-		if lease.ResourceVersion != "" {
-			lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
-		}
-		lease.Spec.HolderIdentity, lease.Spec.AcquireTime = ptr.To(k.Identity), ptr.To(metav1.NewMicroTime(now))
-	}
-	lease.Spec.RenewTime, lease.Spec.LeaseDurationSeconds = ptr.To(metav1.NewMicroTime(now)), ptr.To(int32(lasts/time.Second))
-	return nil
-}
-
-// write keeps what was written, so that the next renewal need not read. After an error the state of the lease is unknown.
-func (k *Keeper) write(ctx context.Context, lease *coordinationv1.Lease) error {
-	k.lease = nil
+// write saves the lease, renewed at now, unless somebody else has changed it meanwhile.
+func (k *Keeper) write(ctx context.Context, lease *coordinationv1.Lease, now time.Time) error {
+	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
 	var err error
 	if lease.ResourceVersion == "" {
 		err = k.Client.Create(ctx, lease)
@@ -173,26 +130,22 @@ func (k *Keeper) write(ctx context.Context, lease *coordinationv1.Lease) error {
 	if err != nil {
 		return fmt.Errorf("write the lease: %w", err)
 	}
-	k.lease = lease
 	return nil
 }
 
-// end releases the lease, unless another replica holds it by now.
+// end releases the lease, unless another replica holds it by now, or it went with the pod.
 func (k *Keeper) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endsWithin)
 	defer cancel()
-	lease, err := k.current(ctx)
+	lease, err := k.read(ctx)
 	if err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") != k.Identity {
 		return
 	}
 	if err == nil {
-		lease.Spec.HolderIdentity, lease.Spec.RenewTime = nil, ptr.To(metav1.NewMicroTime(k.Clock.Now()))
-		err = k.write(ctx, lease)
+		lease.Spec.HolderIdentity = nil
+		err = k.write(ctx, lease, k.Clock.Now())
 	}
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return // the next one has taken it, or it went with the pod
-	}
-	if err != nil {
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		log.FromContext(ctx).Error(err, "Could not release the manager lease", "lease", k.key())
 	}
 }

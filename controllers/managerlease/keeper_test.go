@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 const namespace = "kubemend-system"
@@ -71,6 +68,9 @@ func (s *fixture) keeper(identity string, elected bool) *Keeper {
 	}
 }
 
+// renew has a keeper renew the lease, or try to.
+func (s *fixture) renew(k *Keeper) { _, _ = k.renew(s.t.Context()) }
+
 // manager is what a reader makes of the namespace.
 func (s *fixture) manager() Manager {
 	s.t.Helper()
@@ -98,16 +98,16 @@ func (s *fixture) since() string {
 func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 	s := newFixture(t)
 	a := s.keeper("a", true)
-	if next := a.renew(t.Context()); next != every {
-		t.Errorf("the next renewal is after %s", next)
+	if next, err := a.renew(t.Context()); err != nil || next != every {
+		t.Errorf("the next renewal is after %s, %v", next, err)
 	}
 	if asked := s.since(); asked != "get create" {
 		t.Errorf("at first it asked for %q", asked)
 	}
 	for range 3 {
 		s.clock.Step(every)
-		a.renew(t.Context())
-		if asked := s.since(); asked != "update" {
+		s.renew(a)
+		if asked := s.since(); asked != "get update" {
 			t.Errorf("then it asked for %q", asked)
 		}
 	}
@@ -119,7 +119,7 @@ func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 
 func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
 	s := newFixture(t)
-	s.keeper("a", true).renew(t.Context())
+	s.renew(s.keeper("a", true))
 	for after, alive := range map[time.Duration]bool{0: true, lasts - time.Nanosecond: true, lasts: false, time.Hour: false} {
 		s.clock.SetTime(noon.Add(after))
 		m := s.manager()
@@ -135,7 +135,7 @@ func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
 func TestAManagerThatEndsSaysSo(t *testing.T) {
 	s := newFixture(t)
 	a := s.keeper("a", true)
-	a.renew(t.Context())
+	s.renew(a)
 	s.clock.Step(time.Second)
 	a.end(t.Context())
 	want := Manager{Namespace: namespace, Renewed: noon.Add(time.Second), Gone: noon.Add(time.Second), Announcement: &Announcement{Version: "of a"}}
@@ -143,7 +143,7 @@ func TestAManagerThatEndsSaysSo(t *testing.T) {
 		t.Errorf("a reader sees (-want +got):\n%s", diff)
 	}
 	b := s.keeper("b", false)
-	b.renew(t.Context())
+	s.renew(b)
 	if m := s.manager(); m.Holder != "b" || !m.Alive {
 		t.Errorf("who comes then is not announced: %+v", m)
 	}
@@ -156,18 +156,18 @@ func TestAManagerThatEndsSaysSo(t *testing.T) {
 func TestTwoManagersInANamespace(t *testing.T) {
 	s := newFixture(t)
 	first, second, leader := s.keeper("first", false), s.keeper("second", false), s.keeper("leader", true)
-	first.renew(t.Context())
+	s.renew(first)
 	for _, step := range []struct {
 		name string
 		do   func()
 		want string
 	}{
-		{"who comes second waits", func() { second.renew(t.Context()) }, "first"},
-		{"while the first one goes on", func() { s.clock.Step(every); first.renew(t.Context()); second.renew(t.Context()) }, "first"},
-		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); second.renew(t.Context()) }, "second"},
-		{"the first does not take it back", func() { first.renew(t.Context()) }, "second"},
-		{"the leader takes it from its holder", func() { leader.renew(t.Context()) }, "leader"},
-		{"and the former holder does not write", func() { second.renew(t.Context()) }, "leader"},
+		{"who comes second waits", func() { s.renew(second) }, "first"},
+		{"while the first one goes on", func() { s.clock.Step(every); s.renew(first); s.renew(second) }, "first"},
+		{"when the first is silent it is the second's", func() { s.clock.Step(lasts); s.renew(second) }, "second"},
+		{"the first does not take it back", func() { s.renew(first) }, "second"},
+		{"the leader takes it from its holder", func() { s.renew(leader) }, "leader"},
+		{"and the former holder does not write", func() { s.renew(second) }, "leader"},
 	} {
 		step.do()
 		if m := s.manager(); m.Holder != step.want || m.Announcement.Version != "of "+step.want {
@@ -178,12 +178,12 @@ func TestTwoManagersInANamespace(t *testing.T) {
 
 func TestTheNextManagerAnnouncesItselfWhenTheLeaseOfACrashedOneEnds(t *testing.T) {
 	s := newFixture(t)
-	s.keeper("crashed", false).renew(t.Context())
+	s.renew(s.keeper("crashed", false))
 	next := s.keeper("next", false)
 	s.clock.Step(15 * time.Second)
 	var waited time.Duration
 	for s.manager().Holder != "next" {
-		wait := next.renew(t.Context())
+		wait, _ := next.renew(t.Context())
 		if s.manager().Holder == "next" {
 			break
 		}
@@ -200,14 +200,14 @@ func TestWhatCannotBeWrittenIsTriedAgainSoonAndWhatWasDeletedIsMadeAnew(t *testi
 	a := s.keeper("a", true)
 	for _, broken := range []error{errors.New("broken"), apierrors.NewForbidden(coordinationv1.Resource("leases"), LeaseName, nil)} {
 		s.broken = broken
-		if next := a.renew(t.Context()); next != again {
-			t.Errorf("%v: the next renewal is after %s", broken, next)
+		if next, err := a.renew(t.Context()); !errors.Is(err, broken) || next != again {
+			t.Errorf("%v: the next renewal is after %s, %v", broken, next, err)
 		}
 	}
 	s.broken = nil
 	for _, is := range []string{"first", "anew"} {
-		if next := a.renew(t.Context()); next != every || !s.manager().Alive {
-			t.Errorf("%s, the next renewal is after %s, and a reader sees %+v", is, next, s.manager())
+		if next, err := a.renew(t.Context()); err != nil || next != every || !s.manager().Alive {
+			t.Errorf("%s, the next renewal is after %s, %v, and a reader sees %+v", is, next, err, s.manager())
 		}
 		if err := s.client.Delete(t.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: LeaseName}}); err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func TestALeaseGoesWithItsOwnerWhileThereIsOne(t *testing.T) {
 		who    *Keeper
 		owners int
 	}{{leaving, 1}, {s.keeper("back", true), 0}} {
-		step.who.renew(t.Context())
+		s.renew(step.who)
 		lease := &coordinationv1.Lease{}
 		if err := s.client.Get(t.Context(), step.who.key(), lease); err != nil || len(lease.OwnerReferences) != step.owners {
 			t.Errorf("of %s there are the owners %v (%v), want %d", step.who.Identity, lease.OwnerReferences, err, step.owners)
@@ -268,64 +268,5 @@ func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
 	}
 	if m := s.manager(); m.Alive || m.Holder != "" {
 		t.Errorf("after the end a reader sees %+v", m)
-	}
-}
-
-func TestWhoIsThere(t *testing.T) {
-	lease := func(namespace, name, holder string, renewed time.Duration, says ...string) coordinationv1.Lease {
-		seconds, at := int32(60), metav1.NewMicroTime(noon.Add(-renewed))
-		l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		l.Spec = coordinationv1.LeaseSpec{LeaseDurationSeconds: &seconds, RenewTime: &at}
-		if holder != "" {
-			l.Spec.HolderIdentity = &holder
-		}
-		if len(says) > 0 {
-			l.Annotations = map[string]string{mendv1.ManagerAnnotation: says[0]}
-		}
-		return l
-	}
-	for name, tc := range map[string]struct {
-		leases []coordinationv1.Lease
-		want   []string
-	}{
-		"none":                          {nil, nil},
-		"leases of others are not read": {[]coordinationv1.Lease{lease("a", "controller-leader-election-capi", "x", 0)}, nil},
-		"one of an earlier release leads and says nothing": {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", 0)}, []string{"a x alive, silent"}},
-		"and is gone when it does not lead any more":       {[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x", time.Hour)}, []string{"a x gone, silent"}},
-		"what is announced goes before who leads": {
-			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "x", 0, `{"version":"v1"}`)}, []string{"a x alive, v1"},
-		},
-		"one that ends has its word while it still leads": {
-			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "", 20*time.Second, `{"version":"v1"}`)}, []string{"a  gone, v1"},
-		},
-		"after long it is an earlier release that leads now": {
-			[]coordinationv1.Lease{lease("a", LeaderLeaseName, "x_1", 0), lease("a", LeaseName, "", time.Hour, `{"version":"v1"}`)}, []string{"a x_1 alive, silent"},
-		},
-		"shards, in the order of their namespaces": {
-			[]coordinationv1.Lease{lease("b", LeaseName, "y", 0, `{"version":"v2"}`), lease("a", LeaseName, "x", 0, `{"version":"v1"}`)},
-			[]string{"a x alive, v1", "b y alive, v2"},
-		},
-		"what a later release says besides is passed over": {[]coordinationv1.Lease{lease("a", LeaseName, "x", 0, `{"version":"v9","mood":"good"}`)}, []string{"a x alive, v9"}},
-		"what cannot be understood is said":                {[]coordinationv1.Lease{lease("a", LeaseName, "x", 0, `{`)}, []string{"a x alive, silent, with trouble"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var got []string
-			for _, m := range Among(tc.leases, noon) {
-				is, says, trouble := "gone", "silent", ""
-				if m.Alive {
-					is = "alive"
-				}
-				if m.Announcement != nil {
-					says = m.Announcement.Version
-				}
-				if m.Trouble != "" {
-					trouble = ", with trouble"
-				}
-				got = append(got, fmt.Sprintf("%s %s %s, %s%s", m.Namespace, m.Holder, is, says, trouble))
-			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
 	}
 }

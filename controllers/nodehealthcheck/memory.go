@@ -32,7 +32,7 @@ type remembered struct {
 	blocker  reported            // the reason that blocks all nodes, as reported last
 	begun    map[types.UID]ongoing
 	orphans  map[types.UID]ongoing // of a check of the name that is gone
-	unread   time.Time // since when a kind is not read yet; zero if all are
+	unread   time.Time             // since when a kind is not read yet; zero if all are
 }
 
 // lock locks m, whose zero value is ready for use, and returns what unlocks it.

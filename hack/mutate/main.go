@@ -31,7 +31,7 @@ type target struct {
 
 var targets = []target{
 	{folder: "controllers/decide/health", least: 95},
-	{folder: "controllers/decide/claims", least: 95},
+	{folder: "controllers/claims", least: 95},
 	{folder: "controllers/decide/budget", least: 95},
 	{folder: "controllers/decide/controlplane", least: 95},
 	{folder: "controllers/decide/escalation", least: 95},

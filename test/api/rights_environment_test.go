@@ -221,7 +221,7 @@ func grant(ctx context.Context, folder string) {
 func unserved(ctx context.Context) func() (string, error) {
 	return func() (string, error) {
 		m, err := managerlease.In(ctx, here, rig.Namespace, time.Now())
-		if err != nil || m == nil || m.Unbound || !m.Alive || m.Announcement == nil {
+		if err != nil || m == nil || m.Unverified != "" || !m.Alive || m.Announcement == nil {
 			return "no manager", err
 		}
 		kind := m.Unserved("nodehealthchecks.remediation.medik8s.io")

@@ -128,11 +128,10 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 
 // managerBinding is the binding by which the command recognizes that the manager lease in the namespace is kubemend's.
 func managerBinding() *rbacv1.ClusterRoleBinding {
-	of := managerlease.OfKubemend
 	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: of.Account, Labels: of.Labelled},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: of.Roles[0]},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: of.Account}},
+		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
 	}
 }
 

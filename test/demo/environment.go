@@ -126,9 +126,9 @@ func (s *environment) startManager(ctx context.Context) (err error) {
 	// The namespace of its manager lease, with the binding that makes the lease count.
 	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), &rbacv1.ClusterRoleBinding{
 		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: managerlease.OfKubemend.Account, Labels: managerlease.OfKubemend.Labelled},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rig.Namespace, Name: managerlease.OfKubemend.Account}},
+		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rig.Namespace, Name: managerlease.ServiceAccount}},
 	})
 	if err != nil {
 		return err

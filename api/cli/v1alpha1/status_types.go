@@ -44,8 +44,7 @@ type Manager struct {
 	Alive   bool         `json:"alive"`
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	Ended   *metav1.Time `json:"ended,omitempty"`
-	// Trusted reports that a ServiceAccount of the manager is bound where the lease is, or that administrators alone can write that of one outside of the
-	// cluster. A lease that is not trusted does not count.
+	// Trusted reports that a ServiceAccount of the manager is bound where the lease is, and that its announcement can be read.
 	Trusted bool `json:"trusted"`
 	// Namespaces are those in which the manager has its rights; absent if in all.
 	Namespaces []string `json:"namespaces,omitempty"`

@@ -18,6 +18,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
+// The lease by which the replicas of Cluster API core agree who acts (Cluster API, core/main.go), where clusterctl puts core.
+const (
+	coreLeaseName = "controller-leader-election-capi"
+	coreNamespace = "capi-system"
+)
+
 // refusal is why a check stays as it is; empty if it does not. An unsure one is due to what the user may not see.
 type refusal struct {
 	text   string
@@ -54,7 +60,7 @@ func (h *claimCommand) controllers(ctx context.Context) controllers {
 		}
 	}
 	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: managerlease.CoreNamespace, Name: managerlease.CoreLeaseName}
+	key := client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
 	if err := h.client.Get(ctx, key, lease); err != nil {
 		found.core = refusal{fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err), true}
 		return found
@@ -131,7 +137,7 @@ func (h *claimCommand) unless(refused refusal, decided plan, check *clusterv1.Ma
 
 // refuseClaim refuses to claim a check on which no controller would act then.
 func refuseClaim(facts *claimFacts) refusal {
-	unsure := managerlease.NoneSeen(facts.managers) // a manager outside of the cluster may be unable to write a lease
+	unsure := len(facts.managers) == 0 // a manager outside of the cluster may be unable to write a lease
 	offs := make([]managerlease.Off, 0, len(facts.managers))
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)

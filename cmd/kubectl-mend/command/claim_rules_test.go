@@ -34,7 +34,7 @@ func announcing(edit func(*managerlease.Announcement)) func(*claimFacts) {
 }
 
 func unlisted(f *claimFacts) { f.managers, f.unlisted = nil, errors.New("forbidden") }
-func silent(f *claimFacts)   { f.managers[0].Announcement = nil }
+func unread(f *claimFacts)   { f.managers[0].Unverified = "no rights" }
 func coreGone(f *claimFacts) { f.core.text = "core is gone" }
 func coreUnread(f *claimFacts) {
 	f.core = refusal{text: "core is not seen", unsure: true}
@@ -57,8 +57,6 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 			"refused: it is being deleted"},
 		"where none has announced itself, one may run all the same": {claimFactsOf("", func(f *claimFacts) { f.managers = nil }),
 			"unsure: no manager of kubemend has announced itself"},
-		"where only a forged lease says so, too": {claimFactsOf("", func(f *claimFacts) { f.managers[0].Alive, f.managers[0].Unbound = false, true }),
-			"unsure: no manager of kubemend would act on it: the lease in kubemend-system is not believed"},
 		"with one that is gone it is not": {claimFactsOf("", func(f *claimFacts) { f.managers[0].Alive, f.managers[0].Gone = false, noon }),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
 		"nor with one that leaves": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.Teardown = true })),
@@ -71,7 +69,7 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"one of its namespace and filter looks at it": {
 			claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "fleet" }), labelled(clusterv1.WatchLabel)), claims,
 		},
-		"one that says nothing may or may not":  {claimFactsOf("", silent), "unsure: no manager of kubemend would act on it: the one in kubemend-system is of a release that"},
+		"one that may be none may or may not":   {claimFactsOf("", unread), "unsure: no manager of kubemend would act on it: whether the lease in kubemend-system is"},
 		"managers that may not be looked for":   {claimFactsOf("", unlisted), "unsure: it cannot be seen whether a manager of kubemend would act on it: forbidden"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
 		"which tool applies the check is named": {claimFactsOf("", labelled("kustomize.toolkit.fluxcd.io/name")), claims + "; Flux (Kustomization fleet) applies the check"},
@@ -98,11 +96,11 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"nor where core may not be looked for besides": {claimFactsOf("kubemend", actsOnAll, coreUnread), "refused: kubemend's manager in kubemend-system acts on checks"},
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
 		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
-		"one that says nothing may act on all":         {claimFactsOf("kubemend", silent), others + "no manager of kubemend would act on it: the one in kubemend-system is of a release"},
+		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "no manager of kubemend would act on it: whether the lease in kubemend-system is"},
 		"one that a label would claim again at once":   {claimFactsOf("kubemend", func(f *claimFacts) { f.labelled = "Cluster prod" }), "refused: Cluster prod has the label kubemend.io/machine-health-checks: act, so kubemend"},
 		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},
 		"one that may act on all, beside one of its own": {claimFactsOf("kubemend", func(f *claimFacts) {
-			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true})
+			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true, Unverified: "no rights"})
 		}), others},
 	} {
 		t.Run(name, func(t *testing.T) { isPlanned(t, &claimCommand{release: true}, tc.facts, tc.want) })
@@ -130,16 +128,16 @@ func isPlanned(t *testing.T, h *claimCommand, facts *claimFacts, want string) {
 }
 
 func TestCoreIsKnownByItsLease(t *testing.T) {
-	given := lease("capi-system", managerlease.CoreLeaseName, nil)
+	given := lease("capi-system", coreLeaseName, nil)
 	given.Spec.HolderIdentity = nil
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		now   time.Time
 		want  string
 	}{
-		"one that was renewed is of a core that runs":  {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(59 * time.Second), ""},
-		"one that a tenant can write is not looked at": {lease("elsewhere", managerlease.CoreLeaseName, nil), noon, "it cannot be seen whether Cluster API core runs"},
-		"one that ran out is of a core that is gone":   {lease("capi-system", managerlease.CoreLeaseName, nil), noon.Add(time.Minute), "Cluster API core has not run since 2026-01-01T12:01:00Z"},
+		"one that was renewed is of a core that runs":  {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), ""},
+		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon, "it cannot be seen whether Cluster API core runs"},
+		"one that ran out is of a core that is gone":   {lease("capi-system", coreLeaseName, nil), noon.Add(time.Minute), "Cluster API core has not run since 2026-01-01T12:01:00Z"},
 		"one that was given back as well":              {given, noon.Add(time.Second), "Cluster API core has not run since 2026-01-01T12:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -122,16 +122,16 @@ func both() []client.Object {
 	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
 	return []client.Object{
 		prod, lease("kubemend-system", managerlease.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
-		lease("capi-system", managerlease.CoreLeaseName, nil), bound(managerlease.OfKubemend, "kubemend-system"),
+		lease("capi-system", coreLeaseName, nil), bound("kubemend-system"),
 	}
 }
 
-// bound is what binds the ServiceAccount of a controller in a namespace to its role.
-func bound(of managerlease.Installed, namespace string) *rbacv1.ClusterRoleBinding {
+// bound is what binds the ServiceAccount of the manager in a namespace to its role.
+func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: of.Account + "-in-" + namespace, Labels: of.Labelled},
-		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: of.Roles[0]},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: of.Account}},
+		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount + "-in-" + namespace, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
 	}
 }
 
@@ -300,7 +300,7 @@ func TestClaimsAreDocumented(t *testing.T) {
 	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	t.Setenv("COLUMNS", "100")
 	claimed, _ := d.claims(selection{names: []string{"workers"}}, yes)
-	if err := d.client.Delete(t.Context(), lease("capi-system", managerlease.CoreLeaseName, nil)); err != nil {
+	if err := d.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
 		t.Fatal(err)
 	}
 	kept, _ := d.claims(selection{names: []string{"workers"}}, yes, release)

@@ -55,8 +55,6 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 	for _, manager := range managers {
 		state := "running"
 		switch {
-		case manager.Unbound:
-			state = "not believed: no binding gives it the rights of a manager"
 		case !manager.Alive:
 			state = "not running since " + text.Moment(manager.Gone, now)
 		case manager.Unverified != "":

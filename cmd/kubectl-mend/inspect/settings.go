@@ -21,9 +21,9 @@ import (
 
 // Managers are those that have announced themselves, and what is not known of them.
 type Managers struct {
-	All []managerlease.Manager `json:"managers"`
+	All []managerlease.Manager
 	// Unknown is why there may be others; empty if there are none.
-	Unknown string `json:"unknown,omitempty"`
+	Unknown string
 }
 
 // ManagersOf are those that w knows of at now, those that run first.
@@ -85,7 +85,7 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 // leaseNamespace is where the manager keeps the leases on nodes.
 func (m Managers) leaseNamespace() string {
 	for _, is := range m.All {
-		if !is.Unbound && is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
+		if is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
 			return is.Announcement.NodeLeaseNamespace
 		}
 	}
@@ -94,7 +94,7 @@ func (m Managers) leaseNamespace() string {
 
 // unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there never was any.
 func (m Managers) unseen() explain.Mode {
-	if managerlease.NoneSeen(m.All) {
+	if len(m.All) == 0 {
 		return explain.Unknown
 	}
 	return explain.None

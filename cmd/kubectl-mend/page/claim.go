@@ -6,7 +6,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/claims"
@@ -17,17 +16,16 @@ import (
 func claimOf(a *inspect.Asker, check *clusterv1.MachineHealthCheck) (source, missing string) {
 	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
 	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
-	facts := claims.FactsOf(check, cluster, namespace, known)
-	return claims.Source(facts, check.Namespace, check.Spec.ClusterName),
-		claims.Missing(facts, check.Namespace, check.Spec.ClusterName, check.Annotations[clusterv1.PausedAnnotation])
+	facts := claims.Facts{Check: check, Cluster: cluster, Namespace: namespace, NamespaceKnown: known}
+	return claims.Source(facts), claims.Missing(facts)
 }
 
 // invalidLabels say what is wrong with the labels of clusters, and of their namespaces, that are to claim checks.
 func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
 	var notes []string
 	add := func(ref explain.Ref, labels map[string]string) {
-		if value, has := labels[mendv1.ClaimLabel]; has && value != mendv1.ClaimLabelAct {
-			notes = append(notes, claims.InvalidLabel(ref.String(), value))
+		if invalid := claims.InvalidLabel(ref.String(), labels); invalid != "" {
+			notes = append(notes, invalid)
 		}
 	}
 	for _, key := range clusters {

@@ -67,10 +67,7 @@ func (s *Status) Document() *cliv1.Status {
 func manager(m *managerlease.Manager) cliv1.Manager {
 	manager := cliv1.Manager{
 		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
-		Trusted: !m.Unbound && m.Unverified == "", Namespaces: m.Within, Message: m.Trouble,
-	}
-	if manager.Message == "" {
-		manager.Message = m.Unverified
+		Trusted: m.Unverified == "", Namespaces: m.Within, Message: m.Unverified,
 	}
 	a := m.Announcement
 	if a == nil {

@@ -105,7 +105,7 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 // troubles are what is wrong that no row of the table shows, each as a sentence, for the first line.
 func (s *Status) troubles() string {
 	text := ""
-	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive && !m.Unbound }) {
+	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
 		text = "No manager of kubemend runs. "
 	}
 	if s.notReady > 0 {

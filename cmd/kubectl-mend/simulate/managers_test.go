@@ -134,9 +134,9 @@ func (s *fixture) manager(namespace, says string) *fixture {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
 	}, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.OfKubemend.Labelled},
-		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.OfKubemend.Roles[0]},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.OfKubemend.Account}},
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
 	})
 	return s
 }

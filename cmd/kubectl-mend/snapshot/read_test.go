@@ -108,7 +108,7 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"role": "x"}}, Status: corev1.NodeStatus{
 			Addresses: []corev1.NodeAddress{{Address: secret}},
 		}},
-		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaderLeaseName}},
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: managerlease.LeaseName}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}},
 		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "somebody-else"}},
 		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "Machine", Name: "m"}, Note: "well"},
@@ -183,7 +183,7 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 		"a template":           c.Get(t.Context(), key("p"), template),
 		"a request elsewhere":  c.Get(t.Context(), client.ObjectKey{Namespace: "remediations", Name: "n"}, poison),
 		"a node":               c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}),
-		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaderLeaseName}, &coordinationv1.Lease{}),
+		"the manager's lease":  c.Get(t.Context(), client.ObjectKey{Namespace: "kubemend-system", Name: managerlease.LeaseName}, &coordinationv1.Lease{}),
 		"the lease of a node":  c.Get(t.Context(), client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n"}, &coordinationv1.Lease{}),
 		"an event":             c.Get(t.Context(), key("e"), &eventsv1.Event{}),
 	} {

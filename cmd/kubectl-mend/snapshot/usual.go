@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -52,22 +51,19 @@ var scoped = []schema.GroupVersionKind{
 
 // managers are the managers and what claims checks for them, and the checks of nodes.
 func (r *reading) managers() []query {
-	queries := make([]query, 0, 6)
+	queries := make([]query, 0, 5)
 	queries = append(queries,
 		query{gvk: nodeCheckGVK},
 		query{gvk: namespaceGVK, bare: true, labels: mendv1.ClaimLabel},
-		leaseOf(managerlease.LeaseName), leaseOf(managerlease.LeaderLeaseName),
+		query{gvk: leaseGVK, name: managerlease.LeaseName, called: "Lease " + managerlease.LeaseName},
 	)
 	for _, gvk := range []schema.GroupVersionKind{roleBindingGVK, clusterRoleBindingGVK} {
 		queries = append(queries, query{
-			gvk: gvk, labels: labels.Set(managerlease.OfKubemend.Labelled).String(), called: gvk.Kind + "s of " + managerlease.OfKubemend.Roles[0],
+			gvk: gvk, labels: labels.Set(managerlease.BindingLabels).String(), called: gvk.Kind + "s of " + managerlease.ClusterRole,
 		})
 	}
 	return queries
 }
-
-// leaseOf reads a lease of some manager, wherever it is, or at least where it usually is.
-func leaseOf(name string) query { return query{gvk: leaseGVK, name: name, called: "Lease " + name} }
 
 // remediations are the requests that MachineHealthChecks make, and those of former templates: of every kind of remediation that has a
 // template.
@@ -110,9 +106,6 @@ func (r *reading) rest() []query {
 		queries = append(queries,
 			query{gvk: eventGVK, namespace: metav1.NamespaceDefault}, // where those are about what has no namespace
 			query{gvk: namespaceGVK, bare: true, name: r.Namespace})  // it may be being deleted
-	}
-	if slices.ContainsFunc(All[coordinationv1.Lease](r.snapshot, managerlease.UsualNamespace), managerlease.FromOutside) {
-		queries = append(queries, query{gvk: roleBindingGVK, namespace: managerlease.UsualNamespace}) // they tell whether the lease is believed
 	}
 	_, there := r.served[openshift.ClusterVersions.GroupKind()]
 	if there && len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // what a NodeHealthCheck looks at there if it is not disabled

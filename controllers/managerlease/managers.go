@@ -1,0 +1,171 @@
+package managerlease
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// UsualNamespace is where the manifests put the manager.
+	UsualNamespace = "kubemend-system"
+	// ServiceAccount is the manager's, to which an installation may add a suffix after a dash. (config/rbac)
+	ServiceAccount = "kubemend-manager"
+	// ClusterRole is the one that it is bound to.
+	ClusterRole = "kubemend-manager-role"
+)
+
+// BindingLabels are those of the bindings that kubemend's packages install. They prove nothing: they spare reading all bindings of a cluster.
+var BindingLabels = client.MatchingLabels{"app.kubernetes.io/name": "kubemend"}
+
+// Manager is a manager that runs, or once did, in a namespace.
+type Manager struct {
+	// Namespace is where it runs, or the namespace that is configured for its leases.
+	Namespace string
+	// Holder is the replica that acts, or acted last; empty if it has ended in good order.
+	Holder string
+	// Unverified is why it is not known whether the lease is a manager's, or what the manager watches; empty if both are known.
+	Unverified string
+	// Within are the namespaces in which it has its rights; empty if everywhere.
+	Within []string
+	// Alive says that it acts.
+	Alive bool
+	// Renewed is when the lease was renewed last.
+	Renewed time.Time
+	// Gone is since when it is known to be gone: when it ended, or when its lease ran out. Zero while it is alive.
+	Gone time.Time
+	// Announcement is what the lease says of it; nil if that cannot be read.
+	Announcement *Announcement
+}
+
+// Of returns the managers that have announced themselves, by namespace.
+//
+// Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease counts only in a
+// namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights. (docs/threat-model.md)
+func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, error) {
+	list := &coordinationv1.LeaseList{}
+	if err := reader.List(ctx, list, client.MatchingFields{"metadata.name": LeaseName}); err != nil {
+		return nil, fmt.Errorf("list the leases %s: %w", LeaseName, err)
+	}
+	slices.SortFunc(list.Items, func(a, b coordinationv1.Lease) int { return cmp.Compare(a.Namespace, b.Namespace) })
+	return verified(ctx, reader, list.Items, now), nil
+}
+
+// In returns the manager of one namespace, for those who may not list leases in all; nil if there never was one.
+func In(ctx context.Context, reader client.Reader, namespace string, now time.Time) (*Manager, error) {
+	lease := coordinationv1.Lease{}
+	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, &lease)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the lease %s/%s: %w", namespace, LeaseName, err)
+	}
+	if managers := verified(ctx, reader, []coordinationv1.Lease{lease}, now); len(managers) > 0 {
+		return &managers[0], nil
+	}
+	return nil, nil
+}
+
+// verified returns the managers of the leases, without those in namespaces where no manager can run. In the usual namespace a manager without a binding may
+// run outside of the cluster, with the rights of a user; and those who may not read bindings believe a lease there.
+func verified(ctx context.Context, reader client.Reader, leases []coordinationv1.Lease, now time.Time) []Manager {
+	bound, unread := bindings(ctx, reader)
+	managers := make([]Manager, 0, len(leases))
+	for i := range leases {
+		manager := managerOf(&leases[i], now)
+		usual := manager.Namespace == UsualNamespace
+		switch within := bound[manager.Namespace]; {
+		case slices.Contains(within, metav1.NamespaceAll), unread != "" && usual:
+		case len(within) > 0:
+			manager.Within = slices.Sorted(slices.Values(within))
+		case unread != "":
+			manager.Unverified = unread
+		case usual:
+			manager.Unverified = fmt.Sprintf("no binding with the label app.kubernetes.io/name=%s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
+				BindingLabels["app.kubernetes.io/name"], ServiceAccount, ClusterRole)
+		default:
+			continue
+		}
+		managers = append(managers, manager)
+	}
+	return managers
+}
+
+// bindings returns in which namespaces the ServiceAccounts of each namespace have the manager's rights; metav1.NamespaceAll stands for the whole cluster.
+// Unread is why there may be more; empty if there are no more.
+func bindings(ctx context.Context, reader client.Reader) (bound map[string][]string, unread string) {
+	bound = map[string][]string{}
+	var failures []string
+	everywhere, within := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
+	if err := reader.List(ctx, everywhere, BindingLabels); err != nil {
+		failures = append(failures, fmt.Sprintf("list ClusterRoleBindings: %s", err))
+	}
+	for i := range everywhere.Items {
+		for _, namespace := range accountNamespaces(everywhere.Items[i].RoleRef, everywhere.Items[i].Subjects) {
+			bound[namespace] = append(bound[namespace], metav1.NamespaceAll)
+		}
+	}
+	if err := reader.List(ctx, within, BindingLabels); err != nil {
+		failures = append(failures, fmt.Sprintf("list RoleBindings: %s", err))
+	}
+	for i := range within.Items {
+		for _, namespace := range accountNamespaces(within.Items[i].RoleRef, within.Items[i].Subjects) {
+			bound[namespace] = append(bound[namespace], within.Items[i].Namespace)
+		}
+	}
+	return bound, strings.Join(failures, "; ")
+}
+
+// accountNamespaces returns the namespaces of the manager's ServiceAccounts among the subjects of a binding; none if the binding is of another role.
+func accountNamespaces(role rbacv1.RoleRef, subjects []rbacv1.Subject) []string {
+	if role.Kind != "ClusterRole" || role.Name != ClusterRole {
+		return nil
+	}
+	var namespaces []string
+	for _, subject := range subjects {
+		account := subject.Name == ServiceAccount || strings.HasPrefix(subject.Name, ServiceAccount+"-")
+		if account && subject.Kind == rbacv1.ServiceAccountKind {
+			namespaces = append(namespaces, subject.Namespace)
+		}
+	}
+	return namespaces
+}
+
+// managerOf returns the manager that a lease tells of. A lease without a holder was released when it was renewed last.
+func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
+	manager := Manager{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Renewed: renewed(lease)}
+	announcement, err := read(lease)
+	if err != nil {
+		manager.Unverified = err.Error()
+	}
+	manager.Announcement = announcement
+	end := manager.Renewed
+	if manager.Holder != "" {
+		end = ends(lease)
+	}
+	if manager.Alive = manager.Holder != "" && now.Before(end); !manager.Alive {
+		manager.Gone = end
+	}
+	return manager
+}
+
+// renewed returns when a lease was renewed last.
+func renewed(lease *coordinationv1.Lease) time.Time {
+	return ptr.Deref(lease.Spec.RenewTime, metav1.NewMicroTime(lease.CreationTimestamp.Time)).Time
+}
+
+// ends returns when a lease ends unless it is renewed before.
+func ends(lease *coordinationv1.Lease) time.Time {
+	return renewed(lease).Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+}
