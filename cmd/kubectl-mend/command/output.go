@@ -31,7 +31,7 @@ var raw = []string{"json", "yaml", "kyaml"}
 
 type output struct {
 	flags *get.PrintFlags
-	// own are the formats that the command has besides: wide and name.
+	// own are the formats that the command has besides: wide, name, and svg, which kubectl does not know.
 	own     []string
 	printer printers.ResourcePrinter
 }
@@ -40,6 +40,9 @@ func (p *output) formats() []string {
 	formats := slices.DeleteFunc(p.flags.AllowedFormats(), func(format string) bool {
 		return (format == wide || format == byName) && !slices.Contains(p.own, format)
 	})
+	if slices.Contains(p.own, svg) {
+		formats = append(formats, svg)
+	}
 	slices.Sort(formats)
 	return formats
 }
