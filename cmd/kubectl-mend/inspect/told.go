@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // blind replaces what c depends on if the user may not see the nodes of the workload cluster, and the manager may: by what the
@@ -50,6 +51,9 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 		if c.Targets[i].Skipped == "" {
 			c.Counts.Count(c.Targets[i].Class)
 		}
+	}
+	if counted := machinehealthcheck.Counted(check, cluster); c.CountedByStatus && counted != nil {
+		c.Counts = c.Counts.Complete(counted.Total, counted.Healthy)
 	}
 }
 

@@ -29,7 +29,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 		key := client.ObjectKeyFromObject(c)
 		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
 			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
-		unselected, notReady := 0, []string(nil)
+		unselected, notReady := a.Snapshot.Unselected(key), []string(nil)
 		if !a.Snapshot.Counted(key) {
 			unselected, notReady = unattended(a, key, checks, healthy)
 		}
