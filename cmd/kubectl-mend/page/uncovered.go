@@ -102,11 +102,20 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 	return marked
 }
 
-// troubles are what is wrong that no row of the table shows, each as a sentence, for the first line.
+// troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
 func (s *Status) troubles() string {
 	text := ""
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive && !m.Unbound }) {
 		text = "No manager of kubemend runs. "
+	}
+	short := 0
+	for i := range s.Checks {
+		if r := &s.Checks[i]; r.NodesUnknown == nil && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+			short++
+		}
+	}
+	if short > 0 {
+		text += explain.Number(short, "check") + " blocked by too many unhealthy. "
 	}
 	if s.notReady > 0 {
 		text += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
