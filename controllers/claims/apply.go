@@ -15,8 +15,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// apply carries a plan out, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or pause, stays. A conflict is an
-// error: somebody else owns the annotation, or the check was made anew. That the check is gone is none.
+// apply carries a plan out, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or pause,
+// stays. A conflict is an error: somebody else owns the annotation, or the check was made anew. That the check is gone is none.
 func (r *Reconciler) apply(ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan) (Action, error) {
 	done, err := Leave, error(nil)
 	switch plan.Action {

@@ -120,7 +120,8 @@ func Source(f Facts) string {
 func Missing(f Facts) string {
 	switch plan := Decide(f); plan.Action {
 	case Refuse:
-		return fmt.Sprintf("Not claimed, although %s has the label %s: the annotation %s is %q, which pauses the check for all controllers. Remove it, and the "+
+		return fmt.Sprintf("Not claimed, although %s has the label %s: the annotation %s is %q, "+
+			"which pauses the check for all controllers. Remove it, and the "+
 			"check is claimed", f.object(plan.By), claimLabel, clusterv1.PausedAnnotation, f.Check.Annotations[clusterv1.PausedAnnotation])
 	case Claim:
 		return fmt.Sprintf("Not claimed yet, although %s has the label %s: the manager that acts on the check claims it when it runs",

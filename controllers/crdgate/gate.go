@@ -136,8 +136,8 @@ func (r *Reconciler) requeueAfter() time.Duration {
 	return 0
 }
 
-// run starts s if it can run, makes it stand idle if its kind has become somebody else's, and returns why it does not serve its kind; empty if it does. One that
-// is switched off runs by the choice that was made before, to release what it holds.
+// run starts s if it can run, makes it stand idle if its kind has become somebody else's, and returns why it does not serve its kind;
+// empty if it does. One that is switched off runs by the choice that was made before, to release what it holds.
 func (r *Reconciler) run(ctx context.Context, s *Service) (reason, because string, err error) {
 	choice := s.Choice
 	if choice == Off {

@@ -77,8 +77,8 @@ func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason
 // Only a list works for a namespace that need not be there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-capm3;e1f13584.medik8s.io,verbs=list
 
-// foreign says whose controller serves the kind of s, by the labels of its CRD and by the lease of that controller; empty if nobody else's does. A lease that may
-// not be listed counts as none.
+// foreign says whose controller serves the kind of s, by the labels of its CRD and by the lease of that controller; empty if nobody else's
+// does. A lease that may not be listed counts as none.
 func (r *Reconciler) foreign(ctx context.Context, s *Service, labels map[string]string) (string, error) {
 	if s.Foreign != nil {
 		if owner := s.Foreign(labels); owner != "" {

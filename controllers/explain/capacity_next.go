@@ -38,6 +38,8 @@ func nextText(s *capacity.Story) string {
 		return "the infrastructure of {machine} is deleted as soon as the volumes are detached; that wait has no timeout"
 	case next == capacity.MachineGoes && s.Owner.Kind == "":
 		return "{machine} is gone"
+	case next == capacity.MachineGoes && s.Todo != "":
+		return "once the deletion of {machine} goes on, {owner} makes the machines that it lacks"
 	case next == capacity.ReplacementIsMade && s.Stage == capacity.NoReplacement:
 		return "{owner} makes a new Machine"
 	case next == capacity.HostIsTaken && len(s.Args.Fitting) > 1:

@@ -134,8 +134,11 @@ func TestSentencesOfACapacity(t *testing.T) {
 			"make the API server of Cluster c1 reachable for Cluster API: its endpoint, its certificates, its kubeconfig",
 		},
 		"a deletion of a host with an error": {
-			func(s *capacity.Story) { s.Reason, s.Todo = capacity.HostHindersDeletion, capacity.RepairHost },
-			"the deletion of Machine w4 waits: BareMetalHost h1 has an error (power management error): no power", "", "repair BareMetalHost h1",
+			func(s *capacity.Story) {
+				s.Reason, s.Next, s.Todo = capacity.HostHindersDeletion, capacity.MachineGoes, capacity.RepairHost
+			},
+			"the deletion of Machine w4 waits: BareMetalHost h1 has an error (power management error): no power",
+			"once the deletion of Machine w4 goes on, MachineDeployment md-0 makes the machines that it lacks", "repair BareMetalHost h1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

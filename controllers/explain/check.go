@@ -62,6 +62,9 @@ func counted(p budget.Population) []string {
 // NotHealthy is how many are not healthy, of how many, and what they are.
 func NotHealthy(p budget.Population) string {
 	n := p.NotHealthy()
+	if p.Unknown == n { // which says nothing about their health
+		return fmt.Sprintf("%d of %d cannot be judged", n, p.Total())
+	}
 	return fmt.Sprintf("%d of %d %s not healthy (%s)", n, p.Total(), Are(n), strings.Join(counted(p), ", "))
 }
 

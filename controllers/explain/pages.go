@@ -121,8 +121,8 @@ func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
 		Text: fmt.Sprintf("repair the host, then remove its marks: kubectl mend reset host/%s -n %s", h.Name, h.Namespace)}
 }
 
-// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix it keeps the
-// host powered off.
+// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
+// the host to be off. Whether it is, its power says.
 func powerEffect(annotation string) string {
 	switch annotation {
 	case infrav1.RebootAnnotation:
@@ -130,7 +130,7 @@ func powerEffect(annotation string) string {
 	case mendv1.RebootedForAnnotation:
 		return "rebooted for"
 	}
-	return "kept off by"
+	return "asked to be off by"
 }
 
 // PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.

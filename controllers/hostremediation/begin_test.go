@@ -103,7 +103,7 @@ func TestAMemberStaysOneWhileItsBeginningIsConfirmed(t *testing.T) {
 			if _, is := into.(*mendv1.HostRemediation); is {
 				if reads++; reads == 2 {
 					p.r.Clusters = silent{}
-					p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`)
+					p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`) //nolint:contextcheck // the fixture has its own
 				}
 			}
 			return c.Get(ctx, key, into, opts...)

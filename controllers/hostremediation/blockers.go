@@ -66,6 +66,14 @@ func (w *observed) blockedBy(object powercycle.Object) explain.Ref {
 	return explain.Ref{}
 }
 
+// awaitedByDeadline is what a state has its deadline for. What comes after it the steps on the page show.
+var awaitedByDeadline = map[powercycle.State]string{
+	powercycle.PoweringOff:    "deadline for the host to be proven off; ",
+	powercycle.MovingWorkload: "deadline for the workload to leave the node; ",
+	powercycle.PoweringOn:     "deadline for the host to be on; ",
+	powercycle.Booting:        "deadline for the machine to be healthy; ",
+}
+
 // explainNext is what happens next: now, or when the patience with what is waited for ends; else what a person has to do.
 func (w *observed) explainNext(step powercycle.Step, blockers []explain.Blocker) explain.Step {
 	if step.Do != powercycle.Wait {
@@ -75,7 +83,7 @@ func (w *observed) explainNext(step powercycle.Step, blockers []explain.Blocker)
 		if at, then := powercycle.Foresee(w.facts, w.policy, w.now); !at.IsZero() {
 			text := then.Outcome(w.facts, w.policy)
 			if powercycle.RuleOf(then.Reason).Late {
-				text = "if it is not done by then: " + text
+				text = awaitedByDeadline[w.facts.State] + "if it is not done by then: " + text
 			}
 			return explain.Step{At: at, Reason: string(then.Reason), Text: text}
 		}

@@ -124,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		var unread error // nothing was written then: that is no lost answer
 		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), []string{w.queueName()}, func(ctx context.Context) error {
 			if w, step, unread = r.plan(ctx, req.NamespacedName, w); unread != nil || w == nil {
-				return nil
+				return nil //nolint:nilerr // it is returned below
 			}
 			done, err = r.apply(ctx, w, step)
 			return err

@@ -140,12 +140,6 @@ func (w *observed) external() *observed {
 	return w
 }
 
-// listing makes the check remediate by requests that are being listed for the first time.
-func (w *observed) listing() *observed {
-	w.external().Template.Known, w.Template.Syncing = false, true
-	return w
-}
-
 // starts is how many remediations start.
 func starts(plan *machines.Plan) int {
 	n := 0

@@ -92,7 +92,8 @@ func verified(ctx context.Context, reader client.Reader, leases []coordinationv1
 		case unread != "":
 			manager.Unverified = unread
 		case usual:
-			manager.Unverified = fmt.Sprintf("no binding with the label app.kubernetes.io/name=%s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
+			manager.Unverified = fmt.Sprintf(
+				"no binding with the label app.kubernetes.io/name=%s binds a ServiceAccount %s of that namespace to the ClusterRole %s",
 				BindingLabels["app.kubernetes.io/name"], ServiceAccount, ClusterRole)
 		default:
 			continue

@@ -184,7 +184,9 @@ func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool
 }
 
 func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
-	return mendv1.RecordRef{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID())}
+	return mendv1.RecordRef{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID()),
+	}
 }
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.

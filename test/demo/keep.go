@@ -18,6 +18,7 @@ const commands = `Commands: list
           stop <machine>...     stop kubelets; the power of their hosts stays on
           start <machine>...    start kubelets again, and repair their hosts
           break <machine>...    stop kubelets, and keep their hosts from booting
+          jam <machine>...      stop kubelets, and let their BMCs ignore every order
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -108,6 +109,9 @@ func (s *environment) obey(ctx context.Context, words []string) error {
 	case len(words) > 1 && words[0] == "break":
 		s.narrator.countFrom(time.Now())
 		return s.breakHosts(words[1:])
+	case len(words) > 1 && words[0] == "jam":
+		s.narrator.countFrom(time.Now())
+		return s.jamHosts(words[1:])
 	}
 	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
 }

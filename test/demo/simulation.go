@@ -71,10 +71,19 @@ func (s *environment) breakHosts(machines []string) error {
 	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
 }
 
-// repair reverts breakHosts. The kubelet of a host that is off waits for its next boot.
+// jamHosts makes kubelets hang, and the BMCs of their hosts accept every order and follow none.
+func (s *environment) jamHosts(machines []string) error {
+	if err := s.eachHost(machines, func(host *simulator.Host) { host.Die(true) }); err != nil {
+		return err
+	}
+	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
+}
+
+// repair reverts breakHosts and jamHosts. The kubelet of a host that is off waits for its next boot.
 func (s *environment) repair(machines []string) error {
 	return s.eachHost(machines, func(host *simulator.Host) {
 		host.Mute(0)
+		host.Die(false)
 		if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
 			kubelet.Start()
 		}

@@ -71,6 +71,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"claim mhc/a --no-such-flag":    {Misused, "unknown flag: --no-such-flag"},
 		"claim mhc/a --kubeconfig=/no":  {Failed, "read the kubeconfig: "},
 		"history -o table":              {Misused, `--output "table": expected custom-columns, custom-columns-file, go-template,`},
+		"history machine/m -o svg":      {Failed, "no kubeconfig was found"}, // svg is a format
 		"history -o name":               {Misused, `--output "name": expected custom-columns`},
 		"history -o jsonpath={.a":       {Misused, `unclosed action`},
 		"history -o custom-columns=A":   {Misused, "expected <header>:<json-path-expr>"},

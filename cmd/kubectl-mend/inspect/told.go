@@ -26,15 +26,7 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 		a.Managers.sayUnseen(check, cluster) {
 		return
 	}
-	unread := explain.Blocker{
-		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + check.Spec.ClusterName,
-		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", check.Spec.ClusterName, why),
-		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
-	}
-	if why == explain.NoAnswer { // which says nothing about rights
-		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", check.Spec.ClusterName, why)
-		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
-	}
+	unread := unreadNodes(check.Spec.ClusterName, why)
 	c.NodesUnknown, c.Reason, c.Message = &cliv1.NodesUnknown{Reason: unread.Reason, Message: unread.Text}, "", ""
 	cond := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	if cond != nil && cond.Status == metav1.ConditionFalse {
@@ -56,6 +48,20 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 	if counted := machinehealthcheck.Counted(check, cluster); c.CountedByStatus && counted != nil { // not all machines were read
 		c.Counts = c.Counts.Complete(counted.Total, counted.Healthy)
 	}
+}
+
+// unreadNodes is what blocks an answer about targets whose nodes the user may not see, or that do not answer the user.
+func unreadNodes(cluster, why string) explain.Blocker {
+	unread := explain.Blocker{
+		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + cluster,
+		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
+		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
+	}
+	if why == explain.NoAnswer { // which says nothing about rights
+		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", cluster, why)
+		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
+	}
+	return unread
 }
 
 // untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act, or

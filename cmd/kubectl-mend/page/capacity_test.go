@@ -255,6 +255,7 @@ func TestCapacityOfOwners(t *testing.T) {
 		"a control plane that defers":                        {aScene(plane()), kcp},
 		"a cluster out of reach":                             {aScene(deployed, outOfSight), cluster},
 		"a cluster that does not answer you":                 {aScene(deployed, noAnswer), cluster},
+		"a cluster that answers the manager only":            {aScene(deployed, unseen, noAnswer), cluster},
 		"a cluster that is short-circuited":                  {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed), cluster},
 		"a cluster of which two checks select a machine":     {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed, secondCheck), cluster},
 		"a cluster during a power cycle":                     {aScene(silent(6*time.Minute, "w1"), deployed, powerCycled(powercycle.PoweringOff)), cluster},

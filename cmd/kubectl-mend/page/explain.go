@@ -128,7 +128,7 @@ func (e *Explanation) conclude() {
 		if a.State == explain.IsHealthy && a.Action == "" && e.nodeNotReady() {
 			a = explain.NoRuleMatches
 		}
-		e.answer(a)
+		e.answer(e.underWay(a))
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
@@ -138,8 +138,23 @@ func (e *Explanation) conclude() {
 		if e.nodeNotReady() {
 			a.Rest = "its node is not Ready"
 		}
-		e.answer(a)
+		e.answer(e.underWay(a))
 	}
+}
+
+// underWay is a with the remediation that goes on although no check has asked for it: a person has.
+func (e *Explanation) underWay(a explain.Answer) explain.Answer {
+	if a.Action != "" || a.State != explain.IsHealthy && a.State != explain.NotChecked {
+		return a
+	}
+	for i := range e.Remediations {
+		r := &e.Remediations[i]
+		if state := r.Answer().State; state == explain.InProgress || state == explain.IsBlocked {
+			a.Action, a.By, a.Reason, a.Detail, a.Implied = explain.BeingRemediated, r.Reference.String(), r.Reason, "", false
+			return a
+		}
+	}
+	return a
 }
 
 // answer sets the answer, and the verdict that says the same.

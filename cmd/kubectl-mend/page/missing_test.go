@@ -146,6 +146,7 @@ func TestOneMachineOfThousands(t *testing.T) {
 		"its node is hidden":         counting(5000, 1000, tooManySaid, unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")),
 		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
 		"it is not known since when": counting(5000, 4998, func(s *scene) { s.check.ManagedFields = nil }),
+		"its node is not seen":       counting(5000, 4998, unseen, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
 		"it waits for a spare host":  counting(5000, 4998, waitsForSpare(0), toldToWait("w1")),
 	}, func(t *testing.T, s *scene) string {
 		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})

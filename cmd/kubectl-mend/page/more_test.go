@@ -73,9 +73,10 @@ func moreHosts() map[string]story {
 	deferred := "Waiting for remediation: power-cycling the host did not help"
 	noNamespaces := barred(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return map[string]story{
-		"a host whose workload moves":                 {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
-		"a host whose owner is to remediate it":       {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
-		"a host whose owner puts its remediation off": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
+		"a host of a healthy machine that is cycled by hand": {aScene(powerCycled(powercycle.PoweringOff, func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) { r.Name = "w1-by-hand" })), machine("w1")},
+		"a host whose workload moves":                        {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
+		"a host whose owner is to remediate it":              {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
+		"a host whose owner puts its remediation off":        {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},

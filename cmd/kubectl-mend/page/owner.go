@@ -130,6 +130,10 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
+			if why == explain.NoAnswer && e.Answer.State == explain.CapacityComplete {
+				e.Answer.Rest += ", but the cluster does not answer you"
+				e.answer(e.Answer)
+			}
 			return // the manager sees the nodes, and says how they are
 		}
 	}

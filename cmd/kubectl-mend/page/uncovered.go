@@ -29,7 +29,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 		key := client.ObjectKeyFromObject(c)
 		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
 			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
-		unselected, notReady := 0, []string(nil)
+		unselected, notReady := a.Snapshot.Unselected(key), []string(nil)
 		if !a.Snapshot.Counted(key) {
 			unselected, notReady = unattended(a, key, checks, healthy)
 		}
@@ -102,11 +102,20 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 	return marked
 }
 
-// troubles are what is wrong that no row of the table shows, each as a sentence, for the first line.
+// troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
 func (s *Status) troubles() string {
 	text := ""
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
 		text = "No manager of kubemend runs. "
+	}
+	short := 0
+	for i := range s.Checks {
+		if r := &s.Checks[i]; r.NodesUnknown == nil && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+			short++
+		}
+	}
+	if short > 0 {
+		text += explain.Number(short, "check") + " blocked by too many unhealthy. "
 	}
 	if s.notReady > 0 {
 		text += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "

@@ -45,6 +45,10 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	for i := range 3 {
 		objs = append(objs, aMachine(fmt.Sprintf("w%d", i)))
 	}
+	for _, machine := range append(objs[1:], aMachine("m")) {
+		machine.SetOwnerReferences([]metav1.OwnerReference{{Kind: "KubeadmControlPlane", Controller: new(true)}})
+		put(t, from, machine)
+	}
 	for _, name := range []string{"m", "plane", "w0", "w1", "w2"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-" + name, Annotations: map[string]string{
 			clusterv1.ClusterNamespaceAnnotation: "ns", clusterv1.MachineAnnotation: name,
@@ -251,13 +255,17 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 			}}
 			put(t, w, request)
 		}}, true},
+		"a machine has no owner whose change would tell that it is not Ready": {false, []func(*Snapshot){func(w *Snapshot) {
+			put(t, w, aMachine("w1"))
+		}}, true},
 		"there is a check of nodes": {false, []func(*Snapshot){checkedNodes}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := aLargeCluster(t, append([]func(*Snapshot){calm(t)}, tc.edits...)...)
 			w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Restless: true, AllMachines: tc.full})
 			machines, nodes := machinesOf(t, w)
-			if _, _, unseen := w.Unseen(key("c1")); unseen || w.Counted(key("c1")) == tc.read || (len(nodes) > 0) != tc.read || (len(machines) > 0) != tc.read {
+			if _, _, unseen := w.Unseen(key("c1")); unseen || w.Counted(key("c1")) == tc.read || (len(nodes) > 0) != tc.read || (len(machines) > 0) != tc.read ||
+				!tc.read && w.Unselected(key("c1")) != 1 {
 				t.Errorf("machines %v and nodes %v were read, unseen: %t, counted: %t", machines, nodes, unseen, w.Counted(key("c1")))
 			}
 		})

@@ -146,6 +146,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		})
 	}
 	remediated := r.remediated()
+	unreported, unlisted := r.metadataOfMachines(ctx)
 	var wanted []client.ObjectKey
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		judged := func(check *clusterv1.MachineHealthCheck) bool {
@@ -153,7 +154,7 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		}
 		key := client.ObjectKeyFromObject(cluster)
 		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || !machinesReady(cluster) ||
-			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
+			unlisted != nil || unreported[key] || slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace), judged) {
 			wanted = append(wanted, key)
 			continue
 		}
@@ -161,6 +162,38 @@ func (r *reading) restlessClusters(ctx context.Context) []client.ObjectKey {
 		r.snapshot.SetNodes(key, nil)
 	}
 	return wanted
+}
+
+// metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that a
+// machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has not.
+func (r *reading) metadataOfMachines(ctx context.Context) (unreported map[client.ObjectKey]bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	selector := client.MatchingLabelsSelector{Selector: r.labelled().AsSelector()}
+	if err := r.client.List(ctx, list, client.InNamespace(r.Namespace), selector, fromMemory()); err != nil {
+		return nil, err
+	}
+	unreported = map[client.ObjectKey]bool{}
+	for i := range list.Items {
+		machine := &clusterv1.Machine{ObjectMeta: list.Items[i].ObjectMeta}
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		machine.Spec.ClusterName = machine.Labels[clusterv1.ClusterNameLabel]
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+		owner := metav1.GetControllerOf(machine)
+		if owner == nil || owner.Kind == "MachineSet" && machine.Labels[clusterv1.MachineDeploymentNameLabel] == "" {
+			unreported[key] = true
+		}
+		if !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, machine.Namespace), func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, machine) == ""
+		}) {
+			r.snapshot.addUnselected(key)
+		}
+	}
+	return unreported, nil
 }
 
 // machinesReady reports whether Cluster API says of no machine of a Cluster that it is not Ready: also of those that no check selects.

@@ -51,7 +51,9 @@ type Snapshot struct {
 
 	workloads map[client.ObjectKey]*workloadCluster
 	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
-	missing   []Missing
+	// unselected is how many machines of a cluster no MachineHealthCheck selects, by their metadata.
+	unselected map[client.ObjectKey]int
+	missing    []Missing
 	// source is where more can be read; nil for a record.
 	source *reading
 }
@@ -73,6 +75,7 @@ func empty(scheme *runtime.Scheme, kinds []installed) *Snapshot {
 	w := &Snapshot{
 		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
+		unselected: map[client.ObjectKey]int{},
 	}
 	for _, k := range kinds {
 		w.kindFor(k.GroupVersionKind, k.plural, k.namespaced)
@@ -112,6 +115,19 @@ func (w *Snapshot) SetCounted(cluster client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counted[cluster] = true
+}
+
+// Unselected is how many machines no MachineHealthCheck selects of a cluster whose machines were not read.
+func (w *Snapshot) Unselected(cluster client.ObjectKey) int {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.unselected[cluster]
+}
+
+func (w *Snapshot) addUnselected(cluster client.ObjectKey) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unselected[cluster]++
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.

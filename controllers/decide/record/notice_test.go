@@ -13,7 +13,7 @@ import (
 func reportedOf(t *Reported, from time.Time, waits ...string) (all []string) {
 	for i, wait := range waits {
 		now := from.Add(time.Duration(i) * time.Minute)
-		p := &Plan{Waiting: string(wait), Object: mendv1.RecordRef{Kind: "Node", Name: "n-" + wait}}
+		p := &Plan{Waiting: wait, Object: mendv1.RecordRef{Kind: "Node", Name: "n-" + wait}}
 		for _, is := range t.Report(&Facts{Now: now}, p) {
 			all = append(all, fmt.Sprintf("%d %s", i, is.Reason))
 		}
