@@ -87,6 +87,10 @@ func renewedAgain(f *Facts) {
 func lived(f *Facts) {
 	f.Lived, f.Sign, f.Memory.Sign, f.SignSeen = true, ago(11*time.Second), ago(11*time.Second), ago(10*time.Second)
 }
+func clockBehind(f *Facts) { // after lived: by an hour
+	f.Sign, f.Memory.Sign = ago(time.Hour), ago(time.Hour)
+}
+func renewedLate(f *Facts) { f.Sign = ago(time.Hour - 10*time.Second) }
 func clockAhead(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(10*time.Second)
 }

@@ -248,10 +248,11 @@ var (
 	disprovedStill = is("an earlier power-off of the host disproved, nothing moves",
 		func(s situation) bool { return s.Disproved && !s.moving() })
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
-	mayLive      = guard{
+	// One that has shown life under the fence is watched by whatever clock it has: it would be fenced again before its next sign else.
+	mayLive = guard{
 		name: "node not fenced, may live", until: situation.watched,
 		holds: func(s situation) bool {
-			return !s.Fenced && s.Facts.Sign.After(s.Asked.Add(s.Skew)) && !s.past(s.watched())
+			return !s.Fenced && (s.Lived || s.Facts.Sign.After(s.Asked.Add(s.Skew))) && !s.past(s.watched())
 		},
 	}
 	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
@@ -288,6 +289,8 @@ var (
 		func(s situation) bool { return !s.PoweredOn && !s.stale() })
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
+	hostAnew       = is("host registered anew", func(s situation) bool { return s.HostAnew }).tells(HostRegistered)
+	anewFenced     = is("host registered anew, node still fenced by us", func(s situation) bool { return s.HostAnew && s.fencedHere() })
 	late           = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 	lateFaulty     = timed("out of time, power fails", situation.stateDeadline, situation.faulty)

@@ -84,6 +84,7 @@ const (
 	AsksPerson          Detail = "AsksPerson"
 	FenceUnseen         Detail = "FenceUnseen" // the node, which may be fenced, cannot be seen
 	FencedBefore        Detail = "FencedBefore"
+	HostRegistered      Detail = "HostRegistered" // anew, under the name of the host that was asked
 	KeptOffAlready      Detail = "KeptOffAlready"
 	NoReceipts          Detail = "NoReceipts"
 	NodeBooted          Detail = "NodeBooted"

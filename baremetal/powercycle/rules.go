@@ -112,6 +112,8 @@ var rules = []Rule{
 		Reason: HostGoneReason, Message: "The host does not exist any more",
 		variants: []variant{
 			{detail: AsksPerson, message: "The host of the machine has been gone for more than an hour; waiting for it to come back"},
+			{detail: HostRegistered,
+				message: "The host was registered anew, and the time of the last attempt is over; the machine is not well"},
 			{do: Wait, message: "The host of the machine cannot be found; waiting for it to come back"},
 			{from: []State{Pending, Preparing}, message: "The machine has no host that could be power-cycled"},
 		},

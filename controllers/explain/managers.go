@@ -60,7 +60,10 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 	for i := range managers {
 		if m := &managers[i]; !m.Alive && !m.Gone.Before(gone) {
 			gone, fix = m.Gone, "Start the manager of kubemend"
-			because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
+			because = fmt.Sprintf("The manager of kubemend in namespace %s does not run", m.Namespace)
+			if !gone.IsZero() {
+				because = fmt.Sprintf("The manager of kubemend in namespace %s has not run since %s", m.Namespace, stamp(gone))
+			}
 		}
 	}
 	return because, fix

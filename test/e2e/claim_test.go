@@ -58,7 +58,7 @@ var _ = Describe("For a user who may read only Machines and MachineHealthChecks 
 		Expect(e.Checks).To(HaveLen(1))
 		Expect(e.Checks[0].Name).To(Equal(check.Name))
 		Expect(e.Notes).To(ContainElements(
-			And(ContainSubstring("Metal3Machines in namespace "+fixture.Namespace), ContainSubstring("forbidden")), // so that its host is not known
+			And(ContainSubstring("HostRemediations in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
 			And(ContainSubstring("Clusters in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
 			ContainSubstring("Whether a manager of kubemend runs is not known"),
 		))
