@@ -202,7 +202,7 @@ func deleting(host *Host) Found {
 	return Found{Host: host, Is: powercycle.HostGone, Named: true, Why: why}
 }
 
-// Named returns the host of that name, or nil if there is none. It belongs to whomever it may.
+// Named returns the host of that name, or nil if there is none. It may belong to another machine, or to none.
 func (h *Hosts) Named(ctx context.Context, namespace, name string) (*Host, error) {
 	if name == "" {
 		return nil, nil

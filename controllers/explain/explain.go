@@ -23,18 +23,18 @@ type (
 	// Step is what is done next.
 	Step = rule.Step
 	// Mode is who acts on a check.
-	Mode = rule.Mode
+	Mode = cliv1.Mode
 )
 
 // The modes of checks.
 const (
-	Acting    = rule.Acting
-	Observing = rule.Observing
-	Core      = rule.Core
-	Other     = rule.Other
-	Paused    = rule.Paused
-	None      = rule.None
-	Unknown   = rule.Unknown
+	Acting    = cliv1.ModeActing
+	Observing = cliv1.ModeObserving
+	Core      = cliv1.ModeCore
+	Other     = cliv1.ModeOther
+	Paused    = cliv1.ModePaused
+	None      = cliv1.ModeNone
+	Unknown   = cliv1.ModeUnknown
 )
 
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the

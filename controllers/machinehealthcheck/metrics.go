@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -89,7 +89,7 @@ func measureMode(key types.NamespacedName, state *observed) {
 		return
 	}
 	acting, _, _ := state.Acting()
-	for _, mode := range []rule.Mode{rule.Acting, rule.Observing, rule.Core, rule.Paused, rule.None} {
+	for _, mode := range []cliv1.Mode{cliv1.ModeActing, cliv1.ModeObserving, cliv1.ModeCore, cliv1.ModePaused, cliv1.ModeNone} {
 		if mode != acting {
 			modes.DeleteLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, strings.ToLower(string(mode)))
 		}

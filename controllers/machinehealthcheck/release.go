@@ -248,12 +248,12 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// machinesOfCheck maps a check to the machines of its Cluster that it may have to let go.
+// machinesOfCheck maps a check to the machines of its Cluster whose conditions it may have to withdraw.
 func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
 }
 
-// machinesOfCluster maps a Cluster to its machines that a check may have to let go.
+// machinesOfCluster maps a Cluster to its machines whose conditions a check may have to withdraw.
 func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
 }

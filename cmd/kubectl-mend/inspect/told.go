@@ -97,7 +97,7 @@ func (a *Asker) told(target *explain.Target) bool {
 	target.Told, target.State, target.Class, target.Blockers = cond, cliv1.StateUnhealthy, budget.Unhealthy, nil
 	said := explain.Blocker{Reason: cond.Reason, Text: strings.Join(strings.Fields(strings.TrimPrefix(cond.Message, "* ")), " ")}
 	switch {
-	case cond.Status == metav1.ConditionTrue && target.InFlight: // it is known by whom
+	case cond.Status == metav1.ConditionTrue && target.InFlight: // the page names the request or the owner
 	case cond.Status == metav1.ConditionTrue:
 		target.InFlight, target.InFlightSince = true, &cond.LastTransitionTime
 		target.Next = explain.Step{Reason: cond.Reason, Text: said.Text}

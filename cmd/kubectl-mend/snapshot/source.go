@@ -204,7 +204,7 @@ func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]serve
 func (r *reading) each(ctx context.Context, queries []query) {
 	reads := make([]func(), 0, len(queries))
 	for _, q := range queries {
-		reads = append(reads, func() { _ = r.load(ctx, q) }) // who asks for it is told why it was not read
+		reads = append(reads, func() { _ = r.load(ctx, q) }) // the snapshot remembers why it could not be read
 	}
 	inParallel(reads)
 }

@@ -7,42 +7,42 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Acting is who acts on a check and, if that is not kubemend, why: as a sentence, and in a few words.
-func (facts *Facts) Acting() (by rule.Mode, text, detail string) {
+func (facts *Facts) Acting() (by cliv1.Mode, text, detail string) {
 	cluster := facts.Check.Spec.ClusterName
 	label := fmt.Sprintf("The label %s of the check, or of its Cluster if the check has none, is not %s, "+
 		"which the manager's flag --watch-filter asks for", clusterv1.WatchLabel, facts.WatchFilter)
 	switch {
 	case !facts.Check.DeletionTimestamp.IsZero():
-		return rule.None, "The check is being deleted", "check being deleted"
+		return cliv1.ModeNone, "The check is being deleted", "check being deleted"
 	case facts.WatchFilter != "" && Claimed(facts.Check):
 		text = "The check is claimed for kubemend, so Cluster API core leaves it alone, and " + clause(label)
-		return rule.None, text, clusterv1.WatchLabel + " differs"
+		return cliv1.ModeNone, text, clusterv1.WatchLabel + " differs"
 	case facts.WatchFilter != "":
-		return rule.Core, label, clusterv1.WatchLabel + " differs"
+		return cliv1.ModeCore, label, clusterv1.WatchLabel + " differs"
 	case !facts.Cluster.DeletionTimestamp.IsZero():
-		return rule.None, fmt.Sprintf("Cluster %s is being deleted", cluster), "Cluster being deleted"
+		return cliv1.ModeNone, fmt.Sprintf("Cluster %s is being deleted", cluster), "Cluster being deleted"
 	}
 	paused, detail := facts.paused()
 	switch facts.Mode {
 	case NoCluster:
-		return rule.None, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, facts.Check.Namespace), detail
+		return cliv1.ModeNone, fmt.Sprintf("There is no Cluster %s in namespace %s", cluster, facts.Check.Namespace), detail
 	case BadSelector:
-		return rule.None, "The spec.selector of the check cannot be read", detail
+		return cliv1.ModeNone, "The spec.selector of the check cannot be read", detail
 	case Paused:
-		return rule.Paused, paused, detail
+		return cliv1.ModePaused, paused, detail
 	case Ignored:
-		return rule.Core, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: " +
+		return cliv1.ModeCore, "The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: " +
 			"Cluster API core acts on it", detail
 	case Observed:
-		return rule.Observing, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", detail
+		return cliv1.ModeObserving, "The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges", detail
 	case Active:
 	}
-	return rule.Acting, "", detail
+	return cliv1.ModeActing, "", detail
 }
 
 // clause is a sentence as it goes on in another one.

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 func checkIn(mode Mode) *Facts {
@@ -48,14 +48,14 @@ func TestAPersonLearnsHowACheckComesToBeActedOn(t *testing.T) {
 func TestAClaimedCheckWithoutTheLabelOfTheManagerHasNoController(t *testing.T) {
 	f := checkIn(Ignored)
 	f.WatchFilter = "blue"
-	if got, because, _ := f.Acting(); got != rule.Core || because != "The label cluster.x-k8s.io/watch-filter of the check, or of "+
+	if got, because, _ := f.Acting(); got != cliv1.ModeCore || because != "The label cluster.x-k8s.io/watch-filter of the check, or of "+
 		"its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for" {
 		t.Errorf("unclaimed, got %s, because %q", got, because)
 	}
 	f.Check.Annotations[clusterv1.PausedAnnotation] = mendv1.Claim
 	want := "The check is claimed for kubemend, so Cluster API core leaves it alone, and the label cluster.x-k8s.io/watch-filter of the check, " +
 		"or of its Cluster if the check has none, is not blue, which the manager's flag --watch-filter asks for"
-	if got, because, _ := f.Acting(); got != rule.None || because != want {
+	if got, because, _ := f.Acting(); got != cliv1.ModeNone || because != want {
 		t.Errorf("claimed, got %s, because %q", got, because)
 	}
 }
@@ -63,17 +63,17 @@ func TestAClaimedCheckWithoutTheLabelOfTheManagerHasNoController(t *testing.T) {
 func TestTheModeNamesTheControllerThatActs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode    Mode
-		want    rule.Mode
+		want    cliv1.Mode
 		because string
 	}{
-		"kubemend acts on a check that it acts on": {Active, rule.Acting, ""},
-		"Cluster API acts on an ignored check": {Ignored, rule.Core,
+		"kubemend acts on a check that it acts on": {Active, cliv1.ModeActing, ""},
+		"Cluster API acts on an ignored check": {Ignored, cliv1.ModeCore,
 			"The check is not claimed for kubemend, whose flag --unclaimed-machine-health-checks is ignore: Cluster API core acts on it"},
-		"Cluster API acts on an observed check": {Observed, rule.Observing,
+		"Cluster API acts on an observed check": {Observed, cliv1.ModeObserving,
 			"The check is not claimed for kubemend: Cluster API core acts on it, and kubemend only judges"},
-		"without a Cluster no controller acts":      {NoCluster, rule.None, "There is no Cluster c1 in namespace ns"},
-		"nor with a selector that cannot be parsed": {BadSelector, rule.None, "The spec.selector of the check cannot be read"},
-		"nor while its user has paused it and its Cluster": {Paused, rule.Paused,
+		"without a Cluster no controller acts":      {NoCluster, cliv1.ModeNone, "There is no Cluster c1 in namespace ns"},
+		"nor with a selector that cannot be parsed": {BadSelector, cliv1.ModeNone, "The spec.selector of the check cannot be read"},
+		"nor while its user has paused it and its Cluster": {Paused, cliv1.ModePaused,
 			`Cluster c1 is paused (spec.paused), and the check has the annotation cluster.x-k8s.io/paused: ""`},
 	} {
 		t.Run(name, func(t *testing.T) {

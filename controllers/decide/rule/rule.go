@@ -94,17 +94,3 @@ func (s Step) Same(other Step) bool {
 	_, after, named := strings.Cut(other.Text, ": ")
 	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
 }
-
-// Mode is who acts on a check.
-type Mode = cliv1.Mode
-
-// The modes of checks.
-const (
-	Acting    = cliv1.ModeActing
-	Observing = cliv1.ModeObserving
-	Core      = cliv1.ModeCore
-	Other     = cliv1.ModeOther
-	Paused    = cliv1.ModePaused
-	None      = cliv1.ModeNone
-	Unknown   = cliv1.ModeUnknown
-)
