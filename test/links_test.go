@@ -31,8 +31,7 @@ func TestEveryLinkInThePagesLeadsSomewhere(t *testing.T) {
 	}
 }
 
-// The index lists every page once, below the heading of its kind: a page that cannot be found is not read. Records of decisions have an
-// index of their own.
+// The index lists every page once, below the heading of its kind: a page that cannot be found is not read.
 func TestThePagesAreInTheIndex(t *testing.T) {
 	const index = "docs/README.md"
 	text := content(t, index)
@@ -47,8 +46,7 @@ func TestThePagesAreInTheIndex(t *testing.T) {
 		times[filepath.Join("docs", target)]++
 	}
 	for _, page := range pages(t) {
-		own := page == index || filepath.Dir(page) == "docs/adr" && filepath.Base(page) != "README.md"
-		if n := times[page]; strings.HasPrefix(page, "docs/") && !own && n != 1 {
+		if n := times[page]; strings.HasPrefix(page, "docs/") && page != index && n != 1 {
 			t.Errorf("%s lists %s %d times, want once", index, page, n)
 		}
 	}
@@ -64,19 +62,6 @@ func pages(t *testing.T) []string {
 		}
 	})
 	return found
-}
-
-// lastRecord is the last decision that has a file of its own.
-const lastRecord = "0098"
-
-func TestNewDecisionsAreEntriesOfOnePage(t *testing.T) {
-	index := content(t, "docs/adr/README.md")
-	for _, page := range pages(t) {
-		file, is := strings.CutPrefix(page, "docs/adr/")
-		if is && file != "README.md" && (file[:4] > lastRecord || !strings.Contains(index, "("+file+")")) {
-			t.Errorf("%s is new: write an entry of docs/decisions.md instead", page)
-		}
-	}
 }
 
 func content(t *testing.T, page string) string {

@@ -75,7 +75,7 @@ func pauses(s State) []row {
 // A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
 // its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
 //
-// When kubemend is removed a workload that is on its way is waited for, as in a pause. (docs/adr/0023-leaving-is-a-mode.md)
+// When kubemend is removed a workload that is on its way is waited for, as in a pause.
 var endings = []row{
 	{deletedHealthy, Advance, Succeeded, MachineHealthyReason},
 	{deletedBooting, Advance, Ended, NoLongerNeededReason},

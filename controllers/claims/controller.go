@@ -1,5 +1,4 @@
 // Package claims makes kubemend act on the MachineHealthChecks of Clusters and Namespaces whose label asks for it, and releases them when no label does.
-// (docs/adr/0080-a-label-claims-checks.md)
 //
 // One reconcile is of all checks of one Cluster. It depends on nothing but what the objects say now: what changed while no manager ran is done later.
 // It may claim and release, and nothing else: what a claim means is package machinehealthcheck's.

@@ -35,7 +35,7 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
 	r.recorded(ctx, w, step)
 	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
-	// begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
+	// begin at the same moment, be it with two managers, both see each other.
 	if w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
 		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
 			return true, err

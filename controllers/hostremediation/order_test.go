@@ -296,7 +296,7 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	}
 }
 
-// ADR 17: of two that begin at the same moment both see each other, before either acts.
+// Of two that begin at the same moment both see each other, before either acts.
 func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
 	p := planeOf(t)
 	for pass, held := range []bool{false, true} {

@@ -116,7 +116,7 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 }
 
 // statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what
-// it costs to write and to watch grows with them. (docs/adr/0077-a-large-check-takes-little-memory.md)
+// it costs to write and to watch grows with them.
 func statusEvery(targets int) time.Duration {
 	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
 		return d

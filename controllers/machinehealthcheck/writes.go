@@ -18,8 +18,8 @@ import (
 )
 
 // ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
-// that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Why that
-// loses nothing is in ADR 13.
+// that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Nothing is
+// lost: the patch fails unless it was made on the version that the reconcile had read.
 type ownWrites struct {
 	mu sync.Mutex
 	// written are the versions whose events are still to come.
@@ -112,7 +112,6 @@ const standsStill = 7
 
 // stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
 // begun would not count. It is no failure, and the check is reconciled again in a moment.
-// (docs/adr/0058-read-your-own-writes.md)
 func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
 	for name, lost := range state.before.wrote {
 		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {

@@ -28,7 +28,7 @@ const (
 )
 
 // Keeper keeps the lease of the manager that acts. It is a runnable of that manager.
-// It does not use the lease library of Kubernetes: docs/adr/0053-the-manager-lease-has-a-loop-of-its-own.md
+// The lease library of Kubernetes (component-helpers) cannot renew at once when a served kind changes, and deletes the lease at the end.
 type Keeper struct {
 	// Client writes, Live reads without a cache: one of leases would need rights to all of them.
 	Client client.Client

@@ -30,7 +30,7 @@ import (
 )
 
 // Requests and leases are orphaned when their check is deleted, also while no manager ran, and when kubemend is uninstalled. A request
-// without its check is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
+// without its check is waited for by no controller, and its remediator would go on for ever.
 
 const (
 	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its

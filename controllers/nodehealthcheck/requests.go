@@ -251,7 +251,7 @@ func ownedBy(obj metav1.Object, uid types.UID) bool {
 
 // makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner
 // reference. The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine
-// owns as well. (docs/adr/0022-requests-carry-their-maker.md)
+// owns as well.
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -267,7 +267,6 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 
 // within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status
 // lists. Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
-// (docs/adr/0038-requests-count-where-templates-are.md)
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.requests.within[namespace]

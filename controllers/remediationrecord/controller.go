@@ -2,8 +2,7 @@
 // to be expected. Closed records are deleted when there are too many, or when they are old.
 //
 // It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides (package decide/record), applies and
-// tells. (docs/adr/0093-a-record-is-followed-by-what-was-read.md,
-// docs/adr/0095-events-say-what-capacity-waits-for.md, docs/adr/0096-a-record-is-followed-through-caches.md)
+// reports.
 package remediationrecord
 
 import (

@@ -21,7 +21,7 @@ import (
 )
 
 // ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released it by
-// then may have been removed as well. (docs/adr/0023-leaving-is-a-mode.md)
+// then may have been removed as well.
 const ClingingFor = 10 * time.Minute
 
 // RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from

@@ -170,7 +170,6 @@ func kindOf(kind schema.GroupVersionKind) metav1.TypeMeta {
 // observeRequests reads the objects of every kind that has a ...Template beside it: of no other kind are requests.
 //
 // Groups of APIs that are not served at this moment are those of other API servers; requests are custom resources.
-// (docs/adr/0022-requests-carry-their-maker.md)
 func (u *Uninstaller) observeRequests(ctx context.Context, s *look) error {
 	lists, err := u.Discovery.ServerPreferredResources()
 	if _, others := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !others {

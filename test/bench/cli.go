@@ -44,10 +44,9 @@ own, which finds nothing that another one has kept, and is measured from its sta
 time (the median) and resident memory (the highest) are what the system has counted for it. The aim
 is for the median.
 
-**explain machine** reads no machines but that one, and counts the others by the status of the check
-([ADR 65](adr/0065-one-machine-is-explained-from-the-status.md)), which is read from its JSON before
-anything is measured; **status** and **explain mhc** read all machines of the cluster, **history**
-all records. A list of 5000 Machines, 40 MB of JSON, takes an API server about 1.8 s here, with any
+**explain machine** reads no machines but that one, and counts the others by the status of the check,
+which is read from its JSON before anything is measured; **status** and **explain mhc** read all
+machines of the cluster, **history** all records. A list of 5000 Machines, 40 MB of JSON, takes an API server about 1.8 s here, with any
 client.
 `
 
@@ -164,8 +163,7 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 // counted is what the JSON has of a check whose machines were not all read.
 const counted = `"countedByStatus": true`
 
-// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager (ADR
-// 66). Then it explains a machine without reading the others. If it did not, the figures would be of something else.
+// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager. Then it explains a machine without reading the others. If it did not, the figures would be of something else.
 func (p plugin) awaitCounted(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, managerTimeout, true, func(ctx context.Context) (bool, error) {
 		machine, _, _, err := p.run(ctx, "explain", "machine/"+machineName(0), "-o", "json")

@@ -39,15 +39,13 @@ func (b *Block) At() string { return fmt.Sprintf("%s:%d", b.Page, b.Line) }
 // Ref names a page, or with # one of its sections.
 func Ref(page, section string) string { return page + "#" + section }
 
-// Pages are README.md and all pages below docs but the records of decisions, which are not rewritten; from the top of the project.
+// Pages are README.md and all pages below docs, from the top of the project.
 func Pages(root string) ([]string, error) {
 	found := []string{"README.md"}
 	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && entry.Name() == "adr":
-			return filepath.SkipDir
 		case filepath.Ext(path) != ".md":
 			return nil
 		}

@@ -1,5 +1,5 @@
 // Package controlplane decides whether a member of a control plane may be disrupted: powered off, rebooted, or otherwise remediated. It is
-// the one rule for power cycles and NodeHealthChecks (docs/control-plane-safety.md, docs/adr/0028-one-rule-for-control-planes.md).
+// the one rule for power cycles and NodeHealthChecks (docs/control-plane-safety.md).
 //
 // It does not ask etcd: a member counts as alive by its API server's identity lease, and by its node.
 package controlplane

@@ -9,7 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Settling is how long nothing starts after a change that may be the first of many. (docs/adr/0035-the-first-change-waits-for-nothing.md)
+// Settling is how long nothing starts after a change that may be the first of many.
 const Settling = 100 * time.Millisecond
 
 // Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
@@ -106,7 +106,7 @@ func inFlight(facts *Facts, decision *Decision) bool {
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
 // is in progress, and somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go
-// on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
+// on.
 func occupies(decision *Decision) bool {
 	target := decision.Target
 	return target.Cycle != nil || decision.InFlight && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)

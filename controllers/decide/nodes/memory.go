@@ -52,7 +52,6 @@ func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
 // A node may become unhealthy again while a request of the last time is still there: it was deleted when the node was healthy, or gone,
 // and its remediator has not released it. It may be at work or not. So the new failure begins with that request: it is a step of it, with
 // the time that it had left when it was deleted. Until something could be begun for the node, though, nothing is begun with it either.
-// (docs/adr/0036-a-new-failure-begins-with-what-is-left-of-the-last.md)
 func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 	switch {
 	case over:
