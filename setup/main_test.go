@@ -12,9 +12,9 @@ import (
 
 var update = flag.Bool("update", false, "rewrite generated documents")
 
-// Users read the flags in docs/flags.md; it says what the program says.
+// Users read the flags in docs/reference/flags.md; it says what the program says.
 func TestFlagsAreDocumented(t *testing.T) {
-	const path = "../docs/flags.md"
+	const path = "../docs/reference/flags.md"
 	got := flagsDocument()
 	if *update {
 		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {

@@ -119,9 +119,9 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 	}
 }
 
-// The tables in docs/metrics.md say what the program exports.
+// The tables in docs/reference/metrics.md say what the program exports.
 func TestMetricsAreDocumented(t *testing.T) {
-	const path = "../docs/metrics.md"
+	const path = "../docs/reference/metrics.md"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

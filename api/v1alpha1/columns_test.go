@@ -132,7 +132,7 @@ func TestReasonsAndEventsAreExplained(t *testing.T) {
 	}
 	pages := map[string]string{}
 	for _, name := range []string{"conditions.md", "events.md"} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
+		content, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -151,7 +151,7 @@ func TestReasonsAndEventsAreExplained(t *testing.T) {
 		}
 		checked++
 		if reason := strings.Trim(value.Value, `"`); !strings.Contains(pages[page], "`"+reason+"`") {
-			t.Errorf("docs/%s does not explain %s", page, reason)
+			t.Errorf("docs/reference/%s does not explain %s", page, reason)
 		}
 		return true
 	})

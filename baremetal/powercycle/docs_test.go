@@ -10,9 +10,9 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// The diagram in docs/power-cycle-states.md is drawn from the table.
+// The diagram in docs/reference/power-cycle-states.md is drawn from the table.
 func TestStatesAreDocumented(t *testing.T) {
-	const path, begin, end = "../../docs/power-cycle-states.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
+	const path, begin, end = "../../docs/reference/power-cycle-states.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func TestStatesAreDocumented(t *testing.T) {
 
 // Every reason that a user may read is explained.
 func TestReasonsAreExplained(t *testing.T) {
-	const path = "../../docs/conditions.md"
+	const path = "../../docs/reference/conditions.md"
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

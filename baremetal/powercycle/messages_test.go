@@ -122,11 +122,11 @@ var (
 	quoted = regexp.MustCompile("`([A-Za-z]+)`")
 )
 
-// documented is what docs/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go on
-// in the next lines.
+// documented is what docs/reference/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go
+// on in the next lines.
 func documented(t *testing.T) map[Reason]string {
 	t.Helper()
-	content, err := os.ReadFile("../../docs/conditions.md")
+	content, err := os.ReadFile("../../docs/reference/conditions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,6 +153,6 @@ func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(documented(t), fixes); diff != "" {
-		t.Errorf("docs/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
+		t.Errorf("docs/reference/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
 	}
 }

@@ -1,6 +1,6 @@
 package powercycle
 
-// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/conditions.md explains each.
+// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/reference/conditions.md explains each.
 type Reason string
 
 // The reasons of steps. NoOwnerReason is that of a remediation that names no machine, NoStrategyReason that of one that asks for

@@ -64,7 +64,7 @@ func answersRequests(management *cluster) {
 		kinds.answer(ctx, slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()))
 	}, SpecTimeout(specPatience))
 
-	It("refuse what docs/bad-input.md lists with the name of the field, and what is corrected no more", func(ctx SpecContext) {
+	It("refuse what docs/reference/bad-input.md lists with the name of the field, and what is corrected no more", func(ctx SpecContext) {
 		for _, row := range schemas.Manifests {
 			bad, good := row.Objects()
 			err := kinds.Create(ctx, bad, client.DryRunAll)

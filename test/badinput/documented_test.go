@@ -1,5 +1,6 @@
 // Package badinput puts wrong values into all that users write: each has to be refused or reported with its object, its field
-// and the expected value, must not delay anything else, and must leave no trace once it is corrected. The tests write docs/bad-input.md.
+// and the expected value, must not delay anything else, and must leave no trace once it is corrected. The tests write
+// docs/reference/bad-input.md.
 package badinput
 
 import (
@@ -49,7 +50,7 @@ func TestBadInputsAreDocumented(t *testing.T) {
 		}
 		table(&b, [][]string{{strings.Join(row.args, " "), row.says}}, 0)
 	}
-	golden.Compare(t, "../../docs/bad-input.md", b.String())
+	golden.Compare(t, "../../docs/reference/bad-input.md", b.String())
 	if all := len(schemas.Manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
 		t.Errorf("there are %d rows, want 60 at least", all)
 	}
@@ -89,7 +90,7 @@ Cluster API defines them so. ` + "`kubectl mend explain`" + ` prints the message
 	memoriesHead = `
 ## The memory of a HostRemediation
 
-Only kubemend writes it; [a policy](security.md#what-a-remediation-remembers) keeps others from it.
+Only kubemend writes it; [a policy](../security.md#what-a-remediation-remembers) keeps others from it.
 A remediation with an unreadable memory fails, because starting over could repeat every step.
 kubemend leaves its host alone, and the next remediation of the machine starts.
 

@@ -163,7 +163,8 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 // counted is what the JSON has of a check whose machines were not all read.
 const counted = `"countedByStatus": true`
 
-// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager. Then it explains a machine without reading the others. If it did not, the figures would be of something else.
+// awaitCounted waits until the command uses the status of checks, which it does from two minutes after the start of the manager. Then it
+// explains a machine without reading the others. If it did not, the figures would be of something else.
 func (p plugin) awaitCounted(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Second, managerTimeout, true, func(ctx context.Context) (bool, error) {
 		machine, _, _, err := p.run(ctx, "explain", "machine/"+machineName(0), "-o", "json")

@@ -43,14 +43,14 @@ func (k known) has(name, label string) bool {
 	return k[name][label]
 }
 
-// row is one of the tables in docs/metrics.md: a name, a type in the table of our own metrics, labels, and a meaning.
+// row is one of the tables in docs/reference/metrics.md: a name, a type in the table of our own metrics, labels, and a meaning.
 var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\|(?: (gauge|counter|histogram) \\|)? ([a-z0-9_, ]*)\\| .* \\|$")
 
 // exported are the metrics of the manager, of kube-state-metrics as it is configured here, and what Prometheus itself adds.
 func exported(t *testing.T) known {
 	t.Helper()
 	k := known{}
-	for _, m := range row.FindAllStringSubmatch(string(read(t, "docs", "metrics.md")), -1) {
+	for _, m := range row.FindAllStringSubmatch(string(read(t, "docs", "reference", "metrics.md")), -1) {
 		name, kind, labels := m[1], m[2], strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' || r == ' ' })
 		if kind != "histogram" {
 			k.add(name, labels...)

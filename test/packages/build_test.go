@@ -134,11 +134,11 @@ var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `([^`]*)` \\|")
 func programFlags(t *testing.T) map[string]string {
 	t.Helper()
 	flags := map[string]string{}
-	for _, row := range flagRow.FindAllSubmatch(read(t, "docs/flags.md"), -1) {
+	for _, row := range flagRow.FindAllSubmatch(read(t, "docs/reference/flags.md"), -1) {
 		flags[string(row[1])] = string(row[2])
 	}
 	if len(flags) == 0 {
-		t.Fatal("docs/flags.md lists no flags")
+		t.Fatal("docs/reference/flags.md lists no flags")
 	}
 	return flags
 }

@@ -41,7 +41,7 @@ var shownYAML = regexp.MustCompile("(?s)```yaml\\n(.*?\\n)```\\n")
 func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 	components, seen := provider(t), map[string]int{}
 	deployment := as[appsv1.Deployment](t, ofKind(components, "Deployment")[0])
-	flags := string(read(t, "docs/flags.md"))
+	flags := string(read(t, "docs/reference/flags.md"))
 	metadata := clusterctlv1.Metadata{}
 	if err := yaml.UnmarshalStrict(read(t, "metadata.yaml"), &metadata); err != nil {
 		t.Fatal(err)

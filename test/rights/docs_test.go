@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/test/manifests"
 )
 
-const document = "../../docs/rights.md"
+const document = "../../docs/reference/rights.md"
 
 // documented are the roles that the document has a table for each, between comments with their names.
 var documented = []string{

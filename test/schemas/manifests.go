@@ -7,7 +7,7 @@ import (
 )
 
 // Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another.
-// docs/bad-input.md lists them.
+// docs/reference/bad-input.md lists them.
 type Manifest struct {
 	Kind, Field string
 	Value       any // nil: the field is missing

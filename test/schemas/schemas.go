@@ -1,5 +1,5 @@
 // Package schemas has requests for objects of kubemend's kinds, each with what an API server answers: as tables, which
-// test/api asks, and of which one is a part of docs/bad-input.md.
+// test/api asks, and of which one is a part of docs/reference/bad-input.md.
 package schemas
 
 import (

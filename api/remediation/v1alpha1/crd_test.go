@@ -105,7 +105,7 @@ func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 // Every name that others may read or write is explained: what a check says of itself where users look it up, the rest where those look
 // who use remediators, or write them.
 func TestNamesAreExplained(t *testing.T) {
-	said := section(t, "conditions.md", "On a NodeHealthCheck") + section(t, "events.md", "On a NodeHealthCheck")
+	said := section(t, "reference/conditions.md", "On a NodeHealthCheck") + section(t, "reference/events.md", "On a NodeHealthCheck")
 	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-concepts.md")
 	names := stringConstants(t, "names.go")
 	for name, value := range names {

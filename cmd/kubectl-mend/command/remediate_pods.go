@@ -38,7 +38,7 @@ func (b *byHand) hardPowerOff(ctx context.Context, machine *clusterv1.Machine) s
 }
 
 // podsOn are the pods that a drain would evict from a node, by name, each with the PodDisruptionBudgets that select it; unlisted says that
-// these may not be listed, as by kubemend's own account in a workload cluster (docs/rights.md).
+// these may not be listed, as by kubemend's own account in a workload cluster (docs/reference/rights.md).
 func (b *byHand) podsOn(ctx context.Context, cluster client.ObjectKey, node string) (names []string, unlisted string, err error) {
 	reader, err := b.workload(ctx, cluster)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 func main() {
 	manifests := flag.String("manifests", "", "what kustomize builds of config/standalone")
-	flags := flag.String("flags", "docs/flags.md", "the list of the manager's flags")
+	flags := flag.String("flags", "docs/reference/flags.md", "the list of the manager's flags")
 	out := flag.String("out", "charts/kubemend", "folder of the chart")
 	flag.Parse()
 	if err := run(*manifests, *flags, *out); err != nil {

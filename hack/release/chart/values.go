@@ -57,7 +57,10 @@ func valuesOf(objects []tree) ([]value, error) {
 			"rights.createLeaseNamespace", "Create the namespace of the leases on nodes, where the manager acts on NodeHealthChecks. " +
 				"Disable it where the namespace exists already, such as beside medik8s' Node Maintenance Operator.", true, yes,
 		},
-		{"flags", "Flags of the manager, name and value, as listed in docs/flags.md; null removes one of these defaults.", given(container), nil},
+		{
+			"flags", "Flags of the manager, name and value, as listed in docs/reference/flags.md; null removes one of these defaults.",
+			given(container), nil,
+		},
 		{"replicas", "Number of managers. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
 		{"image.repository", "Repository of the image.", repository, text},
 		{"image.tag", "Tag of the image. If empty, the version of the chart's application.", "", text},
