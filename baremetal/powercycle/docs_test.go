@@ -10,7 +10,7 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// The diagram in docs/reference/power-cycle-states.md is drawn from the table.
+// The transitions in docs/reference/power-cycle-states.md are those of the table.
 func TestStatesAreDocumented(t *testing.T) {
 	const path, begin, end = "../../docs/reference/power-cycle-states.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
 	content, err := os.ReadFile(path)
@@ -22,7 +22,7 @@ func TestStatesAreDocumented(t *testing.T) {
 	if !found || !ended {
 		t.Fatalf("%s has no generated part", path)
 	}
-	golden.Compare(t, path, before+begin+"```mermaid\n"+diagram()+"```\n"+end+after)
+	golden.Compare(t, path, before+begin+transitions()+end+after)
 }
 
 // Every reason that a user may read is explained.
@@ -45,38 +45,37 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
-// diagram renders the table as a Mermaid state diagram. Rows that neither act nor lead elsewhere are left out, and so are those that
-// every state has, which are drawn once, from the state "any".
-func diagram() string {
+// transitions renders the table as a table of Markdown, with one line for each state and the state that follows it. Rows that only wait are
+// left out, and those that every state has are there once.
+func transitions() string {
 	var b strings.Builder
-	b.WriteString("stateDiagram-v2\n    [*] --> Pending\n    any: any state above that is not an end\n")
+	b.WriteString("| state | next | when, and what kubemend does |\n|---|---|---|\n")
 	for _, s := range order {
-		for _, r := range pauses(s) {
-			if r.next != s {
-				arrow(&b, s, r)
-			}
-		}
-		for _, r := range table[s] {
-			arrow(&b, s, r)
-		}
+		leading := slices.DeleteFunc(pauses(s), func(r row) bool { return r.next == s })
+		from(&b, s, slices.Concat(leading, table[s]))
 	}
-	for _, r := range slices.Concat(pauses("any"), endings) {
-		arrow(&b, "any", r)
-	}
-	for _, s := range order {
-		if s.Final() {
-			fmt.Fprintf(&b, "    %s --> [*]\n", s)
-		}
-	}
+	from(&b, "any", slices.Concat(pauses("any"), endings))
 	return b.String()
 }
 
-func arrow(b *strings.Builder, from State, r row) {
-	switch {
-	case (r.do == Wait || r.do == waitForPerson) && r.next == from:
-	case r.do == Advance:
-		fmt.Fprintf(b, "    %s --> %s: %s\n", from, r.next, r.when.name)
-	default:
-		fmt.Fprintf(b, "    %s --> %s: %s / %s\n", from, r.next, r.when.name, r.do)
+// from writes the lines of one state.
+func from(b *strings.Builder, state State, rows []row) {
+	var nexts []State
+	when := map[State][]string{}
+	for _, r := range rows {
+		if (r.do == Wait || r.do == waitForPerson) && r.next == state {
+			continue
+		}
+		text := r.when.name
+		if r.do != Advance {
+			text += fmt.Sprintf(" (%s)", r.do)
+		}
+		if !slices.Contains(nexts, r.next) {
+			nexts = append(nexts, r.next)
+		}
+		when[r.next] = append(when[r.next], text)
+	}
+	for _, next := range nexts {
+		fmt.Fprintf(b, "| %s | %s | %s |\n", state, next, strings.Join(when[next], "; "))
 	}
 }

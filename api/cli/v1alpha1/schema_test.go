@@ -266,16 +266,14 @@ func TestTheDocumentsAreDocumented(t *testing.T) {
 	golden.Compare(t, page, before+begin+s.tables()+end+after)
 }
 
-// tables are the fields of all types, the documents first.
+// shown are the types whose fields the page has, beside the documents. The schema has all.
+var shown = []string{"Check", "Target", "Population", "Blocker", "Step", "Reference"}
+
+// tables are the fields of the documents and of what scripts read most, and all values of enums.
 func (s *source) tables() string {
 	var b strings.Builder
-	names := slices.Clone(kinds)
-	for _, name := range slices.Sorted(maps.Keys(s.structs)) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	for _, name := range names {
+	listed := slices.Concat(kinds, shown, slices.Collect(maps.Keys(s.enums)))
+	for _, name := range slices.Concat(kinds, shown) {
 		p := s.object(name)
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", name, wrapped(p.Description))
 		for _, field := range p.order {
@@ -283,7 +281,9 @@ func (s *source) tables() string {
 			kind, meaning := kindOf(is), is.Description
 			if is.Ref != "" || is.Items != nil && is.Items.Ref != "" {
 				of := strings.TrimPrefix(kind, "list of ")
-				kind = strings.Replace(kind, of, "["+of+"](#"+strings.ToLower(of)+")", 1)
+				if slices.Contains(listed, of) {
+					kind = strings.Replace(kind, of, "["+of+"](#"+strings.ToLower(of)+")", 1)
+				}
 			}
 			if is.Const != "" {
 				meaning = "`" + is.Const + "`"
