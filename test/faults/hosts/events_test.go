@@ -56,7 +56,6 @@ var interruptions = []interruption{
 // everyStandstill lets everything happen at every standstill.
 func everyStandstill(t *testing.T, all *figures) {
 	for _, i := range interruptions {
-		all.row(i.name)
 		for _, s := range standstills {
 			for _, k := range kinds {
 				if i.id == "" && !faults.Tries(i.name, s.state, k.Kind) { // one with an id is a rule that is held here alone
@@ -65,7 +64,7 @@ func everyStandstill(t *testing.T, all *figures) {
 				t.Run(strings.TrimSpace(i.id+" "+i.name)+" while "+s.state+" of a "+k.Kind.Kind, func(t *testing.T) {
 					t.Parallel()
 					i.at(t, s, k)
-					all.add(i.name, k, 1)
+					all.add(k)
 				})
 			}
 		}
@@ -195,7 +194,6 @@ const between = 20 * time.Second
 func everyOrder(t *testing.T, all *figures) {
 	for _, set := range orders {
 		name := namesOf(set)
-		all.row(name)
 		for _, k := range kinds {
 			t.Run(name+" with a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
@@ -204,7 +202,7 @@ func everyOrder(t *testing.T, all *figures) {
 						return
 					}
 					playInOrder(t, k, order)
-					all.add(name, k, 1)
+					all.add(k)
 				})
 			})
 		}
@@ -295,7 +293,6 @@ var befalls = []struct{ event, end event }{
 // everyMoment lets something happen right after every write of some tales, before the controller does anything more.
 func everyMoment(t *testing.T, all *figures) {
 	for _, b := range befalls {
-		all.row(b.event.name)
 		for _, tl := range []tale{tales[0], tales[3]} {
 			for _, k := range kinds {
 				t.Run(fmt.Sprintf("%s: %s by a %s", b.event.name, tl.name, k.Kind.Kind), func(t *testing.T) {
@@ -322,7 +319,7 @@ func everyMoment(t *testing.T, all *figures) {
 						}
 						e.run(ended)
 						e.holds(false)
-						all.add(b.event.name, k, 1)
+						all.add(k)
 					}
 				})
 			}
