@@ -190,8 +190,8 @@ var _ = Describe("The commands about NodeHealthChecks of the page", func() {
 		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#OKD, Poison Pill")).To(ContainSubstring("nodes patched"))
 	}, SpecTimeout(specPatience))
 
-	It("docs/nodehealthcheck-escalation.md list what was tried, and forget it", func(ctx SpecContext) {
-		Expect(aUser(ctx, map[string]string{"workers": nodesChecked(ctx)}).follows(ctx, "docs/nodehealthcheck-escalation.md")).To(ContainSubstring("nodes patched"))
+	It("docs/nodehealthcheck.md list what was tried, and forget it", func(ctx SpecContext) {
+		Expect(aUser(ctx, map[string]string{"workers": nodesChecked(ctx)}).follows(ctx, "docs/nodehealthcheck.md#When nothing has helped")).To(ContainSubstring("nodes patched"))
 	}, SpecTimeout(specPatience))
 
 	It("docs/nodehealthcheck-api.md register the webhook", func(ctx SpecContext) {

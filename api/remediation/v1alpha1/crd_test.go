@@ -106,14 +106,14 @@ func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 // who use remediators, or write them.
 func TestNamesAreExplained(t *testing.T) {
 	said := section(t, "reference/conditions.md", "On a NodeHealthCheck") + section(t, "reference/events.md", "On a NodeHealthCheck")
-	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-concepts.md")
+	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-api.md")
 	names := stringConstants(t, "names.go")
 	for name, value := range names {
 		t.Run("W35: "+name, func(t *testing.T) {
 			switch {
 			case ofRequests[name], !saidByChecks.MatchString(name):
 				if !strings.Contains(wire, value) {
-					t.Errorf("none of the pages writing-remediators, nodehealthcheck and nodehealthcheck-concepts explains %q", value)
+					t.Errorf("none of the pages writing-remediators, nodehealthcheck and nodehealthcheck-api explains %q", value)
 				}
 			case !strings.Contains(said, "`"+value+"`"):
 				t.Errorf("neither conditions.md nor events.md explains %q of NodeHealthChecks", value)

@@ -78,7 +78,7 @@ func TestThresholds(t *testing.T) {
 var thresholdRow = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| (?:`(min|max)(?:H|Unh)ealthy: ([0-9]+%?)`|none) \\| ([0-9]+) \\| ([0-9]+|none) \\|")
 
 func TestTheDocumentedThresholds(t *testing.T) {
-	page, err := os.ReadFile("../../../docs/nodehealthcheck-thresholds.md")
+	page, err := os.ReadFile("../../../docs/nodehealthcheck.md")
 	if err != nil {
 		t.Fatal(err)
 	}

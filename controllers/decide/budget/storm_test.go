@@ -74,7 +74,7 @@ func TestAStormEndsThoughNoNodeIsUnhealthy(t *testing.T) {
 	}
 }
 
-// The example of docs/nodehealthcheck-thresholds.md.
+// The example of docs/nodehealthcheck.md.
 func TestTheDocumentedStorm(t *testing.T) {
 	limits, err := NodeLimits("51%", "", 10)
 	if err != nil {
