@@ -51,7 +51,7 @@ type Manager struct {
 // Of returns the managers that have announced themselves, by namespace.
 //
 // Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease counts only in a
-// namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights. (docs/threat-model.md)
+// namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights. (docs/security.md)
 func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, error) {
 	list := &coordinationv1.LeaseList{}
 	if err := reader.List(ctx, list, client.MatchingFields{"metadata.name": LeaseName}); err != nil {
