@@ -32,25 +32,16 @@ func scaleOf(machines int, quick bool) scale {
 	return scale{alone: 20, spread: 60, mass: machines / 10, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second, beatsCPU: 0.6}
 }
 
-const checkMethod = `One management and one workload API server of their own, with Machines of about 4 KiB with 11
-conditions, Nodes of about 8 KiB, and one MachineHealthCheck (Ready False or Unknown for 5 s). No
-other controller runs, and the machines have no owners.
+const checkMethod = `One management and one workload API server, Machines of about 4 KiB, Nodes of about 8 KiB, one
+MachineHealthCheck, no other controller. API servers, etcd, the manager and the clients share the
+cores, so a delay is also theirs.
 
-- **Marked after**: from the API server's answer to the write of Ready=Unknown, dated 6 seconds
-  back, to the watch event with which the Machine has HealthCheckSucceeded=False. *Alone*: the next
-  change comes after everything that follows from the last one is over. *Spread*: at even intervals.
-  *A tenth at once*: written by 24 clients. Each change is of another machine.
-- **First full pass**: until every Machine has HealthCheckSucceeded=True. Most of it is the time of
-  the API server.
-- **Patches, events, reads**: PATCH, POST and GET in rest_client_requests_total, reads also of
-  workload clusters, without ClusterCache's probes.
-- **1000 heartbeats**: 100 in a second, each a write of all conditions of a node in which only
-  lastHeartbeatTime changes. Reconciles are those of every controller but ClusterCache's.
-- **Processor time**: process_cpu_seconds_total, without what an idle manager needs in that time.
-  **Memory**: process_resident_memory_bytes, read every second while processor time is not measured.
-
-The API servers, etcd, the manager and the clients that write and watch share the cores, so a delay
-is also theirs. There is one run; of fewer than 100 samples p99 is the highest.
+- **Marked after**: from the API server's answer to the write of Ready=Unknown to the watch event with
+  HealthCheckSucceeded=False. *Alone*: one change at a time. *Spread*: at even intervals. *A tenth at
+  once*: written by 24 clients.
+- **First full pass**: until every Machine has HealthCheckSucceeded=True.
+- **1000 heartbeats**: 100 a second, each changes only lastHeartbeatTime.
+- **Processor time** is without what an idle manager needs.
 `
 
 // measureChecks measures MachineHealthChecks. Its aims hold up to 5000 machines.

@@ -10,21 +10,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-const cycleMethod = `One management and one workload API server of their own, with as many Machines, Metal3Machines,
-BareMetalHosts (of about 8 KiB), Nodes and one MachineHealthCheck with a HostRemediationTemplate.
-Hosts, the Bare Metal Operator that switches them and kubelets are simulated: a host is powered off
-or on at once, and its kubelet reports Ready at once under a new boot ID. No pods run, so there is
-nothing to wait for after a node is fenced. So this is what kubemend and the API servers add, and
-not how long a power cycle takes.
-
-- **From the node Unknown to the machine healthy**: from the API server's answer to the write of
-  Ready=Unknown, dated 6 seconds back, to HealthCheckSucceeded=True again.
-- **Writes, reads, calls**: of the manager, in rest_client_requests_total, until it is quiet; those
-  for the MachineHealthCheck and for the RemediationRecord are among them, ClusterCache's probes are
-  not.
-
-CAPM3's controller took 25.6 s from Unknown to healthy in an environment like this one, measured
-once by hand: it polls every remediation each 5 s.
+const cycleMethod = `Hosts, the Bare Metal Operator and kubelets are simulated and obey at once, and no pods run: this is
+what kubemend and the API servers add, and not how long a power cycle takes. Calls are those of the
+manager, with the ones for the MachineHealthCheck and the RemediationRecord. CAPM3's controller took
+25.6 s from Unknown to healthy in an environment like this one: it polls every 5 s.
 `
 
 // measureCycles measures power cycles among few hosts and among many.

@@ -33,15 +33,8 @@ func remediationKinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{group.WithKind("FirstRemediation"), group.WithKind("SecondRemediation")}
 }
 
-const nodeMethod = `One API server with nodes of about 8 KiB, and one NodeHealthCheck of all of them with two
-templates. No remediator runs, so the remediations stay.
-
-- **Steady reconcile**: forced by a label on one node. Its time is from
-  controller_runtime_reconcile_time_seconds; calls are in rest_client_requests_total.
-- **Timeout of a node → its remediation**: nodes become Unknown one after another, and are unhealthy
-  5 s after the whole second that is stored as their transition; until the watch event with which
-  the remediation is seen.
-- **A node that becomes unhealthy**: all reconciles and calls of that phase, divided by the nodes.
+const nodeMethod = `One API server with nodes of about 8 KiB, and one NodeHealthCheck of all of them with two templates.
+No remediator runs, so the remediations stay. A steady reconcile is forced by a label on one node.
 `
 
 // measureNodeChecks measures a check of nodes of which some become unhealthy.
