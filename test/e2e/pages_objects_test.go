@@ -187,21 +187,10 @@ var _ = Describe("The commands about NodeHealthChecks of the page", func() {
 		ownNode(ctx, "worker-3")
 		reader := aUser(ctx, map[string]string{"nodehealthcheck-sample": nodesChecked(ctx)})
 		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#Keep the request for a while")).To(ContainSubstring("worker-3 annotated"))
-		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#OKD, Poison Pill")).To(ContainSubstring("nodes patched"))
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#Leave a node or a check alone")).To(ContainSubstring("nodes patched"))
 	}, SpecTimeout(specPatience))
 
 	It("docs/nodehealthcheck.md list what was tried, and forget it", func(ctx SpecContext) {
 		Expect(aUser(ctx, map[string]string{"workers": nodesChecked(ctx)}).follows(ctx, "docs/nodehealthcheck.md#When nothing has helped")).To(ContainSubstring("nodes patched"))
-	}, SpecTimeout(specPatience))
-
-	It("docs/nodehealthcheck-api.md register the webhook", func(ctx SpecContext) {
-		reader := aUser(ctx, nil)
-		reader.env = append(reader.env, "NAMESPACE="+fixture.Namespace)
-		DeferCleanup(func(ctx SpecContext) {
-			reader.types(ctx, "kubectl delete validatingwebhookconfiguration kubemend --ignore-not-found; kubectl delete secret,service kubemend-webhook --ignore-not-found")
-		})
-		Expect(reader.follows(ctx, "docs/nodehealthcheck-api.md")).To(MatchRegexp("validatingwebhookconfiguration.*/kubemend created"))
-		trusted := reader.types(ctx, `kubectl get validatingwebhookconfiguration kubemend -o jsonpath='{.webhooks[*].clientConfig.caBundle}{.webhooks[*].clientConfig.service.namespace}'`)
-		Expect(trusted).To(MatchRegexp(`^LS0t\S+ LS0t\S+` + fixture.Namespace + " " + fixture.Namespace + `$`))
 	}, SpecTimeout(specPatience))
 })

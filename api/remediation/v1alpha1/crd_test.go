@@ -160,21 +160,6 @@ func stringConstants(t *testing.T, file string) map[string]string {
 	return values
 }
 
-// The guide has the checks of the seeds that test/inmemory/nodes applies; test/e2e applies those of all pages.
-func TestTheGuideHasTheChecksOfTheSeeds(t *testing.T) {
-	guide := page(t, "nodehealthcheck.md")
-	for _, seed := range []string{"000", "001"} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "..", "test", "seeds", seed, "nodehealthcheck.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		printed, _, _ := strings.Cut(string(content), "# # optional")
-		if !strings.Contains(guide, "\n```yaml\n"+printed+"```\n") {
-			t.Errorf("nodehealthcheck.md does not have the check of %s as it is printed", seed)
-		}
-	}
-}
-
 // section is what a page has below a heading, up to the next one of its kind.
 func section(t *testing.T, name, heading string) string {
 	t.Helper()
