@@ -68,7 +68,7 @@ func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 			}
 		}
 	}
-	if seen["AddonProvider"] < 3 || seen["CAPIProvider"] < 1 {
+	if seen["AddonProvider"] < 2 || seen["CAPIProvider"] < 1 {
 		t.Errorf("the pages show %v", seen)
 	}
 }
