@@ -46,26 +46,25 @@ func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 	if err := yaml.UnmarshalStrict(read(t, "metadata.yaml"), &metadata); err != nil {
 		t.Fatal(err)
 	}
-	for _, page := range []string{"cluster-api-operator.md", "rancher-turtles.md"} {
-		for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs", "recipes", page)), -1) {
-			for _, o := range objects(t, block[1]) {
-				seen[o.GetKind()]++
-				if o.GetKind() == "Namespace" {
-					continue
-				}
-				content, err := yaml.Marshal(o.Object["spec"])
-				if err != nil {
-					t.Fatal(err)
-				}
-				spec := providerSpec{}
-				if err := yaml.UnmarshalStrict(content, &spec); err != nil {
-					t.Errorf("%s: a field that no recipe needs, or that is misspelled: %v", page, err)
-				}
-				if o.GetName() != "kubemend" || o.GetNamespace() != deployment.Namespace {
-					t.Errorf("%s: %s/%s, want kubemend in %s", page, o.GetNamespace(), o.GetName(), deployment.Namespace)
-				}
-				fits(t, page, spec, metadata, deployment, flags)
+	const page = "cluster-api-operator.md"
+	for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs", "recipes", page)), -1) {
+		for _, o := range objects(t, block[1]) {
+			seen[o.GetKind()]++
+			if o.GetKind() == "Namespace" {
+				continue
 			}
+			content, err := yaml.Marshal(o.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := providerSpec{}
+			if err := yaml.UnmarshalStrict(content, &spec); err != nil {
+				t.Errorf("%s: a field that no recipe needs, or that is misspelled: %v", page, err)
+			}
+			if o.GetName() != "kubemend" || o.GetNamespace() != deployment.Namespace {
+				t.Errorf("%s: %s/%s, want kubemend in %s", page, o.GetNamespace(), o.GetName(), deployment.Namespace)
+			}
+			fits(t, page, spec, metadata, deployment, flags)
 		}
 	}
 	if seen["AddonProvider"] < 2 || seen["CAPIProvider"] < 1 {
