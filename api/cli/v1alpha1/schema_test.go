@@ -269,10 +269,10 @@ func TestTheDocumentsAreDocumented(t *testing.T) {
 // shown are the types whose fields the page has, beside the documents. The schema has all.
 var shown = []string{"Check", "Target", "Step"}
 
-// tables are the fields of the documents and of what scripts read most, and all values of enums.
+// tables are the fields of the documents and of what scripts read most, and the values of the enums that they have.
 func (s *source) tables() string {
 	var b strings.Builder
-	listed := slices.Concat(kinds, shown, slices.Collect(maps.Keys(s.enums)))
+	listed := slices.Concat(kinds, shown, []string{"Phase", "State", "Mode"})
 	for _, name := range slices.Concat(kinds, shown) {
 		p := s.object(name)
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", name, wrapped(p.Description))
@@ -294,7 +294,7 @@ func (s *source) tables() string {
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, kind, meaning)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.enums)) {
+	for _, name := range []string{"Phase", "State", "Mode"} {
 		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| value | meaning |\n|---|---|\n", name, s.docs[name])
 		for _, value := range s.enums[name] {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", value, s.values[name+" "+value])
