@@ -22,8 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC for ClusterCache. Of Secrets it needs kubeconfigs alone, but rules know neither a label nor a part of a name. See
-// docs/reference/rights.md.
+// RBAC for ClusterCache. It needs kubeconfigs alone, but rules know neither labels nor parts of names (docs/reference/rights.md).
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
 // Which workload cluster a Cluster is, is kept on it.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch

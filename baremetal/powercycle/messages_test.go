@@ -122,8 +122,8 @@ var (
 	quoted = regexp.MustCompile("`([A-Za-z]+)`")
 )
 
-// documented is what docs/reference/conditions.md says is to be done about the reasons of remediations of hosts: items of a list, which may go
-// on in the next lines.
+// documented is what docs/reference/conditions.md says is to be done about the reasons of remediations of hosts: items of a list,
+// which may go on in the next lines.
 func documented(t *testing.T) map[Reason]string {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/reference/conditions.md")

@@ -191,6 +191,7 @@ var _ = Describe("The commands about NodeHealthChecks of the page", func() {
 	}, SpecTimeout(specPatience))
 
 	It("docs/nodehealthcheck.md list what was tried, and forget it", func(ctx SpecContext) {
-		Expect(aUser(ctx, map[string]string{"workers": nodesChecked(ctx)}).follows(ctx, "docs/nodehealthcheck.md#When nothing has helped")).To(ContainSubstring("nodes patched"))
+		reader := aUser(ctx, map[string]string{"workers": nodesChecked(ctx)})
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#When nothing has helped")).To(ContainSubstring("nodes patched"))
 	}, SpecTimeout(specPatience))
 })

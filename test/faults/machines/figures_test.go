@@ -21,6 +21,6 @@ func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 	for _, set := range orders {
 		tried += len(permutations(set.events))
 	}
-	faults.Document(t, "machine health checks", fmt.Sprintf("%d tales: %d writes fail in %d ways each, %d kills between reconciles; %d sets of events in %d orders.",
-		len(tales), writes, len(faults.Fates), kills, len(orders), tried))
+	const line = "%d tales: %d writes fail in %d ways each, %d kills between reconciles; %d sets of events in %d orders."
+	faults.Document(t, "machine health checks", fmt.Sprintf(line, len(tales), writes, len(faults.Fates), kills, len(orders), tried))
 }
