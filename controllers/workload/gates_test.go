@@ -256,13 +256,13 @@ func TestAClusterWhoseNodesWereCutOffIsDownUntilTheyAreAskedForAgain(t *testing.
 	server := hangs(t)
 	server.goOn()
 	clusters, clock := gatedClusters(server)
-	transports := &Transports{Clock: clock, of: map[string]*route{hostOf(gated): {pauses: &pauses{}}}}
+	transports := &Transports{Clock: clock, routes: map[string]*route{hostOf(gated): {pauses: &pauses{}}}}
 	clusters.Kubeconfigs = &Kubeconfigs{Transports: transports}
 	look := cachedView(t, clusters, clock)
 	if v := look(); v.Link != Up {
 		t.Fatalf("before: %+v", v)
 	}
-	transports.of[hostOf(gated)].pauses.cutOff(nodesPath, clock.Now())
+	transports.routes[hostOf(gated)].pauses.cutOff(nodesPath, clock.Now())
 	if v := look(); v.Link != Down || !v.Silent || v.Recheck == 0 {
 		t.Errorf("what its cache shows may be old: %+v", v)
 	}
