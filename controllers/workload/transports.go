@@ -18,6 +18,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
 // scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
@@ -70,9 +72,12 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 		if t.routes == nil {
 			t.routes = map[string]*route{}
 		}
-		next := &route{kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{}}
+		next := &route{
+			kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{},
+			clock: &clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
+		}
 		if known != nil {
-			next.pauses, next.pages = known.pauses, known.pages
+			next.pauses, next.pages, next.clock = known.pauses, known.pages, known.clock
 		}
 		t.routes[host] = next
 	}
@@ -90,7 +95,20 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if route := t.routes[hostOf(cluster)]; route != nil {
+		route.clock.Forget()
+	}
 	delete(t.routes, hostOf(cluster))
+}
+
+// ahead is how far the clock of this process is ahead of that of a cluster's API server; less than 0 if it is behind, 0 if the error is tolerated.
+func (t *Transports) ahead(cluster client.ObjectKey) time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if route := t.routes[hostOf(cluster)]; route != nil {
+		return route.clock.Ahead()
+	}
+	return 0
 }
 
 // RoundTrip sends a request to the cluster that its address names.
@@ -112,7 +130,11 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return unsent(r, err)
 	}
+	sent := t.Clock.Now()
 	answer, err := t.send(r, server, transport)
+	if err == nil {
+		route.clock.Note(sent, t.Clock.Now(), answer.Header)
+	}
 	noted := func(err error) {
 		if errors.Is(err, errNoAnswer) {
 			route.pauses.cutOff(path, t.Clock.Now())
@@ -184,6 +206,7 @@ type route struct {
 	config     *rest.Config
 	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
 	pages      *pages  // so are these
+	clock      *clockerror.Server
 	reconnects atomic.Bool
 
 	mu        sync.Mutex
