@@ -13,7 +13,7 @@ LDFLAGS = -s -w -X main.version=$(VERSION)
 # clusterctl reads as a local repository; it can put another image in the place of one only if that is named with its registry.
 OUT ?= out
 RELEASE = $(OUT)/addon-kubemend/$(VERSION)
-IMAGE ?= docker.io/kubemend/kubemend
+IMAGE ?= ghcr.io/kubemend/kubemend
 ARCHITECTURES ?= amd64 arm64
 
 # For what kubectl-mend is built, and where its archives will be found: krew downloads them from there.
@@ -243,9 +243,10 @@ generate-dashboards: ## Rewrite the dashboards for Grafana
 
 # After the others, since the chart is made of what they write.
 .PHONY: generate-chart
-generate-chart: $(KUSTOMIZE) $(TOOLS)/chart ## Rewrite the Helm chart from config/standalone
-	@built=$$(mktemp) && trap 'rm -f "$$built"' EXIT; set -x; \
-	$(KUSTOMIZE) build config/standalone > "$$built" && chart -manifests "$$built"
+generate-chart: $(KUSTOMIZE) $(TOOLS)/chart ## Rewrite the Helm chart from config/standalone and config/observability
+	@built=$$(mktemp -d) && trap 'rm -rf "$$built"' EXIT; set -x; \
+	$(KUSTOMIZE) build config/standalone > "$$built/manager" && $(KUSTOMIZE) build config/observability > "$$built/observability" && \
+	chart -manifests "$$built/manager" -observability "$$built/observability"
 
 .PHONY: format
 format: $(GOLANGCI_LINT) ## Format the Go code and sort its imports
@@ -319,7 +320,7 @@ PLUGINS = $(foreach platform,$(PLATFORMS),out/bin/kubectl-mend-$(subst /,-,$(pla
 define release-build
 @mkdir -p $(RELEASE)
 @folder=$$(mktemp -d .tools/kustomize.XXXXXX) && trap 'rm -rf "$$folder"' EXIT; \
-printf 'resources: [../../config/%s]\nimages: [{name: docker.io/kubemend/kubemend, newName: "%s", newTag: "%s"}]\n' \
+printf 'resources: [../../config/%s]\nimages: [{name: ghcr.io/kubemend/kubemend, newName: "%s", newTag: "%s"}]\n' \
 	$(1) '$(FULL_IMAGE)' '$(VERSION)' > "$$folder/kustomization.yaml"; \
 (set -x; $(KUSTOMIZE) build "$$folder") > $(RELEASE)/$(2)
 endef

@@ -17,6 +17,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -28,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Options) (*workload.Gates, *workload.Clusters, error) {
+func connect(ctx context.Context, mgr ctrl.Manager, server *clockerror.Server, self replica.Replica, o *Options) (*workload.Gates, *workload.Clusters, error) {
 	secrets, err := setup.CreateSecretCachingClient(mgr)
 	if err != nil {
 		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
@@ -65,7 +66,7 @@ func connect(ctx context.Context, mgr ctrl.Manager, self replica.Replica, o *Opt
 	}
 	clusters := workload.NewClusters(gates)
 	clusters.Kubeconfigs, clusters.Gates, clusters.MostNodes = kubeconfigs, gates, transports.MostNodes()
-	clusters.Management = client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	clusters.Server, clusters.Management = server, client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
 	return gates, clusters, err
 }

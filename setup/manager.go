@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -48,14 +51,15 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(o, lock)
+	server := &clockerror.Server{}
+	mgr, err := newManager(server, o, lock)
 	if err != nil {
 		return err
 	}
 	if err := addChecks(mgr, o.teardown.Enabled); err != nil {
 		return err
 	}
-	cc, clusters, err := connect(ctx, mgr, self, o)
+	cc, clusters, err := connect(ctx, mgr, server, self, o)
 	if err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 		return err
 	}
 	services.Services = append(services.Services, recordService(mgr, clusters, kept, *caches, o))
-	if err := errors.Join(announce(mgr, services, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
+	if err := errors.Join(announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -140,7 +144,7 @@ func addChecks(mgr ctrl.Manager, tearsDown bool) error {
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-func newManager(o *Options, lock *teardown.Lock) (ctrl.Manager, error) {
+func newManager(server *clockerror.Server, o *Options, lock *teardown.Lock) (ctrl.Manager, error) {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the management cluster: %w", err)
@@ -150,6 +154,7 @@ func newManager(o *Options, lock *teardown.Lock) (ctrl.Manager, error) {
 		custom = lock // else it stays nil, and not a nil lock
 	}
 	cfg.QPS, cfg.Burst, cfg.UserAgent = o.qps, o.burst, userAgent
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return server.Around(next, clock.RealClock{}) })
 	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
 
 	diagnostics, err := o.endpoints.Diagnostics()

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/replica"
@@ -22,7 +23,7 @@ import (
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
-func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Replica, version string, o *Options) error {
+func announce(mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror.Server, self replica.Replica, version string, o *Options) error {
 	namespace := o.election.LeaderLease(self.Namespace).Namespace
 	if namespace == "" {
 		if self.InCluster() || o.teardown.Enabled { // else it was logged why
@@ -45,7 +46,12 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, self replica.Repli
 	keeper := &managerlease.Keeper{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
 		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
-		State: func() managerlease.Announcement { return announcement(services.Kinds(), started, self, version, o) }, Changed: changed,
+		Changed: changed,
+		State: func() managerlease.Announcement {
+			state := announcement(services.Kinds(), started, self, version, o)
+			state.ClockAheadSeconds = int64(server.Ahead().Seconds())
+			return state
+		},
 	}
 	if o.teardown.Enabled {
 		keeper.Owner = self.Owner(namespace)

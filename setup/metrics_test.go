@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
@@ -32,7 +33,7 @@ type metric struct{ name, kind, labels, help string }
 func allMetrics(t *testing.T) []metric {
 	t.Helper()
 	var all []metric
-	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), sweeper.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)}, nodehealthcheck.Metrics(), crdgate.Metrics(), teardown.Metrics(), records.Metrics(), remediationrecord.Metrics()) {
+	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), sweeper.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)}, nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), teardown.Metrics(), records.Metrics(), remediationrecord.Metrics()) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {
 		case *prometheus.HistogramVec, prometheus.Histogram:

@@ -46,7 +46,7 @@ func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clu
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
 	}
-	if err := announce(mgr, services, self, version, o); err != nil {
+	if err := announce(mgr, services, clusters.Server, self, version, o); err != nil {
 		return err
 	}
 	uninstaller := &teardown.Uninstaller{

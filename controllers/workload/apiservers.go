@@ -34,9 +34,9 @@ func APIServers(ctx context.Context, live client.Reader) (map[string]time.Time, 
 	}
 	renewed := map[string]time.Time{}
 	for i := range leases.Items {
-		l := &leases.Items[i]
-		if name := l.Labels[corev1.LabelHostname]; name != "" && l.Spec.RenewTime != nil && l.Spec.RenewTime.After(renewed[name]) {
-			renewed[name] = l.Spec.RenewTime.Time
+		lease := &leases.Items[i]
+		if name := lease.Labels[corev1.LabelHostname]; name != "" && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(renewed[name]) {
+			renewed[name] = lease.Spec.RenewTime.Time
 		}
 	}
 	return renewed, nil

@@ -13,8 +13,6 @@ import (
 const (
 	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
 	longestEvent = 3 << 20
-	// streamed is by how much longer than an answer a watch may be until it is begun again, for it is not held as a whole.
-	streamed = 16
 	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection broke:
 	// client-go goes on from the last event that it got.
 	flood = time.Minute
@@ -68,8 +66,6 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 		return errSpins
 	case answer.StatusCode/100 != 2:
 		longest = min(limit, longestError)
-	case watch:
-		longest = limit * streamed
 	}
 	switch {
 	case !watch && answer.ContentLength > longest:
@@ -82,15 +78,24 @@ func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
 		answer.Header.Set("Content-Type", "text/plain") // of a proxy: its text is shown, and not decoded
 	}
-	in, err := contentsOf(answer.Header.Get("Content-Type"), limit, watch)
+	protobuf, err := isProtobuf(answer.Header.Get("Content-Type"))
 	if err != nil {
 		return err
 	}
-	b := &bounded{ReadCloser: answer.Body, limit: longest, in: in}
-	if watch {
-		b.since, b.now = now(), now
+	body := answer.Body
+	switch {
+	case watch:
+		next := jsonEvents(body)
+		if protobuf {
+			next = protobufEvents(body, limit)
+		}
+		answer.Body = &watchBody{ReadCloser: body, next: next, most: limit / bytesPerItem, since: now(), now: now}
+	case protobuf:
+		answer.Body = &answerBody{ReadCloser: body, limit: longest, check: func(content []byte) error { return checkProtobuf(content, limit) }}
+	default:
+		limit /= shortened
+		answer.Body = &answerBody{ReadCloser: body, limit: min(longest, limit), check: func(content []byte) error { return checkJSON(content, limit) }}
 	}
-	answer.Body = b
 	return nil
 }
 
@@ -115,43 +120,6 @@ func spins(answer *http.Response) bool {
 
 func tooLong(limit int64) error {
 	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
-}
-
-// bounded is a body that ends with an error when more was read of it than its limit, or more is in it than may be.
-type bounded struct {
-	io.ReadCloser
-	limit, at int64
-	in        contents
-	over      error // how it has ended
-
-	since time.Time // of a watch
-	now   func() time.Time
-}
-
-// Read reads no more than the limit, and one byte to know whether that was all.
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.over != nil {
-		return 0, b.over
-	}
-	if left := b.limit - b.at; int64(len(p)) > left+1 {
-		p = p[:left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.at += int64(n); b.at > b.limit {
-		b.over = tooLong(b.limit)
-		if b.now != nil {
-			b.over = errMany
-		}
-	} else {
-		b.over = b.in.read(p[:n])
-	}
-	if errors.Is(b.over, errMany) && b.now().Sub(b.since) >= flood {
-		b.over = io.ErrUnexpectedEOF
-	}
-	if b.over != nil {
-		return 0, b.over
-	}
-	return n, err
 }
 
 // noting tells with what error a body ends.

@@ -37,8 +37,8 @@ func (e *ChangedError) Error() string {
 
 // Kept is the UID that cluster keeps; empty if none. One that was copied with a Cluster, or restored, has the UID of another one before it.
 func Kept(cluster *clusterv1.Cluster) types.UID {
-	of, kept, _ := strings.Cut(cluster.Annotations[mendv1.WorkloadClusterAnnotation], "/")
-	if of != string(cluster.UID) {
+	uid, kept, _ := strings.Cut(cluster.Annotations[mendv1.WorkloadClusterAnnotation], "/")
+	if uid != string(cluster.UID) {
 		return ""
 	}
 	return types.UID(kept)
@@ -76,12 +76,12 @@ func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 // while it fails. A refusal stands.
 func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
-	is, nodes := c.identities[cluster], c.nodes[cluster]
+	known, nodes := c.identities[cluster], c.nodes[cluster]
 	c.mu.Unlock()
-	if v.Link == Down || v.Link == Unsure && !is.changed {
+	if v.Link == Down || v.Link == Unsure && !known.changed {
 		return v
 	}
-	if v.Link == Up && (is.changed || is.nodes != nodes) && !c.identify(ctx, cluster) {
+	if v.Link == Up && (known.changed || known.nodes != nodes) && !c.identify(ctx, cluster) {
 		v = View{Link: Unsure, Recheck: ProbeInterval}
 	}
 	if err := c.compare(ctx, cluster, now); err != nil {
@@ -101,29 +101,29 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is, nodes := c.identities[cluster], c.nodes[cluster]
-	same := is.nodes == nodes
-	if err != nil && (same || is.changed) {
+	known, nodes := c.identities[cluster], c.nodes[cluster]
+	same := known.nodes == nodes
+	if err != nil && (same || known.changed) {
 		return true
 	}
-	ends := same && nodes != nil && is.uid != "" && is.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
+	ends := same && nodes != nil && known.uid != "" && known.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
 	if ends {
 		c.Kubeconfigs.Transports.reconnect(cluster)
 		delete(c.nodes, cluster)
 		nodes = nil
 	}
-	is.nodes, is.uid = nodes, uid
+	known.nodes, known.uid = nodes, uid
 	if err != nil && !apierrors.IsForbidden(err) {
-		is.nodes = nil
+		known.nodes = nil
 	}
-	c.identities[cluster] = is
+	c.identities[cluster] = known
 	return !ends
 }
 
 // compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) error {
-	of := &clusterv1.Cluster{}
-	if err := c.Management.Get(ctx, cluster, of, client.UnsafeDisableDeepCopy); err != nil || !of.DeletionTimestamp.IsZero() {
+	object := &clusterv1.Cluster{}
+	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {
 		if err != nil { // it may have been read after it was forgotten
 			c.mu.Lock()
 			delete(c.identities, cluster)
@@ -131,27 +131,27 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 		}
 		return nil // a Cluster that is gone keeps nothing
 	}
-	kept := Kept(of)
+	kept := Kept(object)
 	c.mu.Lock()
-	is := c.identities[cluster]
-	keep := is.uid != "" && kept == "" && !ptr.Deref(of.Spec.Paused, false) && (is.tried != of.ResourceVersion || now.After(is.again))
-	is.changed = is.uid != "" && kept != "" && kept != is.uid
+	known := c.identities[cluster]
+	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && (known.tried != object.ResourceVersion || now.After(known.again))
+	known.changed = known.uid != "" && kept != "" && kept != known.uid
 	if keep {
-		is.tried, is.again = of.ResourceVersion, now.Add(refusedInterval)
+		known.tried, known.again = object.ResourceVersion, now.Add(refusedInterval)
 	}
-	c.identities[cluster] = is
+	c.identities[cluster] = known
 	c.mu.Unlock()
 	if keep {
-		next := of.DeepCopy()
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(of, is.uid))
+		next := object.DeepCopy()
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(object, known.uid))
 		// With the lock: what another manager has kept meanwhile stands.
-		err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(of, client.MergeFromWithOptimisticLock{}))
+		err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 		if err != nil && !apierrors.IsConflict(err) {
 			log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", cluster)
 		}
 	}
-	if is.changed {
-		return &ChangedError{Cluster: cluster, Kept: kept, Found: is.uid}
+	if known.changed {
+		return &ChangedError{Cluster: cluster, Kept: kept, Found: known.uid}
 	}
 	return nil
 }

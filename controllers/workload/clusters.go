@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
 // ProbeInterval is how often ClusterCache asks a connected cluster whether it is there. A probe that
@@ -55,6 +57,8 @@ type Clusters struct {
 	Gates *Gates
 	// MostNodes is how many nodes a cluster may have; 0 for any number.
 	MostNodes int64
+	// Server is the API server of the management cluster, whose clock is held against that of this process. It may be nil.
+	Server *clockerror.Server
 	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
 	Management client.Client
 
@@ -92,6 +96,9 @@ type View struct {
 	Changed error
 	// Reported says that the cluster was not read: it is Down because the manager reports it.
 	Reported bool
+	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that error is
+	// larger; less than 0 if it is behind, 0 up to 30 s.
+	ClockAhead time.Duration
 
 	nodes Store
 	ids   func() map[string][]*corev1.Node // of nodes that have no index: by provider ID, in lower case
@@ -122,11 +129,19 @@ func (v View) Node(name string) *corev1.Node {
 // View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
 // an outage, whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
-	v, err := c.view(ctx, cluster, now, watches)
-	if err != nil || c.Management == nil {
-		return v, err
+	view, err := c.view(ctx, cluster, now, watches)
+	if err == nil && c.Management != nil {
+		view = c.identified(ctx, cluster, view, now)
 	}
-	return c.identified(ctx, cluster, v, now), nil
+	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil {
+		view.ClockAhead = c.Kubeconfigs.Transports.ahead(cluster)
+	}
+	if c.Server != nil {
+		if ahead := c.Server.Ahead(); ahead.Abs() > view.ClockAhead.Abs() {
+			view.ClockAhead = ahead
+		}
+	}
+	return view, err
 }
 
 // view is the View of whatever cluster answers.

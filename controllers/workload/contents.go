@@ -1,336 +1,223 @@
 package workload
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
-	"math"
+	"io"
 	"mime"
 	"slices"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// An answer of a few MiB can be gigabytes once it is decoded: a list of nodes without anything in them takes two bytes for each, and 768 in memory. So
-// what is in an answer is counted while it is read, and one that has more in it than answers of its length have is not read to its end.
+// A list of nodes without anything in them has two bytes for each node, and takes 768 in memory once it is decoded: an answer of a few MiB would take
+// gigabytes. So the objects and fields of an answer are counted before client-go decodes it.
 const (
-	// bytesPerItem is how long an object in a list is at least, on average. A Node with nothing but what every kubelet reports has 1200 bytes.
+	// bytesPerItem is the least average length of an object in a list. A Node with nothing but what every kubelet reports has 1200 bytes.
 	bytesPerItem = 512
-	// bytesPerValue is how long a field, or an element of an array, is at least on average, and valuesAtLeast how many there may be in any answer. A
-	// Node has 50 bytes for each, the densest that is asked for is discovery, with 17.
-	bytesPerValue, valuesAtLeast = 12, 1000
-	// longestOther is how long an answer in protobuf may be that is of a kind that is not asked for. Errors are.
+	// bytesPerField is the least average length of a field. A Node has 50 bytes for each, the densest that is asked for is discovery, with 17.
+	bytesPerField = 12
+	// leastFields is the number of fields that every answer may have.
+	leastFields = 1000
+	// longestOther is the longest protobuf answer, in bytes, of a kind that is not in counted. Errors are of kind Status.
 	longestOther = 16 << 10
+	// shortened divides the limit for answers that take most memory for each byte: pods, and JSON, which an API server that is asked for protobuf sends
+	// for nothing that is long.
+	shortened = 4
 )
 
-// errDense is the error of an answer that has more in it than those of its length have.
-var errDense = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
+var (
+	errDense    = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
+	errMany     = fmt.Errorf("%w: it tells of more events than a watch may", errNoAnswer)
+	errEncoding = fmt.Errorf("%w: it is neither JSON nor protobuf", errNoAnswer)
+)
 
-// errMany is the error of a watch that has told as many events as one may.
-var errMany = fmt.Errorf("%w: it tells of more events than a watch may", errNoAnswer)
-
-// errEncoding is the error of an answer in an encoding that is not asked for.
-var errEncoding = fmt.Errorf("%w: it is neither JSON nor protobuf", errNoAnswer)
+// protobufMagic begins every object that an API server sends in protobuf.
+var protobufMagic = []byte("k8s\x00")
 
 // counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as field 2.
-var counted = []string{"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod", "NodeList", "LeaseList", "VolumeAttachmentList",
-	"PartialObjectMetadataList", "PodList"}
-
-// contents counts what is in an answer, or in a watch, while it is read.
-type contents interface {
-	// read goes on with p. It returns an error if there is more than there may be.
-	read(p []byte) error
+var counted = []string{
+	"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod", "NodeList", "LeaseList", "VolumeAttachmentList", "PartialObjectMetadataList", "PodList",
 }
 
-// contentsOf is what counts in an answer of that type that may have so many bytes. One whose type cannot be read is not counted: client-go takes it for what
-// was asked for, or goes by the part of it that it can read. (rest.Request, transformResponse and newStreamWatcher.)
-func contentsOf(contentType string, limit int64, watch bool) (contents, error) {
+// isProtobuf reports whether the answers of that content type are protobuf, and not JSON or text. Another encoding is an error: client-go would decode it as
+// what was asked for. (rest.Request, transformResponse and newStreamWatcher.)
+func isProtobuf(contentType string) (bool, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
 	case err != nil:
-		return nil, errEncoding
-	case media == runtime.ContentTypeProtobuf:
-		return newInProtobuf(limit, watch), nil
+		return false, errEncoding
 	case media == runtime.ContentTypeYAML, media == runtime.ContentTypeCBOR, media == runtime.ContentTypeCBORSequence:
-		return nil, errEncoding
+		return false, errEncoding
 	}
-	if !watch {
-		limit /= shortened
+	return media == runtime.ContentTypeProtobuf, nil
+}
+
+// checkJSON counts the fields of an answer by its commas, those in texts among them, and the items of a list.
+func checkJSON(content []byte, limit int64) error {
+	length := int64(len(content))
+	if int64(bytes.Count(content, []byte(","))) > leastFields+length/bytesPerField {
+		return errDense
 	}
-	return &inJSON{limit: limit, watch: watch}, nil // the text of an error among it
-}
-
-// shortened is by how much shorter than others those answers have to be that take most memory for each of their bytes: those in JSON, which an API
-// server that is asked for protobuf does not give of what can be long, and pods.
-const shortened = 4
-
-// tally is how much was read of an answer, or of an event of a watch, and what was in it.
-type tally struct{ bytes, values, items int64 }
-
-// over reports whether that is too much of an answer that may have so many bytes.
-func (t *tally) over(limit int64) bool {
-	return t.values > valuesAtLeast+t.bytes/bytesPerValue || t.items > max(limit/bytesPerItem, 1)
-}
-
-// inJSON counts what is in JSON: by its commas, whatever they separate.
-type inJSON struct {
-	tally
-	limit         int64
-	watch         bool
-	depth, events int64
-	text, escaped bool
-}
-
-func (j *inJSON) read(p []byte) error {
-	for _, b := range p {
-		j.bytes++
-		switch {
-		case j.escaped:
-			j.escaped = false
-		case j.text:
-			j.escaped, j.text = b == '\\', b != '"'
-		default:
-			j.structure(b)
-		}
-		switch {
-		case j.over(j.limit):
-			return errDense
-		case j.watch && j.events > j.limit/bytesPerItem:
-			return errMany
-		case !j.watch && j.bytes > j.limit:
-			return tooLong(j.limit)
-		case j.watch && j.bytes > longestEvent:
-			return tooLong(longestEvent)
-		}
+	var list struct {
+		Items []json.RawMessage `json:"items"`
 	}
-	return nil
-}
-
-// structure goes on with a byte that is not in a string.
-func (j *inJSON) structure(b byte) {
-	switch b {
-	case '"':
-		j.text = true
-	case '{', '[':
-		j.depth++
-	case '}', ']':
-		j.depth--
-		if j.watch && j.depth <= 0 { // whatever separates events: a line that ends within one says nothing
-			j.events++
-			j.tally, j.depth = tally{}, 0
-		}
-	case ',':
-		j.values++
-		if j.depth <= 2 && !j.watch { // between the items of a list
-			j.items++
-		}
+	if json.Unmarshal(content, &list) == nil && int64(len(list.Items)) > max(limit/bytesPerItem, 1) {
+		return errDense
 	}
+	return nil // what is not JSON is the text of an error, or an error of the decoder
 }
 
-// message is what a message in protobuf is, as far as it is counted.
-type message int
-
-const (
-	frames    message = iota // a watch: events, each with its length before it
-	watched                  // WatchEvent: {type, object}
-	extension                // RawExtension: {raw}
-	envelope                 // runtime.Unknown: {typeMeta, raw}
-	list                     // {metadata, items}
-	object                   // {metadata, spec, status}
-	part                     // one of those, whose fields are counted
-)
-
-// within is the message that a field of another one is. What is in others is not looked at.
-func within(in message, field uint64, kind string) (message, bool) {
+// checkProtobuf counts the items of a list, and the fields of metadata, spec and status of each object.
+func checkProtobuf(content []byte, limit int64) error {
+	var object runtime.Unknown
+	raw, found := bytes.CutPrefix(content, protobufMagic)
+	if !found || object.Unmarshal(raw) != nil {
+		return errEncoding
+	}
+	length := int64(len(object.Raw))
 	switch {
-	case in == watched && field == 2:
-		return extension, true
-	case in == extension && field == 1:
-		return envelope, true
-	case in == envelope && field == 2 && strings.HasSuffix(kind, "List"):
-		return list, true
-	case in == envelope && field == 2, in == list && field == 2:
-		return object, true
-	case in == object && field <= 3:
-		return part, true
+	case length > longestOther && !slices.Contains(counted, object.Kind):
+		return errDense
+	case object.Kind == "PodList" && length > limit/shortened:
+		return tooLong(limit / shortened)
 	}
-	return 0, false
-}
-
-// opened is a message that was not read to its end.
-type opened struct {
-	is  message
-	end int64 // where
-}
-
-// inProtobuf counts what is in protobuf. It reads no message otherwise than the decoder does, and goes no further in one that it cannot read: the decoder
-// does not either.
-type inProtobuf struct {
-	tally
-	limit  int64
-	at     int64 // how much was read in all
-	open   []opened
-	events int64
-	kind   *runtime.TypeMeta // nil before it was read
-
-	skip   int64  // how much of what follows is not looked at
-	kept   []byte // or is a kind, if it is not nil
-	number []byte // what was read of a number
-	length bool   // the number is the length of the field, and not a tag
-	value  bool   // or its value
-	field  uint64
-}
-
-const magic = 4 // how many bytes say that something is protobuf
-
-func newInProtobuf(limit int64, watch bool) *inProtobuf {
-	if watch {
-		return &inProtobuf{limit: limit, open: []opened{{frames, math.MaxInt64}}}
+	depth, items := 2, int64(0)
+	if strings.HasSuffix(object.Kind, "List") {
+		depth, items = 3, countFields(object.Raw, 1)
 	}
-	return &inProtobuf{limit: limit, open: []opened{{envelope, math.MaxInt64}}, skip: magic}
-}
-
-func (p *inProtobuf) read(b []byte) error {
-	for len(b) > 0 {
-		n := max(1, min(p.skip, int64(len(b))))
-		p.at, p.bytes = p.at+n, p.bytes+n
-		var err error
-		switch {
-		case p.skip == 0:
-			err = p.next(b[0])
-		case p.kept != nil:
-			p.skip, p.kept = p.skip-n, append(p.kept, b[:n]...)
-		default:
-			p.skip -= n
-		}
-		b = b[n:]
-		if p.skip == 0 && p.kept != nil && err == nil {
-			err = p.known()
-		}
-		for p.skip == 0 && p.at >= p.open[len(p.open)-1].end {
-			p.open = p.open[:len(p.open)-1]
-			p.number, p.length, p.value = nil, false, false
-		}
-		switch {
-		case err != nil:
-			return err
-		case p.over(p.limit):
-			return errDense
-		}
-	}
-	return nil
-}
-
-// next goes on with a byte of a number.
-func (p *inProtobuf) next(b byte) error {
-	in := p.open[len(p.open)-1]
-	p.number = append(p.number, b)
-	if in.is == frames {
-		return p.begins()
-	}
-	if b >= 0x80 && len(p.number) < binary.MaxVarintLen64 {
-		return nil
-	}
-	number, read := binary.Uvarint(p.number)
-	p.number = nil
-	length, value := p.length, p.value
-	p.length, p.value = false, false
-	switch {
-	case read <= 0:
-		p.skip = in.end - p.at
-	case value:
-	case length && number > uint64(in.end-p.at):
-		p.skip = in.end - p.at
-	case length:
-		return p.enter(in.is, int64(number))
-	default:
-		p.tag(in, number)
-	}
-	return nil
-}
-
-// begins reads the length of an event.
-func (p *inProtobuf) begins() error {
-	if len(p.number) < 4 {
-		return nil
-	}
-	length := int64(binary.BigEndian.Uint32(p.number))
-	p.number, p.kind, p.tally = nil, nil, tally{}
-	p.open = append(p.open, opened{watched, p.at + length})
-	p.events++
-	switch {
-	case p.events > p.limit/bytesPerItem:
-		return errMany
-	case length > longestEvent:
-		return tooLong(longestEvent)
-	}
-	return nil
-}
-
-// tag begins a field.
-func (p *inProtobuf) tag(in opened, number uint64) {
-	if in.is >= list {
-		p.values++
-	}
-	p.field = number >> 3
-	switch number & 7 {
-	case 0:
-		p.value = true
-	case 1:
-		p.skip = min(8, in.end-p.at)
-	case 2:
-		p.length = true
-	case 3, 4: // of a group, whose fields follow
-	case 5:
-		p.skip = min(4, in.end-p.at)
-	default:
-		p.skip = in.end - p.at
-	}
-}
-
-// enter begins with what is in a field.
-func (p *inProtobuf) enter(in message, length int64) error {
-	if in == envelope && p.field == 1 {
-		if p.kind != nil || length > longestOther {
-			return errDense
-		}
-		p.skip, p.kept = length, []byte{}
-		return nil
-	}
-	var kind string
-	if p.kind != nil {
-		kind = p.kind.Kind
-	}
-	if in == envelope && p.field == 2 {
-		switch {
-		case length > longestOther && !slices.Contains(counted, kind):
-			return errDense
-		case length > p.limit/shortened && kind == "PodList":
-			return tooLong(p.limit / shortened)
-		}
-	}
-	is, looks := within(in, p.field, kind)
-	if !looks {
-		p.skip = length
-		return nil
-	}
-	if in == list {
-		p.items++
-	}
-	if is == envelope {
-		p.skip = min(magic, length)
-	}
-	p.open = append(p.open, opened{is, p.at + length})
-	return nil
-}
-
-// known reads a kind.
-func (p *inProtobuf) known() error {
-	p.kind = &runtime.TypeMeta{}
-	err := p.kind.Unmarshal(p.kept)
-	p.kept = nil
-	if err != nil {
+	if items > max(limit/bytesPerItem, 1) || countFields(object.Raw, depth) > leastFields+length/bytesPerField {
 		return errDense
 	}
 	return nil
+}
+
+// countFields returns the number of fields in a protobuf message, and in the messages within it, down to depth. Only the first three fields are looked into.
+func countFields(message []byte, depth int) int64 {
+	fields := int64(0)
+	for len(message) > 0 {
+		number, kind, length := protowire.ConsumeField(message)
+		if length < 0 {
+			return fields // the decoder of Kubernetes stops here as well
+		}
+		fields++
+		if kind == protowire.BytesType && number <= 3 && depth > 1 {
+			_, _, tag := protowire.ConsumeTag(message)
+			inner, _ := protowire.ConsumeBytes(message[tag:])
+			fields += countFields(inner, depth-1)
+		}
+		message = message[length:]
+	}
+	return fields
+}
+
+// answerBody is the body of an answer that is read, and checked, before any of it is given out.
+type answerBody struct {
+	io.ReadCloser
+	limit int64
+	check func(content []byte) error
+
+	content *bytes.Reader
+	err     error // how the reading has ended, if not well
+}
+
+// Read reads the answer, at its first call up to the limit.
+func (a *answerBody) Read(p []byte) (int, error) {
+	if a.content == nil && a.err == nil {
+		var content []byte
+		content, a.err = io.ReadAll(io.LimitReader(a.ReadCloser, a.limit+1))
+		switch {
+		case a.err != nil:
+		case int64(len(content)) > a.limit:
+			a.err = tooLong(a.limit)
+		default:
+			a.err = a.check(content)
+		}
+		a.content = bytes.NewReader(content)
+	}
+	if a.err != nil {
+		return 0, a.err
+	}
+	return a.content.Read(p)
+}
+
+// watchBody is the body of a watch, which is read event by event. Each is checked before it is given out.
+type watchBody struct {
+	io.ReadCloser
+	next  func() ([]byte, error)
+	most  int64 // events
+	since time.Time
+	now   func() time.Time
+
+	rest  []byte
+	count int64
+	err   error
+}
+
+// Read reads the rest of an event, or of the next one.
+func (w *watchBody) Read(p []byte) (int, error) {
+	if len(w.rest) == 0 && w.err == nil {
+		w.count++
+		switch {
+		case w.count <= w.most:
+			w.rest, w.err = w.next()
+		case w.now().Sub(w.since) < flood:
+			w.err = errMany
+		default:
+			w.err = io.ErrUnexpectedEOF
+		}
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	n := copy(p, w.rest)
+	w.rest = w.rest[n:]
+	return n, nil
+}
+
+// protobufEvents returns what reads the next event of a watch in protobuf: its length in four bytes, and a WatchEvent.
+func protobufEvents(body io.Reader, limit int64) func() ([]byte, error) {
+	return func() ([]byte, error) {
+		header := make([]byte, 4)
+		if _, err := io.ReadFull(body, header); err != nil {
+			return nil, err
+		}
+		length := binary.BigEndian.Uint32(header)
+		if length > longestEvent {
+			return nil, tooLong(longestEvent)
+		}
+		frame := append(header, make([]byte, length)...)
+		if _, err := io.ReadFull(body, frame[len(header):]); err != nil {
+			return nil, err
+		}
+		var event metav1.WatchEvent
+		if event.Unmarshal(frame[len(header):]) != nil {
+			return nil, errEncoding
+		}
+		return frame, checkProtobuf(event.Object.Raw, limit)
+	}
+}
+
+// jsonEvents returns what reads the next event of a watch in JSON: one value after the other, however they are separated.
+func jsonEvents(body io.Reader) func() ([]byte, error) {
+	bounded := &io.LimitedReader{R: body}
+	decoder := json.NewDecoder(bounded)
+	return func() ([]byte, error) {
+		bounded.N = longestEvent
+		var event json.RawMessage
+		err := decoder.Decode(&event)
+		switch {
+		case err != nil && bounded.N <= 0:
+			return nil, tooLong(longestEvent)
+		case err != nil:
+			return nil, err
+		}
+		return event, checkJSON(event, longestEvent)
+	}
 }

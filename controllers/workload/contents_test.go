@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -61,12 +65,23 @@ func inFrames(objects ...[]byte) []byte {
 	return sent
 }
 
-// readOf reads an answer in chunks of that length, and returns how it ends.
-func readOf(t testing.TB, contentType string, limit int64, watch bool, sent []byte, chunk int) error {
+// readAll reads an answer, or a watch, as client-go does, and returns how that ends.
+func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []byte) error {
 	t.Helper()
-	in, err := contentsOf(contentType, limit, watch)
-	for ; err == nil && len(sent) > 0; sent = sent[min(chunk, len(sent)):] {
-		err = in.read(sent[:min(chunk, len(sent))])
+	address := &url.URL{Path: "/api/v1/nodes"}
+	if watch {
+		address.RawQuery = "watch=true"
+	}
+	answer := &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, ContentLength: -1,
+		Body: io.NopCloser(bytes.NewReader(sent)), Request: &http.Request{URL: address},
+	}
+	if err := bind(answer, limit, func() time.Time { return noon.Time }); err != nil {
+		return err
+	}
+	got, err := io.ReadAll(answer.Body)
+	if err == nil && !watch && !bytes.Equal(got, sent) {
+		t.Error("the answer was changed")
 	}
 	return err
 }
@@ -113,18 +128,14 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 		"empty nodes in JSON":                {inJSON, list("{}" + strings.Repeat(",{}", ofMiB/3)), true},
 		"nothings in JSON":                   {inJSON, list("0" + strings.Repeat(",0", ofMiB/2)), true},
 		"conditions in JSON":                 {inJSON, list(`{"status":{"conditions":[{}` + strings.Repeat(",{}", ofMiB/3) + "]}}"), true},
-		"commas in a string":                 {inJSON, list(`{"metadata":{"name":"\"` + strings.Repeat(",", ofMiB) + `"}}`), false},
 		"YAML":                               {runtime.ContentTypeYAML, []byte("a"), true},
 		"CBOR":                               {runtime.ContentTypeCBOR, []byte("a"), true},
 		"what is of no type":                 {"", []byte("a"), true}, // it would be decoded as what was asked for
 		"a type that is cut off":             {inProtobuf + "; =", inEnvelope(t, "Node", raw), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, chunk := range []int{1, 7, 4096, len(tc.sent)} {
-				err := readOf(t, tc.encoding, limit, false, tc.sent, chunk)
-				if got := errors.Is(err, errNoAnswer); got != tc.dense {
-					t.Fatalf("in chunks of %d it ends with %v", chunk, err)
-				}
+			if err := readAll(t, tc.encoding, limit, false, tc.sent); errors.Is(err, errNoAnswer) != tc.dense {
+				t.Fatalf("it ends with %v", err)
 			}
 			if tc.encoding != inJSON && tc.encoding != inProtobuf || tc.encoding == inProtobuf && tc.sent[4] != 0x0a {
 				return
@@ -134,7 +145,7 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 				told, kind = []byte(`{"type":"ADDED","object":`+string(tc.sent)+"}\n"), tc.encoding
 			}
 			if len(told) < longestEvent {
-				if err := readOf(t, kind, limit, true, told, 4096); errors.Is(err, errNoAnswer) != tc.dense {
+				if err := readAll(t, kind, limit, true, told); errors.Is(err, errNoAnswer) != tc.dense {
 					t.Errorf("as an event of a watch it ends with %v", err)
 				}
 			}
@@ -160,7 +171,7 @@ func TestAWatchHasNoMoreEventsAndNoneThatIsLonger(t *testing.T) {
 			}
 			text := strings.Repeat(`{"type":"ADDED","object":{"metadata":{"name":"`+strings.Repeat("n", tc.length)+`"}}}`+"\n", tc.events)
 			for encoding, sent := range map[string][]byte{runtime.ContentTypeProtobuf: inFrames(objects...), runtime.ContentTypeJSON: []byte(text)} {
-				err := readOf(t, encoding, limit, true, sent, 1000)
+				err := readAll(t, encoding, limit, true, sent)
 				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("%s: it ends with %v", encoding, err)
 				}
@@ -180,14 +191,14 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 		"events without lines between":    {strings.Repeat(`{"type":"ADDED","object":{"metadata":{"name":"n","uid":"u"}}}`, 1000), false},
 		"more of these than there may be": {strings.Repeat(`{}`, 20*ofMiB/bytesPerItem), true},
 	} {
-		if err := readOf(t, runtime.ContentTypeJSON, 16*ofMiB, true, []byte(tc.sent), 4096); errors.Is(err, errNoAnswer) != tc.dense {
+		if err := readAll(t, runtime.ContentTypeJSON, 16*ofMiB, true, []byte(tc.sent)); errors.Is(err, errNoAnswer) != tc.dense {
 			t.Errorf("%s: it ends with %v", name, err)
 		}
 	}
 }
 
-// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. It must not matter how it comes, and
-// client-go must not find more in it than was counted.
+// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. client-go must not find more
+// in it than was counted.
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
 	node, err := plainNode().Marshal()
@@ -198,39 +209,25 @@ func FuzzContents(f *testing.F) {
 		"", strings.Repeat("\x12\x00", 9), strings.Repeat(sub(2, string(node)), 3), sub(2, sub(3, strings.Repeat("\x22\x00", 2000))), "\x13\x14\x12\x00", "\x12\x80",
 	} {
 		sent := inEnvelope(f, "NodeList", []byte(raw))
-		f.Add(sent, true, false, uint8(3))
-		f.Add(inFrames(sent, sent), true, true, uint8(3))
+		f.Add(sent)
 	}
-	f.Add([]byte("k8s\x00"+sub(2, "\x12\x00")+sub(1, sub(2, "NodeList"))), true, false, uint8(1))
-	f.Add([]byte("k8s\x00"+sub(1, "\xff\xff")+sub(2, "\x12\x00")), true, false, uint8(1))
-	f.Add(inEnvelope(f, "NodeList", []byte(sub(2, "\x1a\x7f"))), true, false, uint8(1))
-	f.Add([]byte(`{"items":[{},{"a":["]}\"",1]}]}`), false, false, uint8(1))
-	f.Add([]byte(`{"type":"ADDED","object":{}}`+"\n{}{}"), false, true, uint8(1))
-	f.Fuzz(func(t *testing.T, sent []byte, inProtobuf, watch bool, chunk uint8) {
-		encoding := runtime.ContentTypeJSON
-		if inProtobuf {
-			encoding = runtime.ContentTypeProtobuf
-		}
-		whole := readOf(t, encoding, limit, watch, sent, max(1, len(sent)))
-		if some := readOf(t, encoding, limit, watch, sent, max(1, int(chunk))); errors.Is(some, errNoAnswer) != errors.Is(whole, errNoAnswer) {
-			t.Fatalf("it ends with %v at once, and with %v in pieces of %d", whole, some, chunk)
-		}
-		if whole != nil || watch || !inProtobuf || len(sent) < magic {
+	f.Add([]byte("k8s\x00" + sub(2, "\x12\x00") + sub(1, sub(2, "NodeList"))))
+	f.Add([]byte("k8s\x00" + sub(1, "\xff\xff") + sub(2, "\x12\x00")))
+	f.Add(inEnvelope(f, "NodeList", []byte(sub(2, "\x1a\x7f"))))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if readAll(t, runtime.ContentTypeProtobuf, limit, false, sent) != nil {
 			return
 		}
 		var envelope runtime.Unknown
 		var list corev1.NodeList
-		if envelope.Unmarshal(sent[magic:]) != nil || envelope.Kind != "NodeList" || list.Unmarshal(envelope.Raw) != nil {
+		if envelope.Unmarshal(sent[len(protobufMagic):]) != nil || envelope.Kind != "NodeList" || list.Unmarshal(envelope.Raw) != nil {
 			return
 		}
 		most, values := limit/bytesPerItem, 0
-		if len(sent) <= longestOther && most < len(list.Items) && bytes.Index(sent, []byte("NodeList")) > len(sent)/2 {
-			return // the kind stands behind the list, which is as short as an answer may be whose kind is unknown
-		}
 		for i := range list.Items {
 			values += len(list.Items[i].Spec.Taints) + len(list.Items[i].Status.Conditions) + len(list.Items[i].Status.Images) + len(list.Items[i].Finalizers)
 		}
-		if len(list.Items) > most || values > valuesAtLeast+len(sent)/bytesPerValue {
+		if len(list.Items) > most || values > leastFields+len(sent)/bytesPerField {
 			t.Fatalf("there are %d nodes with %d values in %d bytes", len(list.Items), values, len(sent))
 		}
 	})

@@ -46,13 +46,13 @@ func (c *crowd) join(w *waiting) {
 // next is the request that is given up: of the cluster that keeps most of them waiting, and of these the oldest. A cluster that is merely slow is behind
 // those that do not answer at all.
 func (c *crowd) next() int {
-	of := map[*gate]int{}
+	byGate := map[*gate]int{}
 	for _, w := range c.waits {
-		of[w.at]++
+		byGate[w.at]++
 	}
 	out := 0
 	for i, w := range c.waits {
-		if of[w.at] > of[c.waits[out].at] {
+		if byGate[w.at] > byGate[c.waits[out].at] {
 			out = i
 		}
 	}

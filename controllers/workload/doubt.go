@@ -37,23 +37,23 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 		informer = nil
 	}
 	filled := informer != nil && informer.HasSynced()
-	was := c.doubts[cluster]
-	if filled && answers && (was == nil || was.stale != informer) {
+	known := c.doubts[cluster]
+	if filled && answers && (known == nil || known.stale != informer) {
 		delete(c.doubts, cluster)
 		return informer, nil
 	}
-	is := doubt{since: now, answered: filled && answers}
-	if was != nil {
-		is.since, is.stale = was.since, was.stale
+	next := doubt{since: now, answered: filled && answers}
+	if known != nil {
+		next.since, next.stale = known.since, known.stale
 	}
 	switch {
-	case is.answered:
-		is.versions = was.versions
+	case next.answered:
+		next.versions = known.versions
 	case filled:
-		is.stale = informer
+		next.stale = informer
 	}
-	c.doubts[cluster] = &is
-	return informer, &is
+	c.doubts[cluster] = &next
+	return informer, &next
 }
 
 // Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked

@@ -19,9 +19,9 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 	}
 	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc: c.forget,
-		UpdateFunc: func(was, is any) {
-			if was.(client.Object).GetUID() != is.(client.Object).GetUID() { // the deletion was missed
-				c.forget(is)
+		UpdateFunc: func(before, after any) {
+			if before.(client.Object).GetUID() != after.(client.Object).GetUID() { // the deletion was missed
+				c.forget(after)
 			}
 		},
 		DeleteFunc: func(obj any) {
@@ -64,14 +64,14 @@ func (c *Clusters) dropStopped() {
 			continue
 		}
 		delete(c.nodes, cluster)
-		if is := c.identities[cluster]; is.nodes == nodes {
-			is.nodes = nil
-			c.identities[cluster] = is
+		if known := c.identities[cluster]; known.nodes == nodes {
+			known.nodes = nil
+			c.identities[cluster] = known
 		}
 		if d := c.doubts[cluster]; d != nil && d.stale == nodes {
-			is := *d
-			is.stale = nil
-			c.doubts[cluster] = &is
+			next := *d
+			next.stale = nil
+			c.doubts[cluster] = &next
 		}
 	}
 }

@@ -43,9 +43,9 @@ type Gates struct {
 
 // way is the way to a cluster by one connection of ClusterCache.
 type way struct {
-	of     *rest.Config // ClusterCache's
-	config *rest.Config
-	client client.Client
+	connection *rest.Config // ClusterCache's
+	config     *rest.Config
+	client     client.Client
 }
 
 // Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
@@ -80,7 +80,7 @@ func (g *Gates) way(ctx context.Context, cluster client.ObjectKey) (way, error) 
 	g.mu.Lock()
 	known := g.ways[cluster]
 	g.mu.Unlock()
-	if known.of == config {
+	if known.connection == config {
 		return known, nil
 	}
 	ungated, err := g.ClusterCache.GetUncachedClient(ctx, cluster)
@@ -99,13 +99,13 @@ func (g *Gates) way(ctx context.Context, cluster client.ObjectKey) (way, error) 
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if is := g.ways[cluster]; is.of == config { // somebody was faster
-		return is, nil
+	if built := g.ways[cluster]; built.connection == config { // another goroutine was faster
+		return built, nil
 	}
 	if g.ways == nil {
 		g.ways = map[client.ObjectKey]way{}
 	}
-	g.ways[cluster] = way{of: config, config: gated, client: made}
+	g.ways[cluster] = way{connection: config, config: gated, client: made}
 	return g.ways[cluster], nil
 }
 
@@ -195,13 +195,13 @@ func (g *gate) enter(ctx context.Context, cut context.CancelCauseFunc) (leave fu
 
 // sent notes that a request is sent at now, and returns what is to be called when it has ended.
 func (g *gate) sent(now time.Time, trial bool, cut context.CancelCauseFunc) (leave func(err error)) {
-	is := &waiting{at: g, cut: cut}
-	slow := g.clock.AfterFunc(queueWithin, func() { g.crowd.join(is) })
+	request := &waiting{at: g, cut: cut}
+	slow := g.clock.AfterFunc(queueWithin, func() { g.crowd.join(request) })
 	var left sync.Once
 	return func(err error) {
 		left.Do(func() {
 			slow.Stop()
-			g.crowd.part(is)
+			g.crowd.part(request)
 			g.leave(now, trial, err)
 		})
 	}

@@ -19,6 +19,8 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
 // nodesOnly maps the one kind that is asked for here, so that no server is asked for others.
@@ -256,13 +258,13 @@ func TestAClusterWhoseNodesWereCutOffIsDownUntilTheyAreAskedForAgain(t *testing.
 	server := hangs(t)
 	server.goOn()
 	clusters, clock := gatedClusters(server)
-	transports := &Transports{Clock: clock, of: map[string]*route{hostOf(gated): {pauses: &pauses{}}}}
+	transports := &Transports{Clock: clock, routes: map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: &clockerror.Server{}}}}
 	clusters.Kubeconfigs = &Kubeconfigs{Transports: transports}
 	look := cachedView(t, clusters, clock)
 	if v := look(); v.Link != Up {
 		t.Fatalf("before: %+v", v)
 	}
-	transports.of[hostOf(gated)].pauses.cutOff(nodesPath, clock.Now())
+	transports.routes[hostOf(gated)].pauses.cutOff(nodesPath, clock.Now())
 	if v := look(); v.Link != Down || !v.Silent || v.Recheck == 0 {
 		t.Errorf("what its cache shows may be old: %+v", v)
 	}

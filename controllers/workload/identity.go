@@ -20,7 +20,7 @@ func indexed(nodes toolscache.Indexer) error {
 		return nil
 	}
 	return nodes.AddIndexers(toolscache.Indexers{byProviderID: func(obj any) ([]string, error) {
-		if node, is := obj.(*corev1.Node); is && node.Spec.ProviderID != "" {
+		if node, ok := obj.(*corev1.Node); ok && node.Spec.ProviderID != "" {
 			return []string{strings.ToLower(node.Spec.ProviderID)}, nil
 		}
 		return nil, nil
@@ -43,22 +43,22 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 // provided are the nodes of that provider ID.
 func (v View) provided(id string) []*corev1.Node {
 	id = strings.ToLower(id)
-	switch indexer, is := v.nodes.(toolscache.Indexer); {
+	switch indexer, ok := v.nodes.(toolscache.Indexer); {
 	case id == "":
 		return nil
 	case v.ids != nil:
 		return v.ids()[id]
-	case is:
-		all, _ := indexer.ByIndex(byProviderID, id) // there is that index
-		return byID(all)[id]
+	case ok:
+		objects, _ := indexer.ByIndex(byProviderID, id) // there is that index
+		return byID(objects)[id]
 	}
 	return nil
 }
 
 // byID are nodes by their provider IDs, in lower case, and those of one by their names: a cache lists them in any order.
-func byID(all []any) map[string][]*corev1.Node {
+func byID(objects []any) map[string][]*corev1.Node {
 	ids := map[string][]*corev1.Node{}
-	for _, obj := range all {
+	for _, obj := range objects {
 		if node := obj.(*corev1.Node); node.Spec.ProviderID != "" {
 			id := strings.ToLower(node.Spec.ProviderID)
 			ids[id] = append(ids[id], node)

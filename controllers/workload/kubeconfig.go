@@ -89,8 +89,8 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 // refuses those that are too long.
 func entryOf(list, name, key string) string {
 	const longest = 63
-	if all := []rune(name); len(all) > longest {
-		name = string(all[:longest]) + "..."
+	if runes := []rune(name); len(runes) > longest {
+		name = string(runes[:longest]) + "..."
 	}
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` || strings.ContainsAny(name, "[] ") {
 		name = quoted
@@ -155,9 +155,9 @@ func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.
 	if err := k.Reader.Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
-	s, is := obj.(*corev1.Secret)
+	s, ok := obj.(*corev1.Secret)
 	name, kubeconfig := strings.CutSuffix(key.Name, "-"+string(secret.Kubeconfig))
-	if !is || !kubeconfig {
+	if !ok || !kubeconfig {
 		return nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
@@ -201,9 +201,9 @@ func (k *Kubeconfigs) note(cluster client.ObjectKey, refused *RefusedError, vers
 	if k.refused == nil {
 		k.refused = map[client.ObjectKey]refusedKubeconfig{}
 	}
-	was, known := k.refused[cluster]
+	before, known := k.refused[cluster]
 	k.refused[cluster] = refusedKubeconfig{err: refused, version: version}
-	return !known || was.version != version
+	return !known || before.version != version
 }
 
 // TellCluster returns what tells a Cluster, by an event, that its kubeconfig is refused.

@@ -36,17 +36,17 @@ func (p *pauses) rests(path string, now time.Time) bool {
 func (p *pauses) cutOff(path string, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	was, known := p.of[path]
-	if now.Before(was.until) { // another one that was under way
+	before, known := p.of[path]
+	if now.Before(before.until) { // another one that was under way
 		return
 	}
-	is := pause{lasts: firstPauseOfList}
-	if known && now.Sub(was.until) < calm {
-		is.lasts = min(2*was.lasts, longestPauseOfList)
+	next := pause{lasts: firstPauseOfList}
+	if known && now.Sub(before.until) < calm {
+		next.lasts = min(2*before.lasts, longestPauseOfList)
 	}
-	is.until = now.Add(is.lasts)
+	next.until = now.Add(next.lasts)
 	if p.of == nil || len(p.of) >= mostPauses {
 		p.of = map[string]pause{}
 	}
-	p.of[path] = is
+	p.of[path] = next
 }

@@ -34,8 +34,8 @@ func SlimNode(obj any) (any, error) {
 		},
 		Spec: corev1.NodeSpec{ProviderID: cut(node.Spec.ProviderID), Taints: slimTaints(node.Spec.Taints)},
 	}
-	if by, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
-		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(by)}
+	if remediation, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
+		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(remediation)}
 	}
 	for _, label := range keptLabels {
 		if value, labelled := node.Labels[label]; labelled {
@@ -71,33 +71,33 @@ func cut[S ~string](s S) S {
 }
 
 // slimConditions are the conditions that are kept, slim.
-func slimConditions(all []corev1.NodeCondition) []corev1.NodeCondition {
-	kept, left := make([]corev1.NodeCondition, 0, min(len(all), mostKept)), textsKept
-	for i := range all {
-		c := &all[i]
-		is := corev1.NodeCondition{Type: cut(c.Type), Status: cut(c.Status), Reason: cut(c.Reason), LastTransitionTime: c.LastTransitionTime}
-		if left -= len(is.Type) + len(is.Status) + len(is.Reason); left < 0 || len(kept) == mostKept {
+func slimConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	kept, left := make([]corev1.NodeCondition, 0, min(len(conditions), mostKept)), textsKept
+	for i := range conditions {
+		cond := &conditions[i]
+		slim := corev1.NodeCondition{Type: cut(cond.Type), Status: cut(cond.Status), Reason: cut(cond.Reason), LastTransitionTime: cond.LastTransitionTime}
+		if left -= len(slim.Type) + len(slim.Status) + len(slim.Reason); left < 0 || len(kept) == mostKept {
 			break
 		}
-		is.Type, is.Status, is.Reason = Interned(is.Type), Interned(is.Status), Interned(is.Reason)
-		kept = append(kept, is)
+		slim.Type, slim.Status, slim.Reason = Interned(slim.Type), Interned(slim.Status), Interned(slim.Reason)
+		kept = append(kept, slim)
 	}
 	return kept
 }
 
 // slimTaints are the taints that are kept.
-func slimTaints(all []corev1.Taint) []corev1.Taint {
-	if len(all) == 0 {
+func slimTaints(taints []corev1.Taint) []corev1.Taint {
+	if len(taints) == 0 {
 		return nil
 	}
-	kept, left := make([]corev1.Taint, 0, min(len(all), mostKept)), textsKept
-	for i := range all {
-		t := &all[i]
-		is := corev1.Taint{Key: cut(t.Key), Value: cut(t.Value), Effect: cut(t.Effect), TimeAdded: t.TimeAdded}
-		if left -= len(is.Key) + len(is.Value) + len(is.Effect); left < 0 || len(kept) == mostKept {
+	kept, left := make([]corev1.Taint, 0, min(len(taints), mostKept)), textsKept
+	for i := range taints {
+		taint := &taints[i]
+		slim := corev1.Taint{Key: cut(taint.Key), Value: cut(taint.Value), Effect: cut(taint.Effect), TimeAdded: taint.TimeAdded}
+		if left -= len(slim.Key) + len(slim.Value) + len(slim.Effect); left < 0 || len(kept) == mostKept {
 			break
 		}
-		kept = append(kept, is)
+		kept = append(kept, slim)
 	}
 	return kept
 }
@@ -121,8 +121,8 @@ func Interned[S ~string](s S) S { return S(unique.Make(string(s)).Value()) }
 func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			was, is := e.ObjectOld, e.ObjectNew
-			return was.UID != is.UID || was.Spec.ProviderID != is.Spec.ProviderID || !sameConditions(was.Status.Conditions, is.Status.Conditions)
+			before, after := e.ObjectOld, e.ObjectNew
+			return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID || !sameConditions(before.Status.Conditions, after.Status.Conditions)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

@@ -18,6 +18,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
 // scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
@@ -38,8 +40,8 @@ type Transports struct {
 	SelfUID types.UID
 	Local   func() (*rest.Config, error)
 
-	mu sync.RWMutex
-	of map[string]*route // by host
+	mu     sync.RWMutex
+	routes map[string]*route // by host
 }
 
 // MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
@@ -47,8 +49,8 @@ func (t *Transports) MostNodes() int64 { return t.Limit / bytesPerItem }
 
 // Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
 func (t *Transports) Register() error {
-	transport, is := http.DefaultTransport.(*http.Transport)
-	if !is {
+	transport, ok := http.DefaultTransport.(*http.Transport)
+	if !ok {
 		return fmt.Errorf("register the transports of workload clusters: http.DefaultTransport is a %T", http.DefaultTransport)
 	}
 	transport.RegisterProtocol(scheme, t)
@@ -66,15 +68,18 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 	}
 	host := hostOf(cluster)
 	t.mu.Lock()
-	if was := t.of[host]; was == nil || was.kubeconfig != string(kubeconfig) {
-		if t.of == nil {
-			t.of = map[string]*route{}
+	if known := t.routes[host]; known == nil || known.kubeconfig != string(kubeconfig) {
+		if t.routes == nil {
+			t.routes = map[string]*route{}
 		}
-		is := &route{kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{}}
-		if was != nil {
-			is.pauses, is.pages = was.pauses, was.pages
+		next := &route{
+			kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{},
+			clock: &clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
 		}
-		t.of[host] = is
+		if known != nil {
+			next.pauses, next.pages, next.clock = known.pauses, known.pages, known.clock
+		}
+		t.routes[host] = next
 	}
 	t.mu.Unlock()
 	address := url.URL{Scheme: scheme, Host: host}
@@ -90,39 +95,56 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.of, hostOf(cluster))
+	if route := t.routes[hostOf(cluster)]; route != nil {
+		route.clock.Forget()
+	}
+	delete(t.routes, hostOf(cluster))
+}
+
+// ahead is how far the clock of this process is ahead of that of a cluster's API server; less than 0 if it is behind, 0 if the error is tolerated.
+func (t *Transports) ahead(cluster client.ObjectKey) time.Duration {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if route := t.routes[hostOf(cluster)]; route != nil {
+		return route.clock.Ahead()
+	}
+	return 0
 }
 
 // RoundTrip sends a request to the cluster that its address names.
 func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.RLock()
-	to := t.of[r.URL.Host]
+	route := t.routes[r.URL.Host]
 	t.mu.RUnlock()
-	if to == nil {
+	if route == nil {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
 	path := r.URL.Path
-	if path == "/" && to.reconnects.Swap(false) {
+	if path == "/" && route.reconnects.Swap(false) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
-	if to.pauses.rests(path, t.Clock.Now()) {
+	if route.pauses.rests(path, t.Clock.Now()) {
 		return unsent(r, errRests)
 	}
-	server, transport, err := to.open(r.Context(), t)
+	server, transport, err := route.open(r.Context(), t)
 	if err != nil {
 		return unsent(r, err)
 	}
+	sent := t.Clock.Now()
 	answer, err := t.send(r, server, transport)
+	if err == nil {
+		route.clock.Note(sent, t.Clock.Now(), answer.Header)
+	}
 	noted := func(err error) {
 		if errors.Is(err, errNoAnswer) {
-			to.pauses.cutOff(path, t.Clock.Now())
+			route.pauses.cutOff(path, t.Clock.Now())
 		}
 	}
 	noted(err)
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = &noting{ReadCloser: to.pages.counted(r, answer.Body, t.Limit), note: noted}
+	answer.Body = &noting{ReadCloser: route.pages.counted(r, answer.Body, t.Limit), note: noted}
 	return answer, nil
 }
 
@@ -130,17 +152,17 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *Transports) reconnect(cluster client.ObjectKey) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if to := t.of[hostOf(cluster)]; to != nil {
-		to.reconnects.Store(true)
+	if route := t.routes[hostOf(cluster)]; route != nil {
+		route.reconnects.Store(true)
 	}
 }
 
 // rests reports whether the nodes of a cluster are not asked for at now, because the last list of them, or watch, was cut off.
 func (t *Transports) rests(cluster client.ObjectKey, now time.Time) bool {
 	t.mu.RLock()
-	to := t.of[hostOf(cluster)]
+	route := t.routes[hostOf(cluster)]
 	t.mu.RUnlock()
-	return to != nil && to.pauses.rests(nodesPath, now)
+	return route != nil && route.pauses.rests(nodesPath, now)
 }
 
 // nodesPath is where the nodes of a cluster are.
@@ -184,6 +206,7 @@ type route struct {
 	config     *rest.Config
 	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
 	pages      *pages  // so are these
+	clock      *clockerror.Server
 	reconnects atomic.Bool
 
 	mu        sync.Mutex

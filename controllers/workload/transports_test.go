@@ -383,3 +383,25 @@ func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 		t.Error("it is asked for again at once")
 	}
 }
+
+// A manager whose clock is ahead takes a node that turned a second ago for one that has been so for minutes.
+func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
+	server := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", noon.Add(-10*time.Minute).UTC().Format(http.TimeFormat))
+		writeJSON(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
+	})
+	transports := routed(t, c1, server, &Transports{Limit: 64 << 10, Clock: testclock.NewFakePassiveClock(noon.Time)})
+	c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := transports.ahead(c1), 10*time.Minute-time.Second; got != want {
+		t.Errorf("ahead by %s, want %s", got, want)
+	}
+	if transports.forget(c1); transports.ahead(c1) != 0 {
+		t.Error("the clock of a cluster that is gone is remembered")
+	}
+}

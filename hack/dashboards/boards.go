@@ -29,28 +29,44 @@ func mean(metric, by string) string {
 	return fmt.Sprintf("sum by (%[2]s) (rate(%[1]s_sum[1d])) / sum by (%[2]s) (rate(%[1]s_count[1d]))", metric, by)
 }
 
+// clusters is one row for each cluster.
+func clusters() panel {
+	return table("Clusters", "Those that are out of reach come first.", half,
+		query{`1 - min by (namespace, cluster) (kubemend_workload_cluster_reachable{` + inCluster + `})`, "out of reach"},
+		query{`sum by (namespace, cluster) (max by (namespace, name, cluster) (kubemend_machinehealthcheck_short_circuited{` + inCluster + `}))`,
+			"short-circuited checks"},
+		query{`sum by (namespace, cluster) (max by (namespace, name, cluster) (kubemend_machinehealthcheck_targets{state="unhealthy", ` + inCluster + `}))`,
+			"unhealthy machines"},
+		query{`sum by (namespace, cluster) (max by (namespace, name, cluster) (kubemend_remediations_in_flight{` + inCluster + `}))`, "in flight"},
+		query{`sum by (namespace, cluster) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "missing capacity"})
+}
+
 func fleet() dashboard {
-	return board("fleet", "Fleet", "What kubemend sees, does, and is kept from doing, in all clusters.",
+	d := board("fleet", "Fleet", "What kubemend sees, does, and is kept from doing, in all clusters.",
 		[]variable{
 			anyOf("namespace", "Namespace", namespaces),
 			anyOf("cluster", "Cluster", `label_values(kubemend_workload_cluster_reachable{namespace=~"$namespace"}, cluster)`),
 		},
 		row{"Now", []panel{
+			number("Needs a person", "Power cycles that wait for a person, and hosts out of service.",
+				`(`+none(`sum(max by (namespace, cluster, kind, reason) (kubemend_host_remediations_waiting_for_person{`+inCluster+`}))`)+`)`+
+					` + (`+none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`)+`)`, true),
 			number("Unreachable clusters", "Their nodes are not judged.",
 				none(`count(min by (namespace, cluster) (kubemend_workload_cluster_reachable{`+inCluster+`}) == 0)`), true),
-			number("MachineHealthChecks that hold back", "Too many machines are not healthy, or the limits are impossible.",
+			number("Short-circuited MachineHealthChecks", "Too many machines are not healthy, or the limits are impossible.",
 				none(`count(max by (namespace, name, cluster) (kubemend_machinehealthcheck_short_circuited{`+inCluster+`}) == 1)`), true),
 			number("MachineHealthChecks without a controller", "Paused, without a Cluster, or claimed and of no shard.",
 				none(`count((max by (namespace, name, cluster) (kubemend_machinehealthcheck_mode{mode=~"paused|none", `+inCluster+`}) == 1)`+
 					` unless on (namespace, name) (max by (namespace, name) (kubemend_machinehealthcheck_mode{mode="acting"}) == 1))`), true),
-			number("NodeHealthChecks that hold back", "Whatever the reason is.",
+			number("Short-circuited NodeHealthChecks", "Whatever the reason is.",
 				none(`count(max by (name) (kubemend_nodehealthcheck_short_circuited) == 1)`), true),
 			number("Remediations of machines in flight", "",
 				none(`sum(max by (namespace, name, cluster) (kubemend_remediations_in_flight{`+inCluster+`}))`), false),
 			number("Hosts kept powered off", "", none(`sum(max by (namespace, kind) (kubemend_hosts_kept_powered_off{namespace=~"$namespace"}))`), false),
 			number("Hosts out of service", "Marked as unhealthy: repair them.",
 				none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`), true),
-			list("Alerts that fire", "", columns, `ALERTS{alertname=~"Kubemend.*", alertstate="firing"}`),
+			clusters(),
+			list("Firing alerts", "", half, `ALERTS{alertname=~"Kubemend.*", alertstate="firing"}`),
 		}},
 		machinesAndNodes(),
 		row{"Hosts", []panel{
@@ -63,15 +79,18 @@ func fleet() dashboard {
 		}},
 		row{"The manager", []panel{
 			list("Kinds", "1 if a kind is served; the reason says why not.", third, `max by (kind, reason) (kubemend_kind_served)`),
-			course("Passes that failed, per second", "By controller.", "none", third,
+			course("Reconcile errors, per second", "By controller.", "none", third,
 				query{
 					`sum by (controller) (rate(controller_runtime_reconcile_errors_total{controller=~"` + controllers + `"}[$__rate_interval]))`,
 					"{{controller}}",
 				}),
-			course("Work that waits", "By controller.", "none", third,
+			course("Workqueue depth", "By controller.", "none", third,
 				query{`sum by (controller) (workqueue_depth{controller=~"` + controllers + `"})`, "{{controller}}"}),
 		}},
 	)
+	d.Annotations.List = []annotation{event("Remediation begun",
+		`sum by (namespace, cluster, kind) (increase(kubemend_remediations_started_total{`+inCluster+`}[1m])) > 0`, "{{namespace}}/{{cluster}} {{kind}}")}
+	return d
 }
 
 // machinesAndNodes is the row of what checks watch, and of what their remediations come to.
@@ -79,7 +98,7 @@ func machinesAndNodes() row {
 	return row{"Machines and nodes", []panel{
 		course("Machines by state", "Of all that MachineHealthChecks watch.", "none", half,
 			query{`sum by (state) (max by (namespace, name, cluster, state) (kubemend_machinehealthcheck_targets{` + inCluster + `}))`, "{{state}}"}),
-		course("MachineHealthChecks by who acts", "acting is kubemend; observing and core are Cluster API core.", "none", half,
+		course("MachineHealthChecks by controller", "acting is kubemend; observing and core are Cluster API core.", "none", half,
 			query{`count by (mode) (max by (namespace, name, cluster, mode) (kubemend_machinehealthcheck_mode{` + inCluster + `}) == 1)`, "{{mode}}"}),
 		course("Nodes by state", "Of all that NodeHealthChecks watch.", "none", half,
 			query{`sum by (state) (max by (name, state) (kubemend_nodehealthcheck_targets))`, "{{state}}"}),
@@ -87,17 +106,17 @@ func machinesAndNodes() row {
 			query{`sum by (kind) (rate(kubemend_remediations_started_total{` + inCluster + `}[1h])) * 3600`, "begun: {{kind}}"},
 			query{`sum by (result) (rate(kubemend_remediations_finished_total{` + inCluster + `}[1h])) * 3600`, "{{result}}"},
 			query{`sum by (result) (rate(kubemend_nodehealthcheck_remediations_finished_total[1h])) * 3600`, "nodes: {{result}}"}),
-		course("Capacity that is missing", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
+		course("Missing capacity", "Remediations begun whose machine is not back, by what they wait for.", "none", half,
 			query{`sum by (reason) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "{{reason}}"}),
-		course("From due to begun", "19 of 20 are faster, and the mean, by what carries the remediation out.", "s", half,
+		course("Time from due to begun", "19 of 20 are faster, and the mean, by what carries the remediation out.", "s", half,
 			query{nineteenOfTwenty("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: 95%"},
 			query{mean("kubemend_remediation_due_to_begun_seconds", "remediator"), "{{remediator}}: mean"}),
-		course("From due to capacity back", "19 of 20 are faster, and the mean, by cause.", "s", half,
+		course("Time from due to capacity back", "19 of 20 are faster, and the mean, by cause.", "s", half,
 			query{nineteenOfTwenty("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: 95%"},
 			query{mean("kubemend_remediation_due_to_capacity_seconds", "cause"), "{{cause}}: mean"}),
-		course("What was waited for, per day", "Of remediations that have ended.", "s", half,
+		course("Time waited for capacity, per day", "Of remediations that have ended.", "s", half,
 			query{`sum by (reason) (rate(kubemend_capacity_waited_seconds_total[1d])) * 86400`, "{{reason}}"}),
-		course("From due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
+		course("Time from due to acted", "99 of 100 are faster: how late kubemend itself is.", "s", half,
 			query{slowest("kubemend_remediation_due_to_acted_seconds", "le"), "machines"},
 			query{slowest("kubemend_nodehealthcheck_due_to_acted_seconds", "le"), "nodes"}),
 	}}
@@ -115,7 +134,7 @@ func check() dashboard {
 			oneOf("nodecheck", "NodeHealthCheck", `label_values(kubemend_nodehealthcheck_targets, name)`),
 		},
 		row{"MachineHealthCheck $check", []panel{
-			number("Holds back", "Its condition RemediationAllowed has the sum.", `max(kubemend_machinehealthcheck_short_circuited{`+ofCheck+`})`, true),
+			number("Short-circuited", "Its condition RemediationAllowed has the sum.", `max(kubemend_machinehealthcheck_short_circuited{`+ofCheck+`})`, true),
 			number("In flight", "Remediations begun and not over.", `max(kubemend_remediations_in_flight{`+ofCheck+`})`, false),
 			value("Remediations that its limits allow", "From its status.",
 				`max(capi_machinehealthcheck_status_remediations_allowed{`+ofCheckState+`})`, "none"),
@@ -134,7 +153,7 @@ func check() dashboard {
 				query{`max by (type) (capi_machinehealthcheck_status_condition{` + ofCheckState + `, status="True"})`, "{{type}}"}),
 		}},
 		row{"NodeHealthCheck $nodecheck", []panel{
-			number("Holds back", "Its condition RemediationAllowed has the reason.",
+			number("Short-circuited", "Its condition RemediationAllowed has the reason.",
 				`max(kubemend_nodehealthcheck_short_circuited{name="$nodecheck"})`, true),
 			number("Nodes under remediation", "", `max(kubemend_nodehealthcheck_remediations_in_flight{name="$nodecheck"})`, false),
 			value("Next deadline in", "When time alone makes a node unhealthy.",

@@ -14,8 +14,24 @@ type dashboard struct {
 	Refresh       string     `json:"refresh"`
 	Time          timeRange  `json:"time"`
 	Links         []link     `json:"links"`
+	Annotations   marks      `json:"annotations"`
 	Templating    templating `json:"templating"`
 	Panels        []panel    `json:"panels"`
+}
+
+type marks struct {
+	List []annotation `json:"list"`
+}
+
+type annotation struct {
+	Name        string     `json:"name"`
+	Datasource  datasource `json:"datasource"`
+	Enable      bool       `json:"enable"`
+	IconColor   string     `json:"iconColor"`
+	Expr        string     `json:"expr"`
+	TitleFormat string     `json:"titleFormat"`
+	TextFormat  string     `json:"textFormat"`
+	Step        string     `json:"step"`
 }
 
 type timeRange struct {
@@ -72,6 +88,14 @@ type panel struct {
 	Targets     []target    `json:"targets,omitempty"`
 	FieldConfig *fields     `json:"fieldConfig,omitempty"`
 	Options     any         `json:"options,omitempty"`
+
+	Transformations []transformation `json:"transformations,omitempty"`
+}
+
+// transformation changes the tables of a panel before it is shown.
+type transformation struct {
+	ID      string         `json:"id"`
+	Options map[string]any `json:"options"`
 }
 
 type position struct {
@@ -127,8 +151,9 @@ func board(name, title, description string, more []variable, rows ...row) dashbo
 	d := dashboard{
 		UID: "kubemend-" + name, Title: "kubemend / " + title, Description: description, Tags: []string{"kubemend"},
 		SchemaVersion: 39, Editable: true, Refresh: "30s", Time: timeRange{From: "now-6h", To: "now"},
-		Links:      []link{{Title: "kubemend", Type: "dashboards", Tags: []string{"kubemend"}, AsDropdown: true, KeepTime: true, IncludeVars: true}},
-		Templating: templating{List: slices.Concat([]variable{source}, more)},
+		Links:       []link{{Title: "kubemend", Type: "dashboards", Tags: []string{"kubemend"}, AsDropdown: true, KeepTime: true, IncludeVars: true}},
+		Annotations: marks{List: []annotation{}},
+		Templating:  templating{List: slices.Concat([]variable{source}, more)},
 	}
 	y := 0
 	for _, r := range rows {
@@ -234,4 +259,25 @@ func list(title, description string, width int, expr string) panel {
 		Type: "table", Title: title, Description: description, Datasource: &chosen, GridPos: position{H: height, W: width},
 		Targets: targets(true, "table", []query{{expr: expr}}), FieldConfig: &fields{},
 	}
+}
+
+// table shows expressions with the same labels as columns, named by their legends. Rows with more in the first one come first.
+func table(title, description string, width int, queries ...query) panel {
+	p := list(title, description, width, "")
+	names := map[string]string{}
+	for i, q := range queries {
+		names["Value #"+string(rune('A'+i))] = q.legend
+	}
+	p.Targets = targets(true, "table", queries)
+	p.Transformations = []transformation{
+		{ID: "merge", Options: map[string]any{}},
+		{ID: "organize", Options: map[string]any{"excludeByName": map[string]bool{"Time": true}, "renameByName": names}},
+	}
+	p.Options = map[string]any{"sortBy": []any{map[string]any{"displayName": queries[0].legend, "desc": true}}}
+	return p
+}
+
+// event is a mark on all courses of a board, wherever an expression is more than 0.
+func event(name, expr, text string) annotation {
+	return annotation{Name: name, Datasource: chosen, Enable: true, IconColor: "orange", Expr: expr, TitleFormat: name, TextFormat: text, Step: "60s"}
 }

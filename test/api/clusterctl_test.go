@@ -27,7 +27,7 @@ var _ = Describe("clusterctl", func() {
 		_, found, _ := strings.Cut(described, "Variables:")
 		variables, images, _ := strings.Cut(found, "Images:")
 		Expect(listed(variables)).To(ConsistOf(documentedVariables()))
-		Expect(listed(images)).To(ConsistOf("docker.io/kubemend/kubemend:" + this))
+		Expect(listed(images)).To(ConsistOf("ghcr.io/kubemend/kubemend:" + this))
 		Expect(described).To(MatchRegexp(`TargetNamespace: +kubemend-system\n`))
 	}, SpecTimeout(specPatience))
 

@@ -62,12 +62,12 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		Entry("a version of no series", SpecTimeout(specPatience), "metadata.yaml",
 			"minor: 1", "minor: 7", "does not match any release series"),
 		Entry("an image without a host", SpecTimeout(specPatience), "addon-components.yaml",
-			"image: docker.io/kubemend/kubemend", "image: kubemend/kubemend", "repository name must be canonical"))
+			"image: ghcr.io/kubemend/kubemend", "image: kubemend/kubemend", "repository name must be canonical"))
 
 	It("has kubemend beside Cluster API after clusterctl init", func(ctx SpecContext) {
 		Expect(management.initialise(ctx, first, core())).To(Succeed())
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": first}))
-		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
+		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + first))
 
 		kept = suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(kept.GetKind()).To(Equal("HostRemediation"))
@@ -84,7 +84,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		checks = management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))
 		clusterctl(ctx, settings(map[string]string{"KUBEMEND_LOG_LEVEL": "2"}), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+this)
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": this}))
-		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + this))
+		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + this))
 		unchanged(ctx, management, kept)
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
 	}, SpecTimeout(specPatience))
@@ -92,7 +92,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 	It("can go back", func(ctx SpecContext) {
 		clusterctl(ctx, settings(nil), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+first)
 		Expect(management.providers(ctx)).To(HaveKeyWithValue("addon-kubemend", first))
-		Expect(management.image(ctx)).To(Equal("docker.io/kubemend/kubemend:" + first))
+		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + first))
 		unchanged(ctx, management, kept)
 	}, SpecTimeout(specPatience))
 

@@ -148,9 +148,7 @@ func (s *environment) buildCluster(ctx context.Context) error {
 	if err := s.provider.Serve(key, s.plane.Config()); err != nil {
 		return err
 	}
-	deployment := builders.MachineDeployment(s.cluster, pool, workers, func(md *clusterv1.MachineDeployment) {
-		md.Spec.Template.Labels["nodepool"] = "nodepool-0" // what the manifest in templates/ selects
-	})
+	deployment := builders.MachineDeployment(s.cluster, pool, workers)
 	objects := append([]client.Object{
 		rig.KubeconfigSecret(key, s.plane), builders.Metal3Cluster(s.cluster), s.cluster,
 		builders.Metal3MachineTemplate(s.cluster, pool), deployment,
@@ -174,7 +172,7 @@ func (s *environment) buildCluster(ctx context.Context) error {
 		return fmt.Errorf("build the cluster: %d of %d machines run: %w", running, controlPlanes+workers, err)
 	}
 	s.slowDown(hosts)
-	s.narrator.note("cluster %s: %d machines run on BareMetalHosts, %d of them workers in pool nodepool-0; %d hosts are spare (%.1fs)",
+	s.narrator.note("cluster %s: %d machines run on BareMetalHosts, %d of them workers; %d hosts are spare (%.1fs)",
 		clusterName, running, workers, spareHosts, time.Since(began).Seconds())
 	return nil
 }
@@ -205,7 +203,7 @@ func (s *environment) workerNames(ctx context.Context, number int) ([]string, er
 	}
 	var names []string
 	for i := range machines {
-		if machines[i].Labels["nodepool"] != "" && machines[i].DeletionTimestamp.IsZero() {
+		if machines[i].Labels[clusterv1.MachineDeploymentNameLabel] != "" && machines[i].DeletionTimestamp.IsZero() {
 			names = append(names, machines[i].Name)
 		}
 	}

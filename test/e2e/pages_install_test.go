@@ -58,7 +58,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 		reader.types(ctx, `echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' | kubectl create -n kubemend-system -f -`)
 		Expect(reader.follows(ctx, "docs/upgrade.md#clusterctl")).To(ContainSubstring("addon-kubemend patched"))
 		image := reader.types(ctx, "kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")
-		Expect(image).To(Equal("docker.io/kubemend/kubemend:v0.1.1"))
+		Expect(image).To(Equal("ghcr.io/kubemend/kubemend:v0.1.1"))
 		Expect(reader.follows(ctx, "docs/upgrade.md#kustomize")).To(ContainSubstring("serverside-applied"))
 	}, SpecTimeout(specPatience))
 
@@ -112,7 +112,7 @@ func (u *user) releases(ctx context.Context, versions ...string) {
 	out := filepath.Join(u.folder, "out")
 	for _, version := range versions {
 		release := exec.CommandContext(ctx, "make", "-C", project, "release-manifests", "VERSION="+version, "OUT="+out)
-		release.Env = append(os.Environ(), "MAKEFLAGS=", "MFLAGS=", "MAKEOVERRIDES=", "IMAGE=docker.io/kubemend/kubemend")
+		release.Env = append(os.Environ(), "MAKEFLAGS=", "MFLAGS=", "MAKEOVERRIDES=", "IMAGE=ghcr.io/kubemend/kubemend")
 		said, err := release.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(said))
 	}

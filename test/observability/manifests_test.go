@@ -90,8 +90,10 @@ type object struct {
 		}
 		Endpoints []struct {
 			Port, Scheme, Path string
-			BearerTokenFile    string `yaml:"bearerTokenFile"`
-			HonorLabels        bool   `yaml:"honorLabels"`
+			Authorization      struct {
+				Credentials struct{ Name, Key string }
+			}
+			HonorLabels bool `yaml:"honorLabels"`
 		}
 	}
 }
@@ -121,10 +123,15 @@ func TestTheServiceMonitorFindsTheService(t *testing.T) {
 		t.Fatalf("%d endpoints, %d ports", len(monitor.Spec.Endpoints), len(service.Spec.Ports))
 	}
 	at := monitor.Spec.Endpoints[0]
-	if at.Port != service.Spec.Ports[0].Name || at.Scheme != "https" || at.Path != "/metrics" || at.BearerTokenFile == "" || !at.HonorLabels {
+	if at.Port != service.Spec.Ports[0].Name || at.Scheme != "https" || at.Path != "/metrics" || at.Authorization.Credentials.Name != "kubemend-metrics-token" || !at.HonorLabels {
 		t.Errorf("it asks %+v", at)
 	}
-	if reader := first(t, "prometheus-rbac.yaml"); len(reader.Rules) != 1 || !slices.Equal(reader.Rules[0].URLs, []string{"/metrics"}) ||
+	_, role, _ := strings.Cut(string(read(t, "config", "observability", "prometheus-rbac.yaml")), "kind: ClusterRole\n")
+	var reader object
+	if err := yaml.Unmarshal([]byte("kind: ClusterRole\n"+strings.Split(role, "\n---\n")[0]), &reader); err != nil {
+		t.Fatal(err)
+	}
+	if len(reader.Rules) != 1 || !slices.Equal(reader.Rules[0].URLs, []string{"/metrics"}) ||
 		!slices.Equal(reader.Rules[0].Verbs, []string{"get"}) {
 		t.Errorf("%s %s gives %+v", reader.Kind, reader.Metadata.Name, reader.Rules)
 	}

@@ -317,6 +317,17 @@ var stories = map[string][]story{
 			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="success", instance="a"} 5x100`,
 			`controller_runtime_reconcile_total{controller="machinehealthcheck", result="error", instance="a"} 0+1x100`),
 	},
+	"KubemendManagerClockWrong": {
+		{
+			name: "a clock that is behind one workload cluster's, until it is set",
+			recorded: []string{
+				`kubemend_clock_error_seconds{namespace="", cluster="", instance="a"} 0x60`,
+				`kubemend_clock_error_seconds{namespace="ns", cluster="c1", instance="a"} 0x9 -600x29 0x21`,
+			},
+			turns: []time.Duration{15 * time.Minute, 40 * time.Minute}, says: "Cluster ns/c1 differ by 600 seconds",
+		},
+		quiet("one that is wrong for a moment", `kubemend_clock_error_seconds{namespace="", cluster="", instance="a"} 0x9 600x4 0x50`),
+	},
 	"KubemendNoLeader": {
 		{
 			name: "both replicas wait for a lease without a holder",

@@ -2,6 +2,7 @@ package packages
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,20 @@ func TestTheChartGivesWhatKustomizeGives(t *testing.T) {
 				t.Errorf("objects (-kustomize +chart):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The chart has all that config/observability has but what kube-state-metrics needs, which is another project's to install.
+func TestTheChartHasTheMonitoringOfConfigObservability(t *testing.T) {
+	values := "serviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\ndashboards: {enabled: true}"
+	got := byID(rendered(t, values))
+	for id, want := range byID(objects(t, kustomized(t, "observability"))) {
+		if strings.HasSuffix(id, "kubemend-kube-state-metrics") {
+			continue
+		}
+		if diff := cmp.Diff(want, got[id]); diff != "" {
+			t.Errorf("%s (-kustomize +chart):\n%s", id, diff)
+		}
 	}
 }
 
@@ -160,7 +175,7 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 		"a flag less":           {"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook"},
 		"an image of one's own": {"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3"},
 		"an image by its digest": {
-			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "docker.io/kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
+			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "ghcr.io/kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
 		},
 		"no webhooks": {
 			"webhooks: {enabled: false}", kinds,
@@ -206,9 +221,24 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 		},
 		"leases on nodes in another namespace": {"rights: {nodes: true}\nflags: {node-lease-namespace: leases}", spaces, "leases"},
 		"a namespace of leases that is there":  {"rights: {nodes: true, createLeaseNamespace: false}", spaces, ""},
-		"a node selector":                      {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
-		"no tolerations":                       {"tolerations: []", pod("tolerations"), "null"},
-		"pull secrets":                         {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
+		"labels and annotations of pods": {"podLabels: {a: b}\npodAnnotations: {c: d}\ncommonLabels: {e: f}", func(all []object) string {
+			d, _ := manager(t, all)
+			return d.Labels["e"] + d.Spec.Template.Labels["a"] + d.Spec.Template.Labels["e"] + d.Spec.Template.Annotations["c"] + ofKind(all, "ServiceAccount")[0].GetLabels()["e"]
+		}, "fbfdf"},
+		"the network of the nodes":     {"hostNetwork: true", pod("dnsPolicy"), `"ClusterFirstWithHostNet"`},
+		"a DNS policy of one's own":    {"hostNetwork: true\ndnsPolicy: Default", pod("dnsPolicy"), `"Default"`},
+		"webhooks on another port":     {"webhooks: {port: 10250}", args, "--diagnostics-address=:8443 --leader-elect=true --webhook-cert-dir=/etc/kubemend/webhook --webhook-port=10250"},
+		"a volume":                     {"webhooks: {enabled: false}\nextraVolumes: [{name: ca, emptyDir: {}}]", pod("volumes"), `[{"emptyDir":{},"name":"ca"}]`},
+		"a security context":           {"podSecurityContext: {fsGroup: 1, runAsNonRoot: null, seccompProfile: null}", pod("securityContext"), `{"fsGroup":1}`},
+		"a ServiceAccount that exists": {"serviceAccount: {create: false}\nwebhooks: {enabled: false}\nkinds: {hostRemediation: false}", kinds, "ClusterRole ClusterRoleBinding Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"},
+		"an object of one's own":       {"extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ .Release.Name }}-x\"}}]", func(all []object) string { return ofKind(all, "ConfigMap")[0].GetName() }, "kubemend-x"},
+		"dashboards in a folder": {"dashboards: {enabled: true, annotations: {grafana_folder: kubemend}}", func(all []object) string {
+			boards := ofKind(all, "ConfigMap")
+			return fmt.Sprint(len(boards), boards[0].GetLabels()["grafana_dashboard"], boards[0].GetAnnotations())
+		}, "31map[grafana_folder:kubemend]"},
+		"a node selector": {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
+		"no tolerations":  {"tolerations: []", pod("tolerations"), "null"},
+		"pull secrets":    {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
 		"a proxy": {"env: [{name: HTTPS_PROXY, value: \"http://proxy:3128\"}]", func(all []object) string {
 			_, c := manager(t, all)
 			return environment(t, c, "HTTPS_PROXY")

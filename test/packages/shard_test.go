@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 )
 
 // example is an overlay of docs/examples. In shard everything of config/shard gets the suffix and the namespace of one of several.
@@ -57,8 +58,14 @@ func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{
 		"Role kubemend-east/kubemend-metrics-discovery": true, "RoleBinding kubemend-east/kubemend-metrics-discovery": true,
 		"Service kubemend-east/kubemend-metrics": true, "ServiceMonitor kubemend-east/kubemend": true,
+		"ServiceAccount kubemend-east/kubemend-metrics-reader": true, "Secret kubemend-east/kubemend-metrics-token": true,
+		"ClusterRoleBinding kubemend-metrics-reader-kubemend-east": true,
 	}, found); diff != "" {
 		t.Fatalf("monitoring of a shard (-want +got):\n%s", diff)
+	}
+	subject := as[rbacv1.ClusterRoleBinding](t, ofKind(all, "ClusterRoleBinding")[0]).Subjects[0]
+	if subject.Namespace != "kubemend-east" {
+		t.Errorf("the token is that of a ServiceAccount in %s", subject.Namespace)
 	}
 	d, _ := manager(t, example(t, "shard"))
 	service := as[corev1.Service](t, ofKind(all, "Service")[0])
@@ -130,7 +137,7 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 }
 
 func TestTheExampleOfAShardNamesARelease(t *testing.T) {
-	if _, c := manager(t, example(t, "shard")); c.Image != "docker.io/kubemend/kubemend:v0.1.0" {
+	if _, c := manager(t, example(t, "shard")); c.Image != "ghcr.io/kubemend/kubemend:v0.1.0" {
 		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
 	}
 }

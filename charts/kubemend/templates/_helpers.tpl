@@ -15,6 +15,11 @@
 {{- if not .Values.rights.allNamespaces }}{{ index .Values.flags "namespace" | default "" }}{{ end -}}
 {{- end -}}
 
+{{/* The DNS policy of the pods; empty for that of Kubernetes. Those in the network of their nodes need one by which they find Services. */}}
+{{- define "kubemend.dnsPolicy" -}}
+{{- .Values.dnsPolicy | default (ternary "ClusterFirstWithHostNet" "" .Values.hostNetwork) -}}
+{{- end -}}
+
 {{/* The flags of the manager, sorted by their names. Without webhooks there is no certificate. With rights in one namespace it stores nothing anew in
 others, and leaves nodes, which have none, alone unless it has rights to them; see config/namespaced. */}}
 {{- define "kubemend.args" -}}
@@ -24,6 +29,9 @@ others, and leaves nodes, which have none, alone unless it has rights to them; s
 {{- if not (or .Values.kinds.nodeHealthCheck .Values.rights.nodes) -}}
 {{- $_ := set $flags "node-health-checks" "off" -}}
 {{- end -}}
+{{- end -}}
+{{- if ne (int .Values.webhooks.port) 9443 -}}
+{{- $_ := set $flags "webhook-port" .Values.webhooks.port -}}
 {{- end -}}
 {{- range $name, $value := .Values.flags -}}
 {{- $_ := set $flags $name $value -}}

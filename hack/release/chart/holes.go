@@ -16,6 +16,7 @@ const (
 	nodeChecksOn = ".Values.kinds.nodeHealthCheck"
 	hostRights   = "or " + hostsOn + " " + metal3On + " .Values.rights.hosts"
 	nodeRights   = "or " + nodeChecksOn + " .Values.rights.nodes"
+	monitorOn    = ".Values.serviceMonitor.enabled"
 	within       = `include "kubemend.within" .`
 )
 
@@ -50,6 +51,14 @@ func inOneNamespace(objects []tree) ([]tree, error) {
 	return bindings, nil
 }
 
+// ownLabels are the values with the labels of one kind of objects.
+var ownLabels = map[string]string{
+	"ServiceMonitor": ".Values.serviceMonitor.labels ", "PrometheusRule": ".Values.prometheusRule.labels ", "ConfigMap": ".Values.dashboards.labels ",
+}
+
+// metricsReader is the ServiceAccount by whose token Prometheus reads metrics.
+const metricsReader = "kubemend-metrics-reader"
+
 // leaseNamespace is where the manifests have the leases on nodes.
 const leaseNamespace = "medik8s-leases"
 
@@ -67,13 +76,32 @@ func dig(kind, name string, o tree) string {
 	case "Deployment":
 		digDeployment(o)
 	case "ServiceAccount":
+		if name == metricsReader {
+			return monitorOn
+		}
 		metadata := at(o, "metadata").(tree)
 		metadata["annotations"] = optional + ".Values.serviceAccount.annotations" + mark
+		return ".Values.serviceAccount.create"
+	case "Secret":
+		return monitorOn
+	case "ServiceMonitor":
+		at(o, "spec", "endpoints").([]any)[0].(tree)["interval"] = hole + ".Values.serviceMonitor.interval" + mark
+		return monitorOn
+	case "PrometheusRule":
+		return ".Values.prometheusRule.enabled"
+	case "ConfigMap":
+		digPairs(at(o, "metadata").(tree), "annotations", ".Values.dashboards.annotations")
+		return ".Values.dashboards.enabled"
 	case "PodDisruptionBudget":
 		return ".Values.podDisruptionBudget.enabled"
 	case "NetworkPolicy":
 		return ".Values.networkPolicy.enabled"
-	case "Service", "Issuer":
+	case "Service":
+		if name == "kubemend-metrics" {
+			return monitorOn
+		}
+		return webhooksOn
+	case "Issuer":
 		return webhooksOn
 	case "Certificate":
 		at(o, "spec").(tree)["issuerRef"] = hole + "toJson .Values.webhooks.issuerRef" + mark
@@ -85,6 +113,12 @@ func dig(kind, name string, o tree) string {
 // digRights: what a feature needs is bound where the feature is, and in the namespace of the manager's objects if it has one alone.
 func digRights(kind, name string, o tree) string {
 	metadata := at(o, "metadata").(tree)
+	if strings.HasPrefix(name, "kubemend-metrics-") {
+		if name == "kubemend-metrics-discovery" && kind == "RoleBinding" {
+			o["subjects"] = []any{items + ".Values.serviceMonitor.prometheus" + mark}
+		}
+		return monitorOn
+	}
 	if metadata["namespace"] == leaseNamespace {
 		metadata["namespace"] = hole + `include "kubemend.leaseNamespace" .` + mark
 	}
@@ -154,24 +188,47 @@ func digWebhooks(o tree) string {
 }
 
 func digDeployment(o tree) {
-	at(o, "spec").(tree)["replicas"] = hole + ".Values.replicas" + mark
-	template := at(o, "spec", "template").(tree)
+	spec := at(o, "spec").(tree)
+	spec["replicas"] = hole + ".Values.replicas" + mark
+	spec["strategy"] = optional + ".Values.strategy" + mark
+	spec["revisionHistoryLimit"] = optional + ".Values.revisionHistoryLimit" + mark
+	template := spec["template"].(tree)
+	digPairs(template["metadata"].(tree), "labels", ".Values.podLabels .Values.commonLabels")
+	digPairs(template["metadata"].(tree), "annotations", ".Values.podAnnotations")
 	pod := template["spec"].(tree)
 	for field, value := range map[string]string{
 		"tolerations": "tolerations", "topologySpreadConstraints": "topologySpreadConstraints", "priorityClassName": "priorityClassName",
-		"affinity": "affinity", "nodeSelector": "nodeSelector", "imagePullSecrets": "image.pullSecrets",
+		"affinity": "affinity", "nodeSelector": "nodeSelector", "imagePullSecrets": "image.pullSecrets", "securityContext": "podSecurityContext",
+		"hostNetwork": "hostNetwork",
 	} {
 		pod[field] = optional + ".Values." + value + mark
 	}
-	pod["volumes"] = onlyWithWebhooks(pod["volumes"])
+	pod["dnsPolicy"] = optional + `include "kubemend.dnsPolicy" .` + mark
+	pod["volumes"] = append(onlyWithWebhooks(pod["volumes"]), items+".Values.extraVolumes"+mark)
 
 	c := pod["containers"].([]any)[0].(tree)
 	c["image"] = hole + `include "kubemend.image" .` + mark
 	c["imagePullPolicy"] = hole + ".Values.image.pullPolicy" + mark
 	c["args"] = hole + `include "kubemend.args" .` + mark
 	c["resources"] = hole + "toJson .Values.resources" + mark
+	c["securityContext"] = optional + ".Values.securityContext" + mark
 	c["env"] = append(c["env"].([]any), items+".Values.env"+mark)
-	c["volumeMounts"] = onlyWithWebhooks(c["volumeMounts"])
+	c["volumeMounts"] = append(onlyWithWebhooks(c["volumeMounts"]), items+".Values.extraVolumeMounts"+mark)
+	for _, port := range c["ports"].([]any) {
+		if port.(tree)["name"] == "webhook" {
+			port.(tree)["containerPort"] = hole + ".Values.webhooks.port" + mark
+		}
+	}
+}
+
+// digPairs adds the pairs of these values to the labels, or annotations, that are the field of metadata.
+func digPairs(metadata tree, field, values string) {
+	own, is := metadata[field].(tree)
+	if !is {
+		own = tree{}
+		metadata[field] = own
+	}
+	own[pairs+values+mark] = ""
 }
 
 func onlyWithWebhooks(list any) []any {

@@ -13,20 +13,26 @@ import (
 
 func main() {
 	manifests := flag.String("manifests", "", "what kustomize builds of config/standalone")
+	observability := flag.String("observability", "", "what kustomize builds of config/observability")
 	flags := flag.String("flags", "docs/reference/flags.md", "the list of the manager's flags")
 	out := flag.String("out", "charts/kubemend", "folder of the chart")
 	flag.Parse()
-	if err := run(*manifests, *flags, *out); err != nil {
+	if err := run(*manifests, *observability, *flags, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(manifests, flags, out string) error {
+func run(manifests, observability, flags, out string) error {
 	objects, err := readObjects(manifests)
 	if err != nil {
 		return err
 	}
+	observing, err := readObjects(observability)
+	if err != nil {
+		return err
+	}
+	objects = append(objects, observing...)
 	known, err := readFlags(flags)
 	if err != nil {
 		return err

@@ -24,6 +24,7 @@ var (
 	text   = tree{"type": "string"}
 	digest = tree{"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
 	yes    = tree{"type": "boolean"}
+	port   = tree{"type": "integer", "minimum": 1, "maximum": 65535}
 	list   = tree{"type": "array", "items": tree{"type": "object"}}
 	labels = tree{"type": "object", "additionalProperties": text}
 	object = tree{"type": "object"}
@@ -68,11 +69,25 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"image.pullPolicy", "When the image is pulled.", at(container, "imagePullPolicy"), tree{"enum": []string{"Always", "IfNotPresent", "Never"}}},
 		{"image.pullSecrets", "Secrets for pulling the image, such as {name: registry}.", []any{}, list},
 		{"webhooks.enabled", "Serve webhooks, with a certificate by cert-manager. Needed for Metal3Remediations.", true, yes},
+		{"webhooks.port", "Port of the webhooks in the manager's pods; another one where hostNetwork is set and 9443 is taken on the nodes.", 9443, port},
 		{"webhooks.issuerRef", "The cert-manager issuer of the webhooks' certificate.", at(certificate, "spec", "issuerRef"), object},
+		{"serviceAccount.create", "Create the manager's ServiceAccount kubemend-manager; if not, it has to exist.", true, yes},
 		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
 		{"resources", "Requests of the manager, and its memory limit: see docs/sizing.md. There is no CPU limit, since a throttled " +
 			"manager is of no use while many nodes fail.", at(container, "resources"), object},
 		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
+		{"commonLabels", "Labels of all objects.", tree{}, labels},
+		{"podLabels", "Labels of the manager's pods.", tree{}, labels},
+		{"podAnnotations", "Annotations of the manager's pods.", tree{}, labels},
+		{"extraVolumes", "Further volumes of the manager's pods.", []any{}, list},
+		{"extraVolumeMounts", "Where the manager mounts them.", []any{}, list},
+		{"hostNetwork", "Run the manager in the network of its nodes, such as where the API server cannot reach pods. Its ports, of webhooks, " +
+			"metrics and health, have to be free there.", false, yes},
+		{"dnsPolicy", "DNS policy of the manager's pods. If empty, ClusterFirst, or ClusterFirstWithHostNet with hostNetwork.", "", text},
+		{"strategy", "How the Deployment replaces pods; empty is RollingUpdate.", tree{}, object},
+		{"revisionHistoryLimit", "Number of old ReplicaSets to keep; 0 is the default of Kubernetes, 10.", 0, tree{"type": "integer", "minimum": 0}},
+		{"podSecurityContext", "Security context of the manager's pods.", at(pod, "securityContext"), object},
+		{"securityContext", "Security context of the manager's container. The image has a user of its own, 65532.", at(container, "securityContext"), object},
 		{"priorityClassName", "Priority class of the manager's pods.", at(pod, "priorityClassName"), text},
 		{"tolerations", "Taints that the manager's pods tolerate.", at(pod, "tolerations"), list},
 		{"nodeSelector", "Labels of the nodes on which the manager may run.", tree{}, labels},
@@ -80,11 +95,28 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"topologySpreadConstraints", "How the manager's pods are spread.", at(pod, "topologySpreadConstraints"), list},
 		{"podDisruptionBudget.enabled", "Let drains evict one replica at a time.", true, yes},
 		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
+		{"serviceMonitor.enabled", "Have Prometheus' operator collect the metrics, by a token that may read nothing else.", false, yes},
+		{"serviceMonitor.labels", "Labels of the ServiceMonitor, for the selector of a Prometheus.", tree{}, labels},
+		{"serviceMonitor.interval", "How often to collect metrics.", at(find(objects, "ServiceMonitor"), "spec", "endpoints", "interval"), text},
+		{
+			"serviceMonitor.prometheus", "ServiceAccounts of that Prometheus, which has to find the endpoints.",
+			at(named(objects, "RoleBinding", "kubemend-metrics-discovery"), "subjects"), list,
+		},
+		{"prometheusRule.enabled", "Install the alerts, for Prometheus' operator.", false, yes},
+		{"prometheusRule.labels", "Labels of the PrometheusRule, for the selector of a Prometheus.", tree{}, labels},
+		{"dashboards.enabled", "Install the dashboards, as ConfigMaps for Grafana's sidecar.", false, yes},
+		{"dashboards.labels", "Further labels of these ConfigMaps.", tree{}, labels},
+		{"dashboards.annotations", "Annotations of these ConfigMaps, such as the folder in Grafana.", tree{}, labels},
+		{"extraObjects", "Further objects, such as ExternalSecrets. Templates in their texts are evaluated.", []any{}, list},
 	}, nil
 }
 
 func find(objects []tree, kind string) tree {
 	return objects[slices.IndexFunc(objects, func(o tree) bool { return o["kind"] == kind })]
+}
+
+func named(objects []tree, kind, name string) tree {
+	return objects[slices.IndexFunc(objects, func(o tree) bool { return o["kind"] == kind && at(o, "metadata", "name") == name })]
 }
 
 // given are the flags that the manifests set. Those with a truth value have one in the chart as well.

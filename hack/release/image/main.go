@@ -33,7 +33,7 @@ type release struct {
 
 func main() {
 	var r release
-	flag.StringVar(&r.name, "name", "docker.io/kubemend/kubemend", "name of the image, without a tag")
+	flag.StringVar(&r.name, "name", "ghcr.io/kubemend/kubemend", "name of the image, without a tag")
 	flag.StringVar(&r.version, "version", "dev", "version of the program, and tag of the image")
 	flag.StringVar(&r.revision, "revision", "", "commit that the program was built from")
 	licences := flag.String("licenses", "", "files with the licences of what is in the program, with commas between them")

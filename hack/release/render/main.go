@@ -1,4 +1,4 @@
-// Command render does with a chart what Helm does, by Helm's own code: it renders it, as `helm template`, or packs it, as `helm package`.
+// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, or packs it, as `helm package`.
 //
 // Helm's program itself would take minutes to build, most of it for talking to clusters and registries.
 package main
@@ -17,6 +17,8 @@ import (
 	"helm.sh/helm/v4/pkg/chart/common"
 	"helm.sh/helm/v4/pkg/chart/common/util"
 	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
 	"helm.sh/helm/v4/pkg/engine"
@@ -48,7 +50,7 @@ func run(folder, namespace, values string, p packing) error {
 	if p.version != "" {
 		return p.pack(c)
 	}
-	return render(c, namespace, values)
+	return render(c, folder, namespace, values)
 }
 
 // packing is how a chart is packed.
@@ -89,18 +91,44 @@ func rename(c *chart.Chart, image string) error {
 	return fmt.Errorf("the chart's file of values has no line %q", old)
 }
 
-func render(c *chart.Chart, namespace, path string) error {
-	given := common.Values{}
-	if path != "" {
-		var err error
-		if given, err = common.ReadValuesFile(path); err != nil {
-			return fmt.Errorf("read the values: %w", err)
+// read reads the values of a user; none if path is empty.
+func read(path string) (common.Values, error) {
+	if path == "" {
+		return common.Values{}, nil
+	}
+	values, err := common.ReadValuesFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the values: %w", err)
+	}
+	return values, nil
+}
+
+// check lints the chart with values, which that changes.
+func check(folder, namespace string, values common.Values) error {
+	for _, message := range lint.RunAll(folder, values, namespace).Messages {
+		if message.Severity >= support.WarningSev {
+			return fmt.Errorf("lint the chart: %w", message)
 		}
+	}
+	return nil
+}
+
+func render(c *chart.Chart, folder, namespace, path string) error {
+	linted, err := read(path)
+	if err != nil {
+		return err
+	}
+	given, err := read(path)
+	if err != nil {
+		return err
 	}
 	release := common.ReleaseOptions{Name: "kubemend", Namespace: namespace, Revision: 1, IsInstall: true}
 	values, err := util.ToRenderValues(c, given, release, nil) // also holds them to the schema
 	if err != nil {
 		return fmt.Errorf("take the values: %w", err)
+	}
+	if err := check(folder, namespace, linted); err != nil {
+		return err
 	}
 	files, err := engine.Render(c, values)
 	if err != nil {

@@ -1,0 +1,47 @@
+package clockerror
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+func TestAhead(t *testing.T) {
+	server := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		sent, took time.Duration // by the clock of this process, after the server's
+		date       string
+		want       time.Duration
+	}{
+		"the same clock":                          {0, time.Second, server.Format(http.TimeFormat), 0},
+		"30 s ahead are tolerated":                {31 * time.Second, 0, server.Format(http.TimeFormat), 0},
+		"ahead, by at least that":                 {10*time.Minute + time.Second, time.Second, server.Format(http.TimeFormat), 10 * time.Minute},
+		"behind, by at least that":                {-10 * time.Minute, time.Second, server.Format(http.TimeFormat), -(10*time.Minute - time.Second)},
+		"30 s behind are tolerated":               {-30 * time.Second, 0, server.Format(http.TimeFormat), 0},
+		"an answer without a Date says nothing":   {time.Hour, 0, "", 0},
+		"nor does one with a Date that is none":   {time.Hour, 0, "today", 0},
+		"nor does one that came late":             {time.Hour, 6 * time.Second, server.Format(http.TimeFormat), 0},
+		"a Date in another format of HTTP counts": {time.Hour + time.Second, 0, server.Format(time.RFC850), time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &Server{}
+			defer s.Forget()
+			sent := server.Add(tc.sent)
+			s.Note(sent, sent.Add(tc.took), http.Header{"Date": {tc.date}})
+			if got := s.Ahead(); got != tc.want {
+				t.Errorf("Ahead() = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestTheNextAnswerEndsAnError(t *testing.T) {
+	s, now := &Server{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	defer s.Forget()
+	for _, ahead := range []time.Duration{time.Hour, 0} {
+		s.Note(now, now, http.Header{"Date": {now.Add(-ahead).Format(http.TimeFormat)}})
+	}
+	if got := s.Ahead(); got != 0 {
+		t.Errorf("Ahead() = %s after the clock was set", got)
+	}
+}
