@@ -3,6 +3,7 @@ package capacity
 import (
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -27,6 +28,7 @@ type found struct {
 	// said is the condition of a partner that is quoted, ailing what the infrastructure reports besides.
 	said, ailing metav1.Condition
 	host         *bmov1alpha1.BareMetalHost
+	finalizers   string
 	fitting      []string
 	refusals     []cliv1.HostRefusal
 }
@@ -105,7 +107,7 @@ func (f *Facts) notDeleted() found {
 		w.wait = ownerless
 		return w
 	case answer.Reason == refused.reason && f.owner.rollingOut:
-		w.wait = rollsOut
+		w.wait, w.reason = putOff, answer.Reason // the rollout replaces it
 	case answer.Reason == refused.reason:
 		w.wait = refused
 	case answer.Reason == deletes.reason:
@@ -123,17 +125,17 @@ func (f *Facts) notDeleted() found {
 
 // enough is what follows where the owner has all its machines: it was scaled down, or has made the new one before the old one is gone.
 func (f *Facts) enough() found {
-	machines, withNode := f.count()
-	if !f.surges() {
+	_, withNode := f.count()
+	if !f.surges() || *f.owner.replicas == 0 {
 		return found{wait: scaledDown, machine: f.Name}
 	}
 	next := f.unready()
-	if withNode < *f.owner.replicas && machines > 0 && next != nil {
+	if withNode < *f.owner.replicas && next != nil {
 		return f.follow(next).replacing(Replacement{Name: next.Name, By: ByOrder})
 	}
 	w := found{wait: complete, machine: f.Name}
 	if f.owner.rollingOut {
-		w.wait = rolledOut
+		w.reason = RolledOut
 	}
 	return w
 }
@@ -206,7 +208,7 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
 		w.object, w.ailing = infraOf(machine), ailing(machine)
 		w.since = latest(at, began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time, began.WaitForPreTerminateHookStartTime.Time)
-		f.cleaned(&w, machine)
+		w.onHost(f.hostOf(machine), hostIsCleaned, hostHinders)
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
 		ref := machine.Spec.Bootstrap.ConfigRef
 		w.object = rule.Ref{Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}
@@ -214,14 +216,13 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 		w.object = node
 		f.inWorkload(&w, machine, at, spec.NodeDeletionTimeoutSeconds)
 	case clusterv1.MachineDeletingDeletionCompletedReason:
-		if slices.ContainsFunc(machine.Finalizers, foreign) {
-			w.wait = otherFinalizer
+		others := slices.DeleteFunc(slices.Clone(machine.Finalizers), func(name string) bool { return name == clusterv1.MachineFinalizer })
+		if len(others) > 0 {
+			w.wait, w.finalizers = otherFinalizer, strings.Join(others, ", ")
 		}
 	}
 	return f.pausedBy(w, machineRef(machine), isPausedMachine(machine))
 }
-
-func foreign(finalizer string) bool { return finalizer != clusterv1.MachineFinalizer }
 
 // inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
 func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time, seconds *int32) {
@@ -271,18 +272,13 @@ func (f *Facts) follow(machine *clusterv1.Machine) found {
 		return found{wait: stillUnhealthy, machine: machine.Name, object: machineRef(machine)}
 	case ready(machine):
 		return found{wait: replaced, machine: machine.Name, since: since}
-	case infra.Status == metav1.ConditionFalse && infra.Reason == "ObjectDeleted":
-		return found{wait: infraGone, machine: machine.Name, object: infraOf(machine), since: infra.LastTransitionTime.Time, said: infra}
 	case !machine.Status.NodeRef.IsDefined():
 		return f.awaited(machine, infra, node)
 	}
 	w := found{wait: nodeNotReady, machine: machine.Name, since: since, said: node, ailing: ailing(machine)}
 	w.object = rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}
-	switch node.Reason {
-	case clusterv1.MachineNodeConnectionDownReason:
+	if node.Reason == clusterv1.MachineNodeConnectionDownReason {
 		f.disconnect(&w, node)
-	case clusterv1.MachineNodeDeletedReason:
-		w.wait = nodeGone
 	}
 	return w
 }
@@ -344,21 +340,34 @@ func (f *Facts) bootstrapping(w *found, machine *clusterv1.Machine) {
 
 // booting is what a machine waits for that is provisioned, and has no node: its host, what its infrastructure reports, or its kubelet.
 func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condition) {
-	w.wait, w.host = noNode, f.hostOf(machine)
-	switch host := w.host; {
-	case host != nil && hindered(host):
-		f.troubled(w)
+	host := f.hostOf(machine)
+	w.wait = noNode
+	w.onHost(host, noNode, hostTrouble)
+	switch {
+	case w.reason == hostTrouble.reason:
 	case host != nil && !host.Status.PoweredOn:
-		w.wait, w.object = hostOff, hostRef(host)
+		w.wait = hostOff
 		if !host.Spec.Online {
 			w.hint, w.usual = powerOn, atOnce
 		}
 	case ailing(machine).Reason != "":
-		w.wait, w.usual = notReady, nodeTakes
+		w.wait, w.usual, w.object = notReady, nodeTakes, infraOf(machine)
 	case node.Reason == clusterv1.MachineNodeConnectionDownReason:
 		f.disconnect(w, node)
-	case host != nil:
-		w.object = hostRef(host)
 	}
 	w.stage = Booting
+}
+
+// placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
+// besides before it provisions that, it says itself.
+func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
+	host := f.hostOf(machine)
+	wants, known := f.wants[machine.Name]
+	switch {
+	case host != nil && available(host) && w.said.Message != "":
+	case host != nil:
+		w.onHost(host, hostWorks, hostTrouble)
+	case f.hostsKnown && known:
+		f.hostless(w, wants)
+	}
 }

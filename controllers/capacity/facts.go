@@ -53,21 +53,6 @@ func (f *Facts) other(name string) *clusterv1.Machine {
 	return f.others[i]
 }
 
-// hostOf is the host that the Metal3Machine of machine has; nil if none is known.
-func (f *Facts) hostOf(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
-	if !onMetal(machine) {
-		return nil
-	}
-	i := slices.IndexFunc(f.hosts, func(host bmov1alpha1.BareMetalHost) bool {
-		consumer := host.Spec.ConsumerRef
-		return consumer != nil && consumer.Kind == machine.Spec.InfrastructureRef.Kind && consumer.Name == machine.Spec.InfrastructureRef.Name
-	})
-	if i < 0 {
-		return nil
-	}
-	return &f.hosts[i]
-}
-
 // count is how many machines the owner has that are not being deleted, and how many of these have a Ready node.
 func (f *Facts) count() (machines, withNode int) {
 	for _, machine := range append(slices.Clone(f.others), f.old) {

@@ -87,11 +87,10 @@ const (
 
 // The waits for the owner, which was asked to replace the machine. Other answers than these are quoted as put off.
 var (
-	asked    = wait{OwnerActs, WaitsForOwner, "{owner} was asked to replace {machine}, and has not answered", ownerReplaces, lookAtOwner, ownerTakes}
-	putOff   = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, step{}, atOnce}
-	deletes  = wait{OwnerActs, "MachineDeleting", "{owner} is about to delete {machine}", ownerReplaces, lookAtOwner, ownerTakes}
-	rollsOut = wait{OwnerActs, "CannotBeRemediated", "{owner} is rolling out, and does not replace {machine}{said}", ownerReplaces, step{}, atOnce}
-	refused  = wait{
+	asked   = wait{OwnerActs, WaitsForOwner, "{owner} was asked to replace {machine}, and has not answered", ownerReplaces, lookAtOwner, ownerTakes}
+	putOff  = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, step{}, atOnce}
+	deletes = wait{OwnerActs, "MachineDeleting", "{owner} is about to delete {machine}", ownerReplaces, lookAtOwner, ownerTakes}
+	refused = wait{
 		OwnerActs, "CannotBeRemediated", "{owner} cannot replace {machine}{said}", ownerReplaces,
 		step{"AnswerOwner", "end what keeps {owner} from replacing {machine}, or replace it by hand"}, atOnce,
 	}
@@ -183,19 +182,11 @@ var (
 		NoHostFits, NoHost, "{machine} waits for a BareMetalHost, and {hosts}", hostIsTaken,
 		step{"AddHost", "make a BareMetalHost available that the hostSelector of {object} selects"}, atOnce,
 	}
-	hostFrees = wait{
-		NoHostFits, "HostFrees", "{machine} waits for BareMetalHost {host}, which is being made available ({state})", hostIsTaken,
-		lookAtInfrastructure, cleaningTakes,
-	}
 	hostFits    = wait{Provisioning, "HostChosen", "{hosts} {machine}", hostIsTaken, lookAtInfrastructure, machineTakes}
 	hostWorks   = wait{Provisioning, "HostProvisioning", "BareMetalHost {host} of {machine} is being provisioned ({state})", infraComes, lookAtInfrastructure, machineTakes}
 	hostTrouble = wait{Provisioning, "HostTrouble", "{machine} waits: {trouble}", infraComes, repairHost, atOnce}
 	notReady    = wait{
 		Provisioning, InfrastructureNotReady, "{object}, the infrastructure of {machine}, is not ready{reported}", infraComes, lookAtInfrastructure, machineTakes,
-	}
-	infraGone = wait{
-		Provisioning, "InfrastructureDeleted", "{object}, the infrastructure of {machine}, was deleted, and the machine was not", goesOn,
-		step{"DeleteMachine", "delete {machine}: its infrastructure is not made again"}, atOnce,
 	}
 	noNode = wait{
 		Booting, "NoNode", "{machine} is provisioned, and no node has registered", nodeRegisters,
@@ -205,11 +196,7 @@ var (
 	hostOff = wait{Booting, "HostPoweredOff", "{machine} is provisioned, and its BareMetalHost {host} is powered off", nodeRegisters, repairHost, nodeTakes}
 	powerOn = step{"PowerHostOn", "set spec.online of BareMetalHost {host} to true, unless it is kept off on purpose"}
 
-	nodeNotReady = wait{NodeNotReady, NodeNotReadyReason, "{object} of {machine} is not Ready{reported}{ailing}", step{}, lookAtNode, nodeTakes}
-	nodeGone     = wait{
-		NodeNotReady, "NodeDeleted", "{object} of {machine} was deleted from the workload cluster, and the machine was not", nodeRegisters,
-		step{"RestartKubelet", "restart the kubelet of {machine}, which registers only when it starts, or delete the Machine"}, nodeTakes,
-	}
+	nodeNotReady   = wait{NodeNotReady, NodeNotReadyReason, "{object} of {machine} is not Ready{reported}{ailing}", step{}, lookAtNode, nodeTakes}
 	stillUnhealthy = wait{
 		NodeNotReady, StillUnhealthy, "the node of {machine} is Ready, and a health check marks the machine as unhealthy", step{},
 		step{StillUnhealthy, "see which health check marks {machine}, and why"}, nodeTakes,
@@ -218,13 +205,9 @@ var (
 
 // The ends, and what is not known.
 var (
-	replaced  = wait{stage: Back, reason: Replaced, message: "the capacity is back: the node of {machine} is Ready"}
-	recovered = wait{stage: Back, reason: Recovered, message: "the capacity is back: {machine} is healthy again"}
-	rolledOut = wait{stage: Back, reason: RolledOut, message: "the capacity is back: of a rollout {owner} has {ready} machines with a Ready node"}
-	complete  = wait{
-		stage: Back, reason: OwnerComplete,
-		message: "the capacity is back: {owner} has {ready} machines with a Ready node; which of them replaces {old} is not known",
-	}
+	replaced    = wait{stage: Back, reason: Replaced, message: "the capacity is back: the node of {machine} is Ready"}
+	recovered   = wait{stage: Back, reason: Recovered, message: "the capacity is back: {machine} is healthy again"}
+	complete    = wait{stage: Back, reason: OwnerComplete, message: "the capacity is back: {owner} has {ready} machines with a Ready node"}
 	scaledDown  = wait{stage: NotReplaced, reason: ScaledDown, message: "{old} is not replaced: {owner} has {machines} machines without it"}
 	notReadable = wait{stage: Unread, reason: "NotReadable", message: "what {old} waits for could not be read with your rights: {unread}"}
 

@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -79,19 +78,16 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
-		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", troubleOf(w.host)}
+		is, _ := trouble(w.host)
+		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", is}
 	}
 	machines, withNode := f.count()
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
-	finalizers := ""
-	if f.old != nil {
-		finalizers = strings.Join(slices.DeleteFunc(slices.Clone(f.old.Finalizers), func(name string) bool { return !foreign(name) }), ", ")
-	}
 	return strings.NewReplacer(append(ofHost,
 		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object), "{old}", "Machine "+old, "{lost}", gone,
 		"{said}", said(w.said), "{reported}", reported(w.said), "{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
 		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
-		"{finalizers}", finalizers, "{unread}", strings.Join(f.Unread, ", "),
+		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),
 	)...)
 }
 
