@@ -5,7 +5,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -91,34 +90,4 @@ func Group(class budget.Class, names []string) cliv1.Group {
 		field = "unread"
 	}
 	return cliv1.Group{Class: field, Names: names}
-}
-
-// CapacityDocument is s, in a namespace, of which some kinds could not be read.
-func CapacityDocument(s *capacity.Story, namespace string, unread []string) cliv1.Capacity {
-	document := cliv1.Capacity{
-		Machine: s.Old, About: s.Machine, Stage: string(s.Stage), Reason: CapacityReason(s),
-		Owner: objectOf(s.Owner, namespace), WaitsFor: objectOf(s.WaitsFor, namespace),
-		Since: cliv1.Moment(s.Since), Deadline: cliv1.Moment(s.Deadline), Overdue: s.Overdue, Unread: unread,
-		Next: CapacityNext(s).Document(), Todo: CapacityTodo(s).Document(), Message: Capacity(s),
-	}
-	if r := s.Replacement; r.Name != "" {
-		document.Replacement = &cliv1.Replacement{Name: r.Name, By: string(r.By), Guess: r.Guess()}
-	}
-	for _, h := range s.Args.Hosts {
-		document.Hosts = append(document.Hosts, cliv1.HostRefusal{Name: h.Name, Reason: string(h.Why), Message: HostAnswer(h)})
-	}
-	return document
-}
-
-// objectOf names an object of a story: in its namespace, or in that of the machine.
-func objectOf(o capacity.Object, namespace string) *cliv1.Reference {
-	switch {
-	case o == capacity.Object{}:
-		return nil
-	case o.Namespace != "":
-		namespace = o.Namespace
-	case o.Kind == "Node" || o.Kind == "VolumeAttachment": // which have no namespace
-		namespace = ""
-	}
-	return &cliv1.Reference{Kind: o.Kind, Namespace: namespace, Name: o.Name}
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
@@ -27,7 +27,7 @@ type Missing struct {
 
 // notExpected are the reasons for which no other machine is to come: that a target is about to be gone then is no loss.
 var notExpected = []string{
-	string(capacity.ScaledDown), string(capacity.OwnerDeleted), string(capacity.ClusterDeleted), string(capacity.NamespaceDeleted),
+	capacity.ScaledDown, capacity.OwnerDeleted, capacity.ClusterDeleted, capacity.NamespaceDeleted,
 }
 
 // MissingBy is the capacity that is missing by a record; nil if it is closed, if nothing was begun yet, or if no other machine is expected.

@@ -14,7 +14,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
@@ -109,8 +108,8 @@ func statusOf(o *observed, plan record.Plan) mendv1.RemediationRecordStatus {
 
 // text is a step, or what is waited for, as a sentence.
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
-	if o.story != nil && reason == string(o.story.Reason) {
-		return explain.Capacity(o.story)
+	if o.story != nil && reason == o.story.Reason {
+		return o.story.Message
 	}
 	target := records.TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
@@ -141,7 +140,7 @@ func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
 
 // silent reports whether nothing was read of what is waited for.
 func (o *observed) silent(plan record.Plan) bool {
-	return plan.Object == mendv1.RecordRef{} && (o.story == nil || string(o.story.Reason) != plan.Waiting)
+	return plan.Object == mendv1.RecordRef{} && (o.story == nil || o.story.Reason != plan.Waiting)
 }
 
 // begunOf says whether the remediation was begun; nothing before that is known.

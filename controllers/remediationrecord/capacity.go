@@ -16,8 +16,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	observer "github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -40,33 +39,33 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 		return err
 	}
 	facts, err := r.Capacity.Observe(ctx, subject, o.now)
-	if errors.Is(err, observer.ErrNotKept) {
+	if errors.Is(err, capacity.ErrNotKept) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
-	story := capacity.Decide(facts)
-	o.story, o.facts.Capacity = &story, capacityOf(&facts, &story, subject.Namespace)
+	story := facts.Story()
+	o.story, o.facts.Capacity = &story, capacityOf(&story, subject.Namespace)
 	return nil
 }
 
 // subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
-func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject, error) {
+func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject, error) {
 	began := o.facts.Decided
 	if begun := o.facts.Status.Begun; begun != nil {
 		began = begun.Time
 	}
 	target := &o.record.Spec.Target
-	var s observer.Subject
+	var s capacity.Subject
 	if o.machine != nil {
-		s = observer.Of(o.machine, began)
+		s = capacity.Of(o.machine, began)
 	} else {
-		s = observer.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began}
+		s = capacity.Subject{Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Began: began}
 		s.Gone = r.goneAt(o.record).Add(-clocksOff)
 		s.Created = time.Unix(1, 0) // another one of its name has another
 		if owner := target.Owner; owner != nil {
-			s.Owner = observer.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name}
+			s.Owner = capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name}
 		}
 		var err error
 		if s.Deployment, err = r.deploymentOf(ctx, o); err != nil {
@@ -86,7 +85,7 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (observer.Subject
 }
 
 // selecting is the label by which the machines of the owner of s are found. The record of a NodeHealthCheck names no Cluster.
-func selecting(s *observer.Subject) (key, value string) {
+func selecting(s *capacity.Subject) (key, value string) {
 	switch {
 	case s.Cluster != "":
 		return clusterv1.ClusterNameLabel, format.MustFormatValue(s.Cluster)
@@ -157,30 +156,30 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 }
 
 // capacityOf is a story as far as a record has it.
-func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.Capacity {
+func capacityOf(s *capacity.Story, namespace string) record.Capacity {
 	c := record.Capacity{
-		Known: s.Stage != capacity.Unread, Reason: string(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
+		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
 		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
 	}
 	if s.Reason == capacity.RolledOut || s.Reason == capacity.OwnerComplete {
-		c.Others = s.Args.Ready
+		c.Others = s.Ready
 	}
-	i := slices.IndexFunc(f.Others, func(m capacity.Machine) bool { return m.Name == s.Replacement.Name })
-	if s.Replacement.Name == "" || i < 0 {
+	if s.New == nil {
 		return c
 	}
-	m := &f.Others[i]
-	c.Healthy = m.Deleting.IsZero() && !m.Unhealthy && m.Node != "" && m.NodeReady.True()
+	c.Healthy = s.Healthy
 	c.Replacement = &mendv1.RecordReplacement{
-		Machine: mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: m.Name, UID: m.UID},
+		Machine: mendv1.RecordRef{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: namespace, Name: s.New.Name, UID: string(s.New.UID),
+		},
 		Guessed: s.Replacement.Guess(),
 	}
-	if m.Node != "" {
-		c.Replacement.Node = records.NodeRef(m.Node, "")
+	if s.New.Status.NodeRef.IsDefined() {
+		c.Replacement.Node = records.NodeRef(s.New.Status.NodeRef.Name, "")
 	}
-	if m.Host != "" {
-		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}
+	if s.Host != "" {
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: s.Host}
 	}
 	return c
 }

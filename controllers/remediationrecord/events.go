@@ -114,7 +114,7 @@ func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 
 // kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
 func (o *observed) kindOf(is record.Notice) string {
-	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo != ""
+	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo.Text != ""
 	if todo || is.News == record.Late || is.Reason == string(mendv1.RecordGivenUp) {
 		return corev1.EventTypeWarning
 	}
@@ -123,7 +123,7 @@ func (o *observed) kindOf(is record.Notice) string {
 
 // tells reports whether the story is about what is waited for.
 func (o *observed) tells(reason string) bool {
-	return o.story != nil && string(o.story.Reason) == reason
+	return o.story != nil && o.story.Reason == reason
 }
 
 // textOf is a notice as a sentence: what is waited for, what a person can do, or how the remediation has ended.
@@ -133,7 +133,7 @@ func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecord
 	var todo explain.Step
 	var deadline time.Time
 	if o.tells(notice.Reason) {
-		todo, deadline = explain.CapacityTodo(o.story), o.story.Deadline
+		todo, deadline = o.story.Todo, o.story.Deadline
 	}
 	if todo.Text != "" {
 		todo.Text = ". To do: " + todo.Text

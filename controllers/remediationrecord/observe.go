@@ -16,7 +16,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/capacity"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/records"

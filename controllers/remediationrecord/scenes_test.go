@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -22,8 +23,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -211,8 +211,8 @@ func (s *scene) story(steps []string) string {
 		_, story := s.now()
 		fmt.Fprintf(&told, "%s %s\n", time.Now().UTC().Format("15:04"), step)
 		if story != nil {
-			fmt.Fprintf(&told, "      %s %s: %s\n", story.Stage, story.Reason, explain.Capacity(story))
-			fmt.Fprintf(&told, "      next %s, waits for %s %s%s\n", story.Next, story.WaitsFor.Kind, story.WaitsFor.Name, until(story))
+			fmt.Fprintf(&told, "      %s %s: %s\n", story.Stage, story.Reason, story.Message)
+			fmt.Fprintf(&told, "      next %s, waits for %s %s%s\n", cmp.Or(story.Next.Reason, "-"), story.WaitsFor.Kind, story.WaitsFor.Name, until(story))
 		}
 	}
 	is := s.record()

@@ -125,7 +125,7 @@ func met(until string, e *page.Explanation) bool {
 	case until == untilUnhealthy:
 		return phase == cliv1.Remediating || phase == cliv1.Blocked
 	case until == untilBack && len(e.Owners) == 0 && len(e.Capacity) == 1:
-		return e.Capacity[0].Story.Stage.Ended()
+		return e.Capacity[0].Ended()
 	case until == untilRemediated && e.Gone:
 		return true
 	case until == untilRemediated, until == untilBack:

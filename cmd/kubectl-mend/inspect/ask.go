@@ -125,7 +125,6 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	if err != nil || is == nil {
 		return nil, err
 	}
-	a.owners(ctx, is)
 	a.blind(is, check, cluster)
 	a.Managers.Attend(is, check, cluster)
 	return is, nil

@@ -10,24 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/capacity"
-	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
-func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (decide.Facts, error) {
-	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), Workload: a.live, NodeReady: a.nodeReady}
-	f, err := o.Observe(ctx, s, a.Now)
-	if err == nil {
-		a.remember(&f, &s)
-	}
-	return f, err
+func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (*capacity.Facts, error) {
+	a.remember(&s)
+	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
+	return o.Observe(ctx, s, a.Now)
 }
 
 // NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
 func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
 	if is, known := a.nodeReady(m); known {
-		return is.True()
+		return is.Status == metav1.ConditionTrue
 	}
 	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
 }
@@ -35,24 +31,26 @@ func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
 // NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
 func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
 	if is, known := a.nodeReady(m); known {
-		return !is.True()
+		return is.Status != metav1.ConditionTrue
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
 	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
-func (a *Asker) nodeReady(m *clusterv1.Machine) (decide.Condition, bool) {
+func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known bool) {
 	for _, node := range a.Snapshot.Nodes(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
 		if !health.IsNodeOf(m, node) {
 			continue
 		}
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
-				return decide.Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, Since: c.LastTransitionTime.Time}, true
+				return metav1.Condition{
+					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+				}, true
 			}
 		}
-		return decide.Condition{}, true
+		return metav1.Condition{}, true
 	}
-	return decide.Condition{}, false
+	return metav1.Condition{}, false
 }

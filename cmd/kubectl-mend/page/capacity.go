@@ -14,41 +14,33 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // Capacity is what the capacity of a machine waits for.
 type Capacity struct {
-	Story decide.Story
+	capacity.Story
 	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says that.
-	Deletion *decide.Story
-	// Made is for which machine a new one was made; empty if that is not known.
-	Made   string
-	Unread []string
+	Deletion *capacity.Story
+	// Made says for which machine a new one was made; empty if that is not known.
+	Made string
 }
 
 // capacityOf is what the capacity of m waits for, also if m has lost none.
 func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
-	subject := capacity.Of(m, begun(m))
-	f, err := a.Capacity(ctx, subject)
+	facts, err := a.Capacity(ctx, capacity.Of(m, begun(m)))
 	if err != nil {
 		return nil, err
 	}
-	found := &Capacity{Unread: slices.DeleteFunc(f.Unread, func(kinds string) bool { return kinds == "Pods" })} // what Cluster API says of these is quoted
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
-		found.Story = decide.Follow(f)
-		if by := decide.Predecessor(f); by.Name != "" {
-			found.Story.Old, found.Made = by.Name, explain.Replacement(by.Name, decide.Replacement{Name: m.Name, By: by.By})
-		}
-		return found, nil
+		story, predecessor := facts.Follow()
+		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}, nil
 	}
-	found.Story = decide.Decide(f)
-	if !m.DeletionTimestamp.IsZero() && (found.Story.Stage != decide.Deleting || found.Story.Machine != m.Name) {
-		deletion := decide.DeletionOf(f)
-		found.Deletion = &deletion
+	c := &Capacity{Story: facts.Story()}
+	if !m.DeletionTimestamp.IsZero() && (c.Stage != capacity.Deleting || c.Machine != m.Name) {
+		c.Deletion = new(facts.Deletion())
 	}
-	return found, nil
+	return c, nil
 }
 
 // madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
@@ -56,7 +48,7 @@ func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
 	if len(e.Capacity) == 1 && e.Capacity[0].Made != "" {
 		return
 	}
-	if value := explain.Predecessor(a.Predecessor(m)); value != "" {
+	if value := a.Predecessor(m).Predecessor(); value != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "replaces", Value: value})
 	}
 }
@@ -73,7 +65,7 @@ func begun(m *clusterv1.Machine) time.Time {
 }
 
 // waits is the story that says what is waited for: that of the deletion, as long as there is one.
-func (c *Capacity) waits() *decide.Story {
+func (c *Capacity) waits() *capacity.Story {
 	if c.Deletion != nil {
 		return c.Deletion
 	}
@@ -81,7 +73,7 @@ func (c *Capacity) waits() *decide.Story {
 }
 
 // story is what the capacity of the machine waits for; nil where nothing is awaited.
-func (e *Explanation) story() *decide.Story {
+func (e *Explanation) story() *capacity.Story {
 	if len(e.Capacity) != 1 {
 		return nil
 	}
@@ -92,53 +84,62 @@ func (e *Explanation) story() *decide.Story {
 func (e *Explanation) capacityNext() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
-	case s == nil, s.Stage.Ended(), s.Stage == decide.OwnerActs, s.Stage == decide.Unread: // the check says what the owner does
+	case s == nil, s.Ended(), s.Stage == capacity.OwnerActs, s.Stage == capacity.Unread: // the check says what the owner does
 		return explain.Step{}
-	case s.Stage != decide.Deleting && t != nil && t.Next != (explain.Step{}): // its timeout, or what blocks its check, comes first
+	case s.Stage != capacity.Deleting && t != nil && t.Next != (explain.Step{}): // its timeout, or what blocks its check, comes first
 		return explain.Step{}
 	}
-	return explain.CapacityNext(s)
+	return s.Next
 }
 
 // capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
-	case s == nil, s.Stage == decide.OwnerActs && t != nil && t.Next.Manual: // which says it
+	case s == nil, s.Stage == capacity.OwnerActs && t != nil && t.Next.Manual: // which says it
 		return explain.Step{}
 	case t == nil:
-		return cmp.Or(explain.CapacityTodo(s), explain.NodeTodo(s))
+		return cmp.Or(s.Todo, nodeTodo(s))
 	}
-	return explain.CapacityTodo(s)
+	return s.Todo
 }
 
-// nodeNotReady reports whether the node of the machine is there, and not Ready.
-func (e *Explanation) nodeNotReady() bool {
-	s := e.story()
-	return s != nil && s.Next == decide.NodeGetsReady
-}
-
-// nodeTodo is what a person has to do about the node of the machine, where no check remediates it; zero if there is nothing.
-func (e *Explanation) nodeTodo() explain.Step {
-	if s := e.story(); s != nil {
-		return explain.NodeTodo(s)
+// nodeTodo is what a person has to do about a node that no check remediates; zero if the story is about something else.
+func nodeTodo(s *capacity.Story) explain.Step {
+	if s != nil && (s.AwaitsNode() || s.Reason == capacity.StillUnhealthy) {
+		return s.Hint
 	}
 	return explain.Step{}
 }
 
 // deletionAnswer adds to the answer about a machine that is being deleted what that waits for.
 func (e *Explanation) deletionAnswer() {
-	if s := e.story(); s != nil && s.Stage == decide.Deleting && s.Reason != decide.DeletionBegins { // of that there is nothing to add
-		e.answer(e.Answer.Deleting(s))
+	if s := e.story(); s != nil && s.Stage == capacity.Deleting && s.Reason != capacity.DeletionBegins { // of that there is nothing to add
+		if e.Answer.Action == "" {
+			e.Answer.Action = explain.IsBeingDeleted
+		}
+		e.answer(waiting(e.Answer, s))
 	}
+}
+
+// waiting is a with what the story waits for.
+func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
+	a.Implied, a.Since, a.Until, a.Reason, a.Detail = false, s.Since, s.Next.At, s.Reason, ""
+	if of := s.WaitsFor; of.Name != "" && of.Kind != "Node" && (of.Kind != "Machine" || of.Name != s.Machine) {
+		if of.Kind != "PodDisruptionBudget" {
+			of.Namespace = ""
+		}
+		a.Detail = of.String()
+	}
+	return a
 }
 
 // capacity prints what the capacity of the machine waits for, unless the check says all of it.
 func (p *page) capacity(c *Capacity, notes []string) {
-	if c.Story.Stage == decide.OwnerActs {
+	if c.Stage == capacity.OwnerActs {
 		return
 	}
-	p.heading("Capacity: " + p.paint.Waits(explain.CapacityStage(&c.Story)))
+	p.heading("Capacity: " + p.paint.Waits(capacity.StageTexts[c.Stage]))
 	p.told("  ", c, notes)
 }
 
@@ -148,10 +149,7 @@ func (p *page) told(indent string, c *Capacity, notes []string) {
 	if c.Deletion != nil {
 		p.story(indent, c.Deletion)
 	}
-	if c.Made != "" {
-		p.line(indent, c.Made+".")
-	}
-	if by := explain.Replacement(c.Story.Old, c.Story.Replacement); by != "" && c.Made == "" {
+	if by := cmp.Or(c.Made, c.Replacement.Of(c.Old)); by != "" {
 		p.line(indent, by+".")
 	}
 	for _, what := range c.Unread {
@@ -162,29 +160,33 @@ func (p *page) told(indent string, c *Capacity, notes []string) {
 }
 
 // story is what is waited for, since when and until when.
-func (p *page) story(indent string, s *decide.Story) {
-	p.line(indent, text.Capital(explain.Capacity(s))+".")
+func (p *page) story(indent string, s *capacity.Story) {
+	p.line(indent, text.Capital(s.Message)+".")
 	var when []string
 	if !s.Since.IsZero() {
 		when = append(when, "since "+p.moment(s.Since))
 	}
-	if deadline := explain.CapacityDeadline(s); deadline != "" {
-		when = append(when, "at "+p.moment(s.Deadline)+" "+deadline)
-	} else if !s.Deadline.IsZero() {
-		expires := "expires "
-		if s.Overdue {
-			expires = "expired "
-		}
-		when = append(when, "timeout "+explain.Brief(s.Args.Timeout), expires+p.moment(s.Deadline))
+	switch counts := "a health check counts Machine " + s.Machine + " as unhealthy "; {
+	case s.Deadline.IsZero():
+	case s.Stage == capacity.Deleting && s.Overdue:
+		when = append(when, "timeout "+explain.Brief(s.Timeout), "expired "+p.moment(s.Deadline))
+	case s.Stage == capacity.Deleting:
+		when = append(when, "timeout "+explain.Brief(s.Timeout), "expires "+p.moment(s.Deadline))
+	case s.Overdue:
+		when = append(when, "at "+p.moment(s.Deadline)+" "+counts+"since then")
+	default:
+		when = append(when, "at "+p.moment(s.Deadline)+" "+counts+"without a node")
 	}
 	if len(when) > 0 {
 		p.line(indent+"  ", strings.Join(when, ", "))
 	}
-	hosts := explain.HostAnswers(s)
-	for _, line := range hosts[:min(len(hosts), mostNames)] {
-		p.line(indent+"- ", line)
+	if len(s.Hosts) <= capacity.FewHosts { // the sentence has them
+		return
 	}
-	if more := len(hosts) - mostNames; more > 0 {
+	for _, refusal := range s.Hosts[:min(len(s.Hosts), mostNames)] {
+		p.line(indent+"- ", refusal.Name+" "+refusal.Message)
+	}
+	if more := len(s.Hosts) - mostNames; more > 0 {
 		p.line(indent+"- ", fmt.Sprintf("%d more", more))
 	}
 }

@@ -225,9 +225,10 @@ func TestCapacityOfOwners(t *testing.T) {
 	}
 	lacking := func(s *scene) { delete(s.machines, "w2"); delete(s.nodes, "w2") }
 	blocked := func(s *scene) {
-		s.set.Status.Deprecated = &clusterv1.MachineSetDeprecatedStatus{V1Beta1: &clusterv1.MachineSetV1Beta1DeprecatedStatus{Conditions: clusterv1.Conditions{{
-			Type: clusterv1.MachinesCreatedV1Beta1Condition, Status: "False", Reason: clusterv1.PreflightCheckFailedV1Beta1Reason, Message: "ControlPlane default/cp is provisioning (\"ControlPlaneIsStable\" preflight check failed)",
-		}}}}
+		s.set.Status.Conditions = []metav1.Condition{{
+			Type: clusterv1.MachineSetScalingUpCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineSetScalingUpReason,
+			Message: "Scaling up from 4 to 5 replicas is blocked because:\n* ControlPlane default/cp is provisioning (\"ControlPlaneIsStable\" preflight check failed)",
+		}}
 	}
 	leaves := func(s *scene) {
 		s.cluster.DeletionTimestamp, s.cluster.Finalizers = ptr.To(at(9*time.Minute)), []string{clusterv1.ClusterFinalizer}

@@ -30,7 +30,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		if len(e.Owners) > 0 && e.Capacity[i].missing() == nil { // of owners, those that are to come back
 			continue
 		}
-		d.Capacity = append(d.Capacity, explain.CapacityDocument(&e.Capacity[i].Story, e.Subject.Namespace, e.Capacity[i].Unread))
+		d.Capacity = append(d.Capacity, e.Capacity[i].Document())
 	}
 	for i := range e.Remediations {
 		d.Remediations = append(d.Remediations, e.Remediations[i].Document())

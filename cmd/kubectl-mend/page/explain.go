@@ -13,8 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -112,7 +112,7 @@ func tolerate(unread *[]string, kind string, err error) error {
 // conclude puts the check that acts first, and sets the answer and the next step.
 func (e *Explanation) conclude() {
 	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
-	if todo := e.capacityTodo(); todo.Reason == string(decide.Unpause) && e.target() != nil && e.target().InFlight {
+	if todo := e.capacityTodo(); todo.Reason == capacity.Unpause && e.target() != nil && e.target().InFlight {
 		e.target().Next = todo // its owner does nothing before
 	}
 	e.Next = e.next()
@@ -125,7 +125,7 @@ func (e *Explanation) conclude() {
 	switch {
 	case e.target() != nil:
 		a := e.Checks[0].AnswerOn(e.target())
-		if a.State == explain.IsHealthy && a.Action == "" && e.nodeNotReady() {
+		if a.State == explain.IsHealthy && a.Action == "" && e.awaitsNode() {
 			a = explain.NoRuleMatches
 		}
 		e.answer(e.underWay(a))
@@ -135,7 +135,7 @@ func (e *Explanation) conclude() {
 		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.MissingPermission, Detail: strings.Join(e.Unread, ", ")})
 	default:
 		a := explain.NoCheckSelects
-		if e.nodeNotReady() {
+		if e.awaitsNode() {
 			a.Rest = "its node is not Ready"
 		}
 		e.answer(e.underWay(a))
@@ -156,6 +156,9 @@ func (e *Explanation) underWay(a explain.Answer) explain.Answer {
 	}
 	return a
 }
+
+// awaitsNode reports whether the node of the machine is there, and not Ready.
+func (e *Explanation) awaitsNode() bool { return e.story() != nil && e.story().AwaitsNode() }
 
 // answer sets the answer, and the verdict that says the same.
 func (e *Explanation) answer(a explain.Answer) {
@@ -219,7 +222,7 @@ func (e *Explanation) next() explain.Step {
 	case t != nil && t.Next == (explain.Step{}) && e.Checks[0].Next.Reason == explain.NoManager:
 		return e.Checks[0].Next
 	case t != nil:
-		return cmp.Or(t.Next, e.nodeTodo(), explain.NothingNext)
+		return cmp.Or(t.Next, nodeTodo(e.story()), explain.NothingNext)
 	case len(e.Checks) > 0:
 		return cmp.Or(e.Checks[0].Next, explain.NothingNext)
 	case len(e.Unread) > 0:

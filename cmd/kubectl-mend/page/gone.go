@@ -13,7 +13,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/records"
 )
@@ -24,17 +23,38 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	if subject == nil {
 		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
 	}
-	f, err := a.Capacity(ctx, *subject)
+	facts, err := a.Capacity(ctx, *subject)
 	if err != nil {
 		return nil, err
 	}
-	s := decide.Decide(f)
+	s := facts.Story()
 	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name}, Gone: true, At: a.Now, Notes: notes(a)}
-	e.Facts = explain.GoneFacts(subject.Cluster, subject.Owner.Kind, subject.Owner.Name, began)
-	e.Capacity = []Capacity{{Story: s, Unread: f.Unread}}
-	e.answer(explain.GoneAnswer(&s))
-	e.Next, e.Todo = cmp.Or(explain.CapacityNext(&s), explain.NodeTodo(&s), explain.NothingNext), explain.CapacityTodo(&s)
+	e.Facts = []explain.Fact{{Name: "exists", Value: "no"}, {Name: "cluster", Value: subject.Cluster}}
+	if subject.Owner.Name != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: "owner", Value: subject.Owner.Kind + " " + subject.Owner.Name})
+	}
+	if !began.IsZero() {
+		e.Facts = append(e.Facts, explain.Fact{Name: "remediation", Value: "since " + began.UTC().Format(time.RFC3339)})
+	}
+	e.Capacity = []Capacity{{Story: s}}
+	e.answer(goneAnswer(&s))
+	e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo
 	return e, nil
+}
+
+// goneAnswer is the answer about a machine that does not exist any more.
+func goneAnswer(s *capacity.Story) explain.Answer {
+	switch s.Stage {
+	case capacity.Back:
+		return explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since}
+	case capacity.NotReplaced:
+		return explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason}
+	}
+	a := waiting(explain.Answer{State: explain.CapacityMissing}, s)
+	if s.Todo.Text != "" {
+		a.State = explain.CapacityBlocked
+	}
+	return a
 }
 
 // keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.

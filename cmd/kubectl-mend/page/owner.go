@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -52,7 +52,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 		return nil, err
 	}
 	o := ownerOf(obj)
-	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: explain.OwnerFacts(obj, "", annotations.HasPaused(obj))}
+	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: ownerFacts(obj, "", annotations.HasPaused(obj))}
 	machines, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	if err := e.explainOwners(ctx, a, []*Owner{o}); err != nil {
 		return nil, err
 	}
-	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut)})
+	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: o.counts()})
 	return e, nil
 }
 
@@ -72,7 +72,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 		return nil, err
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
-	e.Facts = explain.OwnerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
+	e.Facts = ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
 	machines, err := machinesIn(ctx, a, key)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 		e.Checks = append(e.Checks, about(*c, func(explain.Target) bool { return false }))
 		at := slices.IndexFunc(c.Targets, func(t explain.Target) bool { return t.Name == e.Answer.Target })
 		silent := func(story Capacity) bool {
-			return story.waits().Machine == e.Answer.Target && story.waits().Next == decide.NodeGetsReady
+			return story.waits().Machine == e.Answer.Target && story.waits().AwaitsNode()
 		}
 		if at < 0 || c.Targets[at].State == cliv1.StateHealthy || !slices.ContainsFunc(e.Capacity, silent) {
 			continue
@@ -263,7 +263,7 @@ func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machi
 	if err != nil {
 		return err
 	}
-	if !story.Story.Stage.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
+	if !story.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
 		o.Capacity = append(o.Capacity, *story)
 	}
 	return nil
@@ -280,12 +280,12 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
 	if o.Machines >= o.Replicas {
 		return nil
 	}
-	f, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: groups[o.Kind], Kind: o.Kind, Name: o.Name}))
+	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: groups[o.Kind], Kind: o.Kind, Name: o.Name}))
 	if err != nil {
 		return err
 	}
-	if s := decide.Decide(f); !s.Stage.Ended() {
-		o.Capacity = append(o.Capacity, Capacity{Story: s, Unread: f.Unread})
+	if s := facts.Story(); !s.Ended() {
+		o.Capacity = append(o.Capacity, Capacity{Story: s})
 	}
 	return nil
 }
@@ -296,8 +296,8 @@ var groups = map[string]string{
 }
 
 // missing is the story of c if it is of a machine that is to come back.
-func (c *Capacity) missing() *decide.Story {
-	if c == nil || c.Story.Stage.Ended() {
+func (c *Capacity) missing() *capacity.Story {
+	if c == nil || c.Ended() {
 		return nil
 	}
 	return c.waits()
@@ -305,10 +305,10 @@ func (c *Capacity) missing() *decide.Story {
 
 // before reports whether c is to be shown before other: of a machine that is to come back first, and of these one that needs a person.
 func (c *Capacity) before(other *Capacity) bool {
-	if ended := c.Story.Stage.Ended(); ended != other.Story.Stage.Ended() {
+	if ended := c.Ended(); ended != other.Ended() {
 		return !ended
 	}
-	return other.waits().Todo == "" && c.waits().Todo != ""
+	return other.waits().Todo.Text == "" && c.waits().Todo.Text != ""
 }
 
 // explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
@@ -332,11 +332,11 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 	if first != nil && ready < replicas {
 		told = first.waits()
 	}
-	e.answer(explain.OwnerAnswer(ready, replicas, told))
+	e.answer(ownerAnswer(ready, replicas, told))
 	e.Next = explain.NothingNext
 	if first != nil {
-		e.Next = cmp.Or(explain.CapacityNext(first.waits()), explain.NodeTodo(first.waits()), explain.NothingNext)
-		e.Todo = explain.CapacityTodo(first.waits())
+		e.Next = cmp.Or(first.waits().Next, nodeTodo(first.waits()), explain.NothingNext)
+		e.Todo = first.waits().Todo
 	}
 	if err := e.judged(ctx, a, cluster); err != nil {
 		return err
@@ -356,14 +356,61 @@ func (p *page) owner(o *Owner, notes []string) {
 		}
 	} else {
 		name := cmp.Or(strings.TrimSpace(o.Kind+" "+o.Name), "Machines without an owner")
-		p.heading(name + ": " + explain.OwnerCounts(o.Ready, o.Machines, o.Replicas, o.RollingOut))
+		p.heading(name + ": " + o.counts())
 	}
 	for i := range o.Capacity {
 		c := &o.Capacity[i]
-		p.line("  ", p.paint.Strong(explain.StoryOf(c.waits()))+": "+p.paint.Waits(explain.CapacityStage(c.waits())))
+		about := "Machine " + c.waits().Machine
+		if c.waits().Machine == "" {
+			about = "A machine that is missing"
+		}
+		p.line("  ", p.paint.Strong(about)+": "+p.paint.Waits(capacity.StageTexts[c.waits().Stage]))
 		p.told("    ", c, notes)
 	}
 	if o.More > 0 {
 		p.line("  ", fmt.Sprintf("%d more without a Ready node", o.More)+".")
 	}
+}
+
+// counts is how many machines o has.
+func (o *Owner) counts() string {
+	counts := fmt.Sprintf("%d wanted, %d exist, %d with a Ready node", o.Replicas, o.Machines, o.Ready)
+	if o.RollingOut {
+		counts += "; rolling out"
+	}
+	return counts
+}
+
+// ownerFacts are what is known of an owner of machines, or of a Cluster.
+func ownerFacts(obj client.Object, phase string, paused bool) []explain.Fact {
+	var facts []explain.Fact
+	if cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
+		facts = append(facts, explain.Fact{Name: "cluster", Value: cluster})
+	}
+	if phase != "" {
+		facts = append(facts, explain.Fact{Name: "phase", Value: phase})
+	}
+	if paused {
+		facts = append(facts, explain.Fact{Name: "paused", Value: "yes"})
+	}
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
+	}
+	return facts
+}
+
+// ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.
+func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
+	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
+	if first == nil {
+		if ready >= replicas {
+			a.State = explain.CapacityComplete
+		}
+		return a
+	}
+	a.Target = cmp.Or(first.Old, first.Machine)
+	if first.Todo.Text != "" {
+		a.State = explain.CapacityBlocked
+	}
+	return waiting(a, first)
 }

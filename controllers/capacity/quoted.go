@@ -1,4 +1,4 @@
-package explain
+package capacity
 
 import (
 	"strings"
@@ -8,10 +8,7 @@ import (
 
 // Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or what a terminal
 // obeys.
-const (
-	mostQuoted = 2048
-	mostWord   = 253
-)
+const mostQuoted = 2048
 
 // oneLine is a message of several lines in one, without the bullets, and bounded.
 func oneLine(message string) string {
@@ -26,9 +23,6 @@ func oneLine(message string) string {
 	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
 	return strings.TrimSuffix(visible(bounded(text, mostQuoted)), ".")
 }
-
-// word is what others call something, such as the value of an annotation.
-func word(text string) string { return visible(bounded(text, mostWord)) }
 
 // bounded is text of at most so many bytes. Where something is left out it ends with an ellipsis.
 func bounded(text string, most int) string {

@@ -1,0 +1,263 @@
+package capacity
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// Observer reads what capacity waits for.
+type Observer struct {
+	// Management reads the management cluster, Mapper knows its kinds.
+	Management client.Reader
+	Mapper     meta.RESTMapper
+	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the Machine counts.
+	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
+}
+
+// machinesUnread is what Unread has if the machines of the owner could not be read.
+const machinesUnread = "Machines"
+
+// reading is one observation.
+type reading struct {
+	*Observer
+	*Facts
+}
+
+// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does not answer.
+func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
+	r := &reading{o, &Facts{Subject: s, now: now}}
+	for _, step := range []func(context.Context) error{
+		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readTimeouts, r.readHosts,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	slices.Sort(r.Unread)
+	r.Unread = slices.Compact(r.Unread)
+	return r.Facts, nil
+}
+
+// get reads an object; it is not known if it may not be read, which is noted.
+func (r *reading) get(ctx context.Context, name string, obj client.Object, kinds string) (exists, known bool, err error) {
+	err = r.Management.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: name}, obj)
+	if err == nil || apierrors.IsNotFound(err) {
+		return err == nil, true, nil
+	}
+	return false, false, r.note(kinds, err)
+}
+
+// list reads objects of the namespace; what may not be read is noted.
+func (r *reading) list(ctx context.Context, list client.ObjectList, kinds string, options ...client.ListOption) (known bool, err error) {
+	err = r.Management.List(ctx, list, append(options, client.InNamespace(r.Namespace))...)
+	if err == nil {
+		return true, nil
+	}
+	return false, r.note(kinds, err)
+}
+
+// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no such kind.
+func (r *reading) note(kinds string, err error) error {
+	if !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) && !errors.Is(err, explain.ErrUnread) {
+		return fmt.Errorf("read %s in %s: %w", kinds, r.Namespace, err)
+	}
+	r.Unread = append(r.Unread, kinds)
+	return nil
+}
+
+// readMachine reads the machine itself. A machine without a name is one that its owner lacks.
+func (r *reading) readMachine(ctx context.Context) error {
+	if r.Name == "" && r.LabelKey != "" {
+		return nil
+	}
+	machine := &clusterv1.Machine{}
+	exists, _, err := r.get(ctx, r.Name, machine, machinesUnread)
+	if err != nil {
+		return err
+	}
+	if !exists || !r.Created.IsZero() && !r.Created.Equal(machine.CreationTimestamp.Time) { // another one of its name
+		if r.LabelKey == "" {
+			return fmt.Errorf("read Machine %s/%s: %w", r.Namespace, r.Name, ErrNotKept)
+		}
+		return nil
+	}
+	if r.LabelKey == "" {
+		kept := r.Subject
+		r.Subject = Of(machine, r.Began)
+		r.Lost, r.Found, r.Remembered, r.Host = kept.Lost, kept.Found, kept.Remembered, kept.Host
+	}
+	r.old = r.seen(machine)
+	return nil
+}
+
+// seen is machine with the condition of its node as the caller knows it.
+func (r *reading) seen(machine *clusterv1.Machine) *clusterv1.Machine {
+	if r.NodeReady == nil || !machine.Status.NodeRef.IsDefined() {
+		return machine
+	}
+	ready, known := r.NodeReady(machine)
+	if !known {
+		return machine
+	}
+	machine = machine.DeepCopy()
+	ready.Type = clusterv1.MachineNodeReadyCondition
+	machine.Status.Conditions = append(slices.DeleteFunc(machine.Status.Conditions, func(c metav1.Condition) bool { return c.Type == ready.Type }), ready)
+	return machine
+}
+
+func (r *reading) readCluster(ctx context.Context) error {
+	if r.Cluster == "" {
+		return nil
+	}
+	cluster := &clusterv1.Cluster{}
+	exists, known, err := r.get(ctx, r.Cluster, cluster, "Clusters")
+	if exists {
+		r.cluster = cluster
+	}
+	r.clusterDeleted = known && (!exists || !cluster.DeletionTimestamp.IsZero())
+	return err
+}
+
+// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its metadata.
+func (r *reading) readNamespace(ctx context.Context) error {
+	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := r.Management.Get(ctx, client.ObjectKey{Name: r.Namespace}, namespace)
+	r.namespaceDeleted = err == nil && !namespace.DeletionTimestamp.IsZero()
+	if client.IgnoreNotFound(err) != nil {
+		return r.note("Namespaces", err)
+	}
+	return nil
+}
+
+// readMachines reads the other machines of the owner.
+func (r *reading) readMachines(ctx context.Context) error {
+	if r.Owner.Kind == "" {
+		return nil
+	}
+	list := &clusterv1.MachineList{}
+	if _, err := r.list(ctx, list, machinesUnread, client.MatchingLabels{r.LabelKey: r.LabelValue}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		machine := &list.Items[i]
+		if r.owns(machine) && (r.old == nil || machine.Name != r.old.Name) {
+			r.others = append(r.others, r.seen(machine))
+		}
+	}
+	slices.SortFunc(r.others, byAge)
+	r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Loss) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+	return nil
+}
+
+// all are the machines of the owner, with the old one.
+func (r *reading) all() []*clusterv1.Machine {
+	if r.old == nil {
+		return r.others
+	}
+	return append(slices.Clone(r.others), r.old)
+}
+
+// defaultNodeStartup applies where a check does not say; Cluster API's webhook writes the same into the spec.
+const defaultNodeStartup = 600
+
+// readTimeouts reads how long checks wait for the nodes of machines that have none.
+func (r *reading) readTimeouts(ctx context.Context) error {
+	awaited := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
+	if len(awaited) == 0 {
+		return nil
+	}
+	checks := &clusterv1.MachineHealthCheckList{}
+	if _, err := r.list(ctx, checks, "MachineHealthChecks"); err != nil {
+		return err
+	}
+	r.timeouts = map[string]time.Duration{}
+	for _, machine := range awaited {
+		for i := range checks.Items {
+			check := &checks.Items[i]
+			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+			if err != nil || check.Spec.ClusterName != machine.Spec.ClusterName || selector.Empty() || !selector.Matches(labels.Set(machine.Labels)) {
+				continue
+			}
+			timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, defaultNodeStartup)) * time.Second
+			if shortest := r.timeouts[machine.Name]; timeout > 0 && (shortest == 0 || timeout < shortest) {
+				r.timeouts[machine.Name] = timeout
+			}
+		}
+	}
+	return nil
+}
+
+// readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure.
+func (r *reading) readHosts(ctx context.Context) error {
+	concerned := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool {
+		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
+		deletes := cond(m.Status.Conditions, clusterv1.MachineDeletingCondition).Reason == clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
+		return !onMetal(m) || !awaited && !deletes
+	})
+	if len(concerned) == 0 {
+		return nil
+	}
+	list := &bmov1alpha1.BareMetalHostList{}
+	var err error
+	if r.hostsKnown, err = r.list(ctx, list, "BareMetalHosts"); err != nil {
+		return err
+	}
+	r.hosts = list.Items
+	slices.SortFunc(r.hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
+	for _, machine := range concerned {
+		if r.hostOf(machine) == nil && machine.DeletionTimestamp.IsZero() {
+			if err := r.readWants(ctx, machine); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a hostSelector that
+// cannot be used.
+func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
+	ref, between := machine.Spec.InfrastructureRef, &unstructured.Unstructured{}
+	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	if err != nil {
+		return r.note("Metal3Machines", err)
+	}
+	between.SetGroupVersionKind(mapping.GroupVersionKind)
+	exists, _, err := r.get(ctx, ref.Name, between, "Metal3Machines")
+	if err != nil || !exists {
+		return err
+	}
+	found, err := host.WantsBy(between, machine)
+	if _, whole := between.Object["spec"]; !whole || err != nil {
+		r.Unread = append(r.Unread, "Metal3Machines")
+		return nil //nolint:nilerr // it is in Unread
+	}
+	if r.wants == nil {
+		r.wants = map[string]wants{}
+	}
+	r.wants[machine.Name] = wants{found.Selector, found.ReusedBy}
+	return nil
+}
