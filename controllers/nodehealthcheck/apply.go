@@ -21,6 +21,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -33,9 +34,9 @@ type outcome struct {
 	*nodes.Decision
 	plan *nodes.Plan
 	n    *nodes.Node
-	// asked says that a request was to be created; made is that, nil if it was not.
-	asked bool
-	made  *unstructured.Unstructured
+	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
+	tried, asked bool
+	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
@@ -98,7 +99,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
-	if len(o.GiveUp) > 0 && !r.giveUp(ctx, state, o) || !o.Starts() {
+	if o.GaveUp.Do == escalation.GiveUp && !r.giveUp(ctx, state, o) || !o.Starts() {
 		return
 	}
 	if leased != nil {
@@ -131,7 +132,7 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 
 // ask makes the request of the step that starts.
 func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
-	o.asked = true
+	o.tried = true
 	made, err := r.request(ctx, state, o)
 	if errors.Is(err, remediationrequest.ErrAppeared) {
 		o.again, err = true, nil

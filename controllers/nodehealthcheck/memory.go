@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
@@ -117,7 +118,7 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 			memory.Unpatchable[o.n.Requests[j].ID()] = true
 		}
 		if o.refused != nil {
-			memory.Refused[o.n.Name] = state.facts.Now
+			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, begin.Lost(o.refused), state.facts.Now)
 		}
 	}
 	return memory

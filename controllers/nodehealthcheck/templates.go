@@ -216,6 +216,7 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 		return nil, err
 	}
 	r.recorded(ctx, state, o, req)
+	o.asked = true
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}

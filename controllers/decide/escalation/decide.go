@@ -36,7 +36,7 @@ func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	case here < 0:
 		return Decision{Do: Start, Reason: FirstStep}
 	case len(steps) == 1 && steps[0].Timeout <= 0:
-		return alone(latest(asked))
+		return alone(latest(asked), now)
 	}
 	if slices.ContainsFunc(asked, Request.givenUp) {
 		return afterGivingUp(len(steps), here, asked, now)
@@ -131,6 +131,10 @@ func current(step Step, here int, asked []Request, now time.Time) Decision {
 // progress returns what is done about a step whose current request is r, as long as nothing ends it.
 func progress(r Request) (Action, string) {
 	switch {
+	case r.Refused:
+		return Start, NotMade
+	case r.Gone && r.Succeeded == Yes:
+		return Wait, AwaitingNode
 	case r.Gone:
 		return Start, Vanished
 	case r.Deleting:
@@ -142,9 +146,14 @@ func progress(r Request) (Action, string) {
 }
 
 // alone returns the decision about the only template of a check without an escalation: nothing follows, however it ends.
-func alone(r Request) Decision {
+func alone(r Request, now time.Time) Decision {
 	d := Decision{}
 	switch d.Do, d.Reason = progress(r); {
+	case r.Gone && d.Do == Wait:
+		d.Recheck = r.Started.Add(BootsFor)
+		if !now.Before(d.Recheck) {
+			return Decision{Do: Start, Reason: Vanished}
+		}
 	case d.Reason != InProgress:
 	case r.Notified: // the failure that is reported may well be its effect
 		d.Reason = ToldToStop
@@ -171,8 +180,12 @@ func ends(step Step, r Request, since time.Time) []end {
 	case r.stopped():
 		all = append(all, end{Stopped, r.stoppedSince().Add(StoppedFor)})
 	}
+	timedOut := TimedOut
+	if r.Refused {
+		timedOut = NeverMade
+	}
 	if step.Timeout > 0 {
-		all = append(all, end{TimedOut, since.Add(step.Timeout)})
+		all = append(all, end{timedOut, since.Add(step.Timeout)})
 	}
 	return all
 }

@@ -229,7 +229,7 @@ func (d *decider) dueMembers() []int {
 		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
-		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
+		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
 			refused = append(refused, i)
 		} else {
 			due = append(due, i)

@@ -67,8 +67,14 @@ func (s *stepping) escalated() []escalation.Request {
 			if gone.TimedOut != nil {
 				request.GivenUp = gone.TimedOut.Time
 			}
+			if s.p.Memory.Succeeded[string(gone.Resource.UID)] {
+				request.Succeeded = escalation.Yes
+			}
 			requests = append(requests, request)
 		}
+	}
+	if request, refused := s.refused(); refused {
+		requests = append(requests, request)
 	}
 	return requests
 }

@@ -130,9 +130,11 @@ type Memory struct {
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
 	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Recovered
-	// those that had succeeded when their node was seen healthy; by the UID of the request.
-	Flagged, Unpatchable, Recovered map[string]bool
-	// Refused is when a request for a node was refused last, by its name.
-	Refused map[string]time.Time
+	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
+	// those whose remediators have said so, Recovered those that had succeeded when their node was seen healthy; by the UID of the request.
+	Flagged, Unpatchable, Succeeded, Recovered map[string]bool
+	// Refusals are of the nodes for which no request could be made, by their names.
+	Refusals map[string]Refusal
+	// Recoveries are of the nodes that were healthy a moment ago, or for a moment, by their UIDs.
+	Recoveries map[string]Recovery
 }

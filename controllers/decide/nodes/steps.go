@@ -255,7 +255,7 @@ func (s *stepping) unhealthy() {
 		}
 		s.happens(s.expires(answer))
 	} else {
-		s.happens(askedAgain(s.Blockers[0].Again))
+		s.happens(askedAgain(s.Blockers))
 	}
 	c.answer = answer
 	at := ofAnswer
@@ -267,13 +267,21 @@ func (s *stepping) unhealthy() {
 		if len(further) == 0 {
 			s.start(answer.Step)
 		} else {
-			s.happens(askedAgain(health.Earliest(further[0].Again, further[0].Until)))
+			s.happens(askedAgain(further))
 		}
 	}
 	s.Blockers = distinct(append(s.Blockers, further...))
 }
 
-func askedAgain(at time.Time) Moment {
+// askedAgain is when the first of the blockers is over, or is looked at again.
+func askedAgain(blockers []Blocker) Moment {
+	var at time.Time
+	for _, b := range blockers {
+		if b.Again.IsZero() {
+			b.Again = b.Until
+		}
+		at = health.Earliest(at, b.Again)
+	}
 	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
 }
 
