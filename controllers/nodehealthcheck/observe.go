@@ -34,6 +34,8 @@ type observed struct {
 	leases     map[string]*coordinationv1.Lease // by name
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
+	// released says that the check is gone, and that the requests of all kinds may be its.
+	released bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 }
@@ -167,9 +169,6 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	if err := r.attribute(ctx, state, list.Items); err != nil {
-		return err
-	}
 	known := make(map[string]bool, len(list.Items))
 	state.facts.Nodes = make([]nodes.Node, 0, len(list.Items))
 	for i := range list.Items {
@@ -233,10 +232,7 @@ func (state *observed) attach() {
 		n := &state.facts.Nodes[i]
 		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
 		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
-		n.Orphaned, n.Others = state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
-		for _, request := range state.requests.ours[n.Name] {
-			n.Requests = append(n.Requests, *request)
-		}
+		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
 	}
 }
 

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,8 +19,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -99,29 +99,20 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	state := &observed{check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now)}
 	orphans := r.memory.of(name).orphans // begun by the last reconcile of the check
-	state.requests.ours = map[string][]*nodes.Request{}
-	for _, kind := range r.requestKinds() {
-		list, _, err := r.listRequests(ctx, kind)
-		if err != nil {
-			return nil, err
+	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
+		by, known := makerOf(obj), orphans[obj.GetUID()].node
+		if entry := listed[obj.GetUID()]; entry != nil {
+			known = entry.node
 		}
-		if err := r.upToDate(ctx, kind, list); err != nil {
-			return nil, err
-		}
-		for i := range list {
-			obj, by := &list[i], makerOf(&list[i])
-			known := orphans[obj.GetUID()].node
-			if entry := listed[obj.GetUID()]; entry != nil {
-				known = entry.node
-			}
-			if by.Name != name && (by.Name != "" || known == "") {
-				continue
-			}
+		if by.Name == name || by.Name == "" && known != "" {
 			node := cmp.Or(nodeOf(obj), known, obj.GetName())
-			state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: obj, Step: -1})
+			state.requests.ours[node] = append(state.requests.ours[node], nodes.Request{Object: obj, Step: -1})
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err

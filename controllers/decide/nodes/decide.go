@@ -150,7 +150,7 @@ func (d *decider) population() {
 func (d *decider) counts(i int) bool {
 	n := &d.f.Nodes[i]
 	return n.Selected || !n.Exists() && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 ||
-		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Guessed && !r.Clings(d.f.Now) }))
+		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(d.f.Now) }))
 }
 
 // classOf is what the limits count a node as.

@@ -69,7 +69,7 @@ func (d *decider) takenAway(n *Node) bool {
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return !r.Guessed && (r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept())
+			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
 		})
 	}
 	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
@@ -96,8 +96,6 @@ func (s *stepping) gone() {
 		if !r.Deleting().IsZero() {
 			s.lookAgain(later(r.Deleting().Add(ClingingFor), s.f.Now))
 			s.stops(j)
-		}
-		if !r.Deleting().IsZero() || r.Guessed { // which node is gone is not known
 			continue
 		}
 		if until := s.awaited(j); s.f.Now.Before(until) {
@@ -118,7 +116,7 @@ func (s *stepping) gone() {
 // stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that
 // is gone only then.
 func (s *stepping) stops(j int) {
-	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !r.Guessed && !s.f.Memory.Unpatchable[r.ID()] {
+	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !s.f.Memory.Unpatchable[r.ID()] {
 		s.Stop = append(s.Stop, j)
 	}
 }

@@ -17,8 +17,6 @@ import (
 type Request struct {
 	Object *unstructured.Unstructured
 	Step   int // of the template it was made from; -1 if the check does not name that any more
-	// Guessed says that nothing says which node it is about: it is listed under its own name.
-	Guessed bool
 	// MachineThere says that it is about a Machine that is there, and stays; read only if its node is gone.
 	MachineThere bool
 	// Listed is what the status says of it, nil if it does not list it, and ListedHealthy that it says that the node was healthy since.
