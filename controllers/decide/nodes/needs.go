@@ -25,21 +25,21 @@ func Release(f Facts, uninstalling bool) Plan {
 	d := &decider{f: &f, p: &p}
 	d.recall()
 	for i := range f.Nodes {
-		s := d.stepping(i)
-		clings := true
-		for j := range s.n.Requests {
-			if s.n.Requests[j].Deleting().IsZero() {
-				s.End = append(s.End, j)
+		c, clings := d.caseOf(i, &d.now), true
+		c.Start, c.Would = -1, -1
+		for j := range c.n.Requests {
+			if c.n.Requests[j].Deleting().IsZero() {
+				c.End = append(c.End, j)
 			}
-			clings = clings && s.n.Requests[j].Clings(f.Now)
+			clings = clings && c.n.Requests[j].Clings(f.Now)
 		}
-		if len(s.n.Requests) == 0 || uninstalling && clings {
-			s.unleased()
+		if len(c.n.Requests) == 0 || uninstalling && clings {
+			c.unleased()
 		} else {
-			s.leased()
+			c.leased()
 		}
 		p.Order = append(p.Order, i)
-		p.Recheck = health.Earliest(p.Recheck, s.Recheck)
+		p.Recheck = health.Earliest(p.Recheck, c.Recheck)
 	}
 	return p
 }

@@ -49,38 +49,38 @@ func (d *decider) recallRefusal(i int) {
 
 // refused is the refusal of the node as the escalation sees it: a request that is gone, and whose step times out like any other. Its time
 // does not run out on the last step, which is tried without end, nor while others have the turn.
-func (s *stepping) refused() (request escalation.Request, refused bool) {
-	refusal := s.p.Memory.Refusals[s.n.Name]
-	if refusal.First.IsZero() || refusal.Step >= len(s.steps) || s.f.Single() {
+func (c *Case) refused() (request escalation.Request, refused bool) {
+	refusal := c.p.Memory.Refusals[c.n.Name]
+	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.Single() {
 		return request, false
 	}
 	request = escalation.Request{Step: refusal.Step, Started: refusal.First, Gone: true, Refused: true}
-	next := s.passing(s.n, refusal.Step+1)
-	last := next >= len(s.steps) || s.passed(s.n, next)
-	if last || refusal.Unanswered && !s.mayGoOn(refusal) {
-		request.Started = s.f.Now
+	next := c.passing(c.n, refusal.Step+1)
+	last := next >= len(c.steps) || c.passed(c.n, next)
+	if last || refusal.Unanswered && !c.mayGoOn(refusal) {
+		request.Started = c.f.Now
 	}
 	return request, true
 }
 
 // mayGoOn reports whether the node may go on to its next step although its request was not answered. While requests of that kind fail for
 // other nodes too, one node of the check may at a time: a webhook that is down must not have all nodes replaced at once.
-func (s *stepping) mayGoOn(refusal Refusal) bool {
-	kind := s.f.Templates[refusal.Step].Request.GroupKind()
-	for i := range s.f.Nodes {
-		other := s.f.Nodes[i].Name
-		if i == s.i {
+func (c *Case) mayGoOn(refusal Refusal) bool {
+	kind := c.f.Templates[refusal.Step].Request.GroupKind()
+	for i := range c.f.Nodes {
+		other := c.f.Nodes[i].Name
+		if i == c.i {
 			continue
 		}
-		if s.wentOn(i, kind) {
+		if c.wentOn(i, kind) {
 			return false
 		}
-		theirs, known := s.p.Memory.Refusals[other]
-		if !known || theirs.First.IsZero() || !theirs.Unanswered || !theirs.lately(s.f.Now) || theirs.Step >= len(s.steps) ||
-			s.f.Templates[theirs.Step].Request.GroupKind() != kind {
+		theirs, known := c.p.Memory.Refusals[other]
+		if !known || theirs.First.IsZero() || !theirs.Unanswered || !theirs.lately(c.f.Now) || theirs.Step >= len(c.steps) ||
+			c.f.Templates[theirs.Step].Request.GroupKind() != kind {
 			continue
 		}
-		if cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, s.n.Name)) < 0 {
+		if cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
 			return false
 		}
 	}
