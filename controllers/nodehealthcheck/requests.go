@@ -131,7 +131,7 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 }
 
 // listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is
-// gone, is in use no longer, and blocks no check that does not name it.
+// gone, blocks no check that does not name it.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
@@ -153,13 +153,11 @@ func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != openshift.ConfigGroup && kind.Group != openshift.MachineGroup
 }
 
-// listed is what the status says of a request.
+// listed is what the status says of a request: its node, and whether that was healthy since. Seen says that the request was found.
 type listed struct {
-	node string
-	// healthy says that the node was.
-	healthy     bool
-	remediation *nhcv1.Remediation
-	seen        bool
+	node          string
+	healthy, seen bool
+	remediation   *nhcv1.Remediation
 }
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
@@ -210,8 +208,7 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 	}
 }
 
-// stepOfRequest is the step whose template obj was made from: that of its kind which it names; if it names none any more, what the status
-// says, or the only one of its kind. It is -1 if there is none.
+// stepOfRequest is the step whose template obj names; without a name the one that the status says, or the only one of its kind; else -1.
 func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *listed) int {
 	kind, name := obj.GroupVersionKind().GroupKind(), obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	if _, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]; !named && entry != nil {
@@ -228,26 +225,20 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 	return step
 }
 
-// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; -1 if there is
-// none.
+// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; else -1.
 func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
 	return slices.IndexFunc(state.facts.Templates, func(t nodes.Template) bool {
 		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
 	})
 }
 
-// nodeOf is the node that a request names, or "".
+// nodeOf is the node that a request names; empty if it names none.
 func nodeOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }
 
-func ownedBy(obj metav1.Object, uid types.UID) bool {
-	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
-// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner
-// reference. The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine
-// owns as well. (docs/adr/0022-requests-carry-their-maker.md)
+// makerOf is the NodeHealthCheck that made obj: what its mark says, completed by its owner reference. The garbage collector takes the
+// reference away when the check goes and a Machine owns obj as well. (docs/adr/0022-requests-carry-their-maker.md)
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -261,16 +252,14 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return by
 }
 
-// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status
-// lists. Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
-// (docs/adr/0038-requests-count-where-templates-are.md)
+// within reports whether obj is in a namespace of the check's templates or listed requests, or in none. Tenants could give the check's mark
+// to objects in others. (docs/adr/0038-requests-count-where-templates-are.md)
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.requests.within[namespace]
 }
 
-// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it
-// named.
+// namespacesOf are those of the templates that check names, and of the requests that its status lists, whose templates it named once.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	namespaces := map[string]bool{}
 	for _, template := range templatesOf(&check.Spec) {
@@ -282,8 +271,7 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	return namespaces
 }
 
-// made reports whether the check made obj: that very check, and none of its name that was there before. Of what does not say
-// any more which one it was, the status does.
+// made reports whether that very check made obj, and none of its name that was there before. If obj does not say it any more, the status does.
 func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
