@@ -14,8 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for
-// events and metrics.
+// memory is what reconciles remember of each other besides what goes into their decisions.
 type memory struct {
 	written consistency.Kinds // requests
 	stale   consistency.Waits // by check, also of those that are gone
@@ -124,8 +123,7 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 	return memory
 }
 
-// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Decided on
-// that, everything would be done once more.
+// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
 	writes := r.memory.written.Of(kind.GroupKind())
 	for i := range list {

@@ -59,8 +59,8 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &state.facts, nil
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and
-// is tried again.
+// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
+// again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
 	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
 	for _, err := range trouble {
@@ -157,8 +157,7 @@ func (state *observed) recheck(at time.Time) {
 	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
 }
 
-// observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
-// lease. A selector that cannot be parsed selects nothing, and disables the check.
+// observeNodes reads the nodes that the check selects, or has not done with. A selector that cannot be parsed selects nothing.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&state.check.Spec.Selector)
 	if err != nil {
@@ -179,8 +178,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	return r.observeUnfinished(ctx, state, known)
 }
 
-// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of
-// them.
+// observeUnfinished adds the nodes that the check has not done with, and attaches what is known of each node.
 func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
@@ -236,8 +234,7 @@ func (state *observed) attach() {
 	}
 }
 
-// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty
-// if it selects it. An empty selector selects all nodes.
+// WhyNotSelected says which requirements of the selector fail on which labels of node; empty if check selects it.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
 		return nodes.SelectorInvalid(err).Message

@@ -34,8 +34,8 @@ import (
 // without its check is waited for by no controller, and its remediator would go on for ever. (docs/adr/0023-leaving-is-a-mode.md)
 
 const (
-	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
-	// remediator removed the mark of the check.
+	// releaseRetry is how soon orphaned requests are read again whose remediator has removed the mark of the check: nothing tells their
+	// end.
 	releaseRetry = time.Minute
 	// searchRetry is how soon kinds are searched again that could not be.
 	searchRetry = 15 * time.Second

@@ -130,8 +130,8 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, nil
 }
 
-// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is
-// gone, blocks no check that does not name it.
+// listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
+// check.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {

@@ -103,8 +103,7 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
 
-// remediationsOf are the requests for a node after o: those that are there, the one that was made, and of those that are gone the ones that
-// matter still.
+// remediationsOf are the requests that matter after o: those that are there, the one that was made, and some that are gone.
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
 	for j := range o.n.Requests {

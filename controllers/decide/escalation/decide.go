@@ -59,8 +59,8 @@ func highest(n int, requests []Request) (step int, asked []Request) {
 	return step, asked
 }
 
-// latest returns the one request to go by: one that exists before one that is gone, then the youngest. There is more than one when a
-// request was made again and the status still remembers the old one.
+// latest is the request to go by: one that exists before one that is gone (the status may remember one that was made again), then the
+// youngest.
 func latest(asked []Request) Request {
 	l := asked[0]
 	for _, r := range asked[1:] {
@@ -77,8 +77,7 @@ func latest(asked []Request) Request {
 	return l
 }
 
-// afterGivingUp returns the decision on a step that was given up. One of its requests is enough for that: else a copy that a person made would
-// begin the step anew.
+// afterGivingUp decides on a step of which one request was given up: a copy of it that a person made does not begin the step anew.
 func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 	last := here == steps-1
 	if slices.ContainsFunc(asked, Request.unaware) {
@@ -105,8 +104,8 @@ func (r Request) givenUp() bool { return r.Notified || !r.GivenUp.IsZero() }
 // unaware reports whether r has a remediator that would go on, if r was given up.
 func (r Request) unaware() bool { return !r.Gone && !r.Notified && r.Succeeded != Yes }
 
-// began is when a step was begun. A request that is made again has the time that the first one had left: else a remediator that deletes
-// its requests could hold the escalation up for ever.
+// began is when a step was begun. A request that is made again has the time that was left: else a remediator that deletes its own blocks
+// the rest.
 func began(asked []Request) time.Time {
 	return slices.MinFunc(asked, func(a, b Request) int { return a.Started.Compare(b.Started) }).Started
 }

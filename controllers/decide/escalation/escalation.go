@@ -10,8 +10,7 @@ import "time"
 // (NodeHealthCheck v0.4; later remediators set Succeeded, which counts at once.)
 const StoppedFor = 30 * time.Second
 
-// BootsFor is how long a node is waited for whose only remediator has succeeded and has deleted its request itself: another request would end
-// the boot.
+// BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the boot.
 const BootsFor = 30 * time.Minute
 
 // NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make good a crash

@@ -48,8 +48,7 @@ func (d *decider) passed(n *Node, step int) bool {
 	return n.Machine != nil && !n.Machine.Unread && reason != ""
 }
 
-// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present
-// failure.
+// escalated are the requests for the present failure of the node as the escalation sees them.
 func (c *Case) escalated() []escalation.Request {
 	var requests []escalation.Request
 	for j := range c.n.Requests {
@@ -79,8 +78,7 @@ func (c *Case) escalated() []escalation.Request {
 	return requests
 }
 
-// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else
-// gaveUp is zero.
+// escalate is what the escalation decides about the node, after what has had its chance was given up; gaveUp is zero if nothing was.
 func (c *Case) escalate() (gaveUp escalation.Decision, answer Answer) {
 	requests := c.escalated()
 	answer = c.escalationOf(c.n, requests)
@@ -170,8 +168,8 @@ func (d *Decision) Action(f *Facts) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
-// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a
-// single remediation that had succeeded the annotation says when that was found.
+// resumed ends a healthy delay: the node is not healthy. Of a single remediation that had succeeded the annotation says when that was
+// found.
 func (c *Case) resumed() {
 	turned := c.n.delayed() && !c.n.healthySince().IsZero()
 	for j := range c.n.Requests {
@@ -202,8 +200,8 @@ func (c *Case) relapsed() {
 	}
 }
 
-// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for
-// long enough. Ended are the requests that were deleted meanwhile.
+// AwaitsRepeat reports whether a single remediation that had succeeded begins anew when the node is unhealthy. Ended are the deleted
+// requests.
 func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
 	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
 		return false

@@ -43,8 +43,7 @@ func (d *decider) missing() time.Time {
 	return until
 }
 
-// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of
-// all was.
+// nodesMade is when the selected nodes were made, the oldest first, without those that were away themselves; and when the newest was.
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -61,8 +60,7 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	return made, newest
 }
 
-// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a
-// remediator has said nothing: then its request ends at once.
+// takenAway reports whether a remediation may have taken n away lately. Of a Node that a person deleted no remediator says anything.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
 	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
@@ -113,8 +111,7 @@ func (c *Case) gone() {
 	}
 }
 
-// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that
-// is gone only then.
+// stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
 	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Unpatchable[r.ID()] {
 		c.Stop = append(c.Stop, j)
@@ -140,8 +137,8 @@ func (c *Case) awaited(j int) time.Time {
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no
-// timeout has as long as no request should last.
+// patience is until when a remediator is waited for that has taken its node away for good: its timeout, or the age that no request should
+// have.
 func (c *Case) patience(j int) time.Time {
 	r := &c.n.Requests[j]
 	if r.Step >= 0 && c.f.Templates[r.Step].timeout() > 0 {

@@ -2,8 +2,7 @@ package nodes
 
 import "github.com/kubemend/kubemend/controllers/decide/health"
 
-// NeedsControlPlane reports whether a node of the control plane is, or will be, blocked by nothing but the others: then the control plane
-// has to be read.
+// NeedsControlPlane reports whether the control plane has to be read: it alone blocks one of its nodes, or will.
 func NeedsControlPlane(f Facts) bool {
 	concerns := false
 	for i := range f.Nodes {
@@ -18,8 +17,7 @@ func NeedsControlPlane(f Facts) bool {
 	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
 }
 
-// Release returns the plan for the orphaned requests and leases of a deleted check: the requests end, and the lease on a node after them.
-// During an uninstall the requests are not waited for without end.
+// Release is the plan for a deleted check: its requests end, and then its leases. An uninstall does not wait for requests without end.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
 	d := &decider{f: &f, p: &p}

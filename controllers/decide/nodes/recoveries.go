@@ -9,8 +9,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// shortRecovery is for how long, or else for as long as its rule lasts, a node has to be healthy for its next failure to begin at the first
-// step of an escalation.
+// shortRecovery is the recovery, or else one as long as its rule, after which the next failure of a node begins at the first step.
 const shortRecovery = time.Minute
 
 // Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the step
@@ -76,8 +75,7 @@ func (d *decider) recovery(i int) Recovery {
 	return recovery
 }
 
-// giveBack adds the requests to those of n that are gone, each with the time that its step had left. It reports whether there was one to
-// add: else the status lists them already.
+// giveBack adds the requests to those of n that are gone, with the time that each had left. It is false if the status lists them already.
 func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
 	listed := func(entry Listed) bool {
 		return slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == entry.Resource.UID })

@@ -81,8 +81,8 @@ func (r *Request) report() []string {
 	return texts
 }
 
-// escalationTexts are by the reason of the decision. {step} is the template concerned, {before} the one before it, {until} when its time
-// is over, {timeout} how long that is.
+// escalationTexts are by reason. {step} is the template, {before} the one before it, {until} when its time is over, {timeout} how long
+// that is.
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",

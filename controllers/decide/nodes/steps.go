@@ -138,8 +138,8 @@ func delayEnds(at time.Time) Moment {
 	return Moment{At: at, What: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
 }
 
-// leased: as long as there are requests the lease is kept, and a moment longer if somebody deleted one that is about to be made again. When
-// no step is left it is kept only for a while: then somebody else may try what they can.
+// leased keeps the lease while there are requests, or one is about to be made again; when no step is left only for a while, so that others
+// may try.
 func (c *Case) leased() {
 	now := c.f.Now
 	if !c.n.Remediated() && len(c.n.Orphaned) == 0 {
@@ -175,8 +175,7 @@ func (c *Case) leased() {
 	c.lookAgain(again)
 }
 
-// idleSince is since when no remediator is at work on the node, or will be: a single remediation has failed or stopped, or is being
-// deleted. Zero if one is.
+// idleSince is since when no remediator is, or will be, at work on the node: its only one has ended. Zero if one is.
 func (c *Case) idleSince() time.Time {
 	if !c.f.Single() || !c.n.Exists() || len(c.n.Unseen) > 0 || len(c.n.Orphaned) > 0 {
 		return time.Time{}
@@ -192,8 +191,7 @@ func (c *Case) idleSince() time.Time {
 	return since
 }
 
-// idleSince is since when no remediator is at work on r; zero if one is. A remediator that does not say since when may have said so when
-// r was made.
+// idleSince is since when no remediator is at work on r; zero if one is. What it says may be older than r.
 func (r *Request) idleSince() time.Time {
 	succeeded, since := escalation.Says(r.Object, nhcv1.SucceededCondition)
 	processing, stopped := escalation.Says(r.Object, nhcv1.ProcessingCondition)
@@ -208,8 +206,7 @@ func (r *Request) idleSince() time.Time {
 	return time.Time{}
 }
 
-// unleased: no request is left, and what is left of the lease is given back; unless a check of the same name that was there before has left
-// one behind, which is at work under the same lease.
+// unleased gives the lease back, unless an orphaned request of a check of the same name is at work under it.
 func (c *Case) unleased() {
 	if len(c.n.Orphaned) > 0 {
 		c.leased()
