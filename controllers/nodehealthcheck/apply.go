@@ -21,6 +21,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -33,9 +34,9 @@ type outcome struct {
 	*nodes.Decision
 	plan *nodes.Plan
 	n    *nodes.Node
-	// asked says that a request was to be created; made is that, nil if it was not.
-	asked bool
-	made  *unstructured.Unstructured
+	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
+	tried, asked bool
+	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
@@ -50,8 +51,7 @@ type outcome struct {
 	err     error
 }
 
-// carryOut does what plan says about the nodes, each on its own: what fails for one node blocks no other. The outcomes are about all
-// nodes, in their order.
+// carryOut does what plan says about each node on its own: what fails for one node blocks no other. It returns the outcomes of all nodes.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
@@ -86,8 +86,8 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 	o.again = o.again || errors.Is(err, begin.ErrBusy)
 }
 
-// step takes the node before a remediation starts, notifies the former remediator to stop before it requests the next step, and releases the
-// node last. Whatever fails in between, the next reconcile goes on from there.
+// step takes the node, tells the former remediator to stop, and requests the next step, in this order. After a crash the next reconcile
+// goes on.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	first := o.first()
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {
@@ -98,7 +98,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
-	if len(o.GiveUp) > 0 && !r.giveUp(ctx, state, o) || !o.Starts() {
+	if o.GaveUp.Do == escalation.GiveUp && !r.giveUp(ctx, state, o) || !o.Starts() {
 		return
 	}
 	if leased != nil {
@@ -131,7 +131,7 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 
 // ask makes the request of the step that starts.
 func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
-	o.asked = true
+	o.tried = true
 	made, err := r.request(ctx, state, o)
 	if errors.Is(err, remediationrequest.ErrAppeared) {
 		o.again, err = true, nil
@@ -193,8 +193,8 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// giveUp notifies the remediators to stop, if they have to be. That it was given up is in the annotation first, and in the status
-// afterwards: a crash in between loses nothing.
+// giveUp notifies the remediators to stop, if they have to be: by annotation first, in the status afterwards, so that a crash loses
+// nothing.
 func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bool {
 	o.gaveUp = true
 	for _, j := range o.GiveUp {
@@ -279,6 +279,5 @@ func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (
 	return r.confirmTurn(ctx, state)
 }
 
-// doubtful is how many reconciles in a row may find the API server say otherwise than the cache: some 30 s, in which a broken watch is
-// made again. After that it is reported that nothing starts, and why.
+// doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.
 const doubtful = 7

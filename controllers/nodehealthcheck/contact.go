@@ -13,12 +13,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// shortOutage is how long the API server may be out of reach without anybody missing a report: a kubelet renews its lease every ten
-// seconds. (Kubernetes, nodeLeaseDurationSeconds / 4.)
+// shortOutage is how long the API server may be away without a kubelet missing a report: leases of nodes are renewed every ten seconds.
 const shortOutage = 10 * time.Second
 
-// Contact knows when the API server was out of reach, by what becomes of the requests that are made anyhow: watches that are broken are
-// made again, so nothing has to be asked for it.
+// Contact knows when the API server was out of reach by what becomes of the requests that are made anyhow, such as watches.
 type Contact struct {
 	Clock clock.PassiveClock
 

@@ -53,8 +53,8 @@ import (
 
 // Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
 type Kinds interface {
-	// Readable reports whether the objects of a kind can be read. The error satisfies remediationrequest.Missing if the kind is not there, and
-	// apierrors.IsForbidden if it may not be read.
+	// Readable reports whether objects of a kind can be read. The error is Missing if the kind is not there, IsForbidden if it may not be
+	// read.
 	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	// InUse are the kinds, but those of templates, that can be read and are watched or polled.
 	InUse() []schema.GroupVersionKind
@@ -92,8 +92,7 @@ type Reconciler struct {
 	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
-	// Watches are Kinds, and Discovery finds those of orphaned requests. Both are nil without a manager: where Kinds knows all kinds from
-	// the start there is nothing to search for.
+	// Watches are Kinds, and Discovery finds those of orphaned requests; nil without a manager, where all kinds are known from the start.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
@@ -102,12 +101,10 @@ type Reconciler struct {
 	Gate     *begin.Gate
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Log is for the lines that documents of others quote: they are quoted whole, without what controller-runtime adds to those of a
-	// reconcile.
+	// Log is for lines that documents of others quote, without what controller-runtime adds to those of a reconcile.
 	Log logr.Logger
 
-	// Contact knows when the API server was out of reach; nil if that is not known. Grace is how long kubelets have to report after that,
-	// and after the start, before anything begins: the node-monitor grace period of the kube-controller-manager.
+	// Contact may be nil. Grace is how long kubelets have to report after an outage, and after the start: the node-monitor grace period.
 	Contact *Contact
 	Grace   time.Duration
 
@@ -176,8 +173,7 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 	return check, nil
 }
 
-// facts are what is known of a check before anything is read: what it says itself, what reconciles before this one remember, and the life
-// of the process.
+// facts are what is known before anything is read: the check, the memory of reconciles, and the life of the process.
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	facts := nodes.FactsOf(check, now)
 	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
@@ -269,8 +265,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	return r.next(ctx, state, plan, done)
 }
 
-// next says when to reconcile again: at the first moment at which time alone changes something, and sooner if something failed. What
-// failed is logged here and not returned, so that it delays the deadlines of no other node.
+// next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
 	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {

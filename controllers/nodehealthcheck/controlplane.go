@@ -59,8 +59,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 // RBAC for the identity leases of API servers, which are where Kubernetes has them.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=kube-system,roleName=kubemend-api-servers,verbs=list
 
-// observeServers reads when the API servers renewed their identity leases, where there is a majority to protect. Where they
-// cannot be read the nodes decide alone.
+// observeServers reads when the API servers renewed their identity leases. Where that cannot be read the nodes decide alone.
 func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c := state.facts.ControlPlane
 	if controlplane.Majority(c.Members(state.facts.Now)) == 0 {
@@ -171,8 +170,7 @@ func (state *observed) member(node *corev1.Node) controlplane.Member {
 	return member
 }
 
-// uniqueSuffix is what a name ends with that is made up for a request, where there may be several for one node. (UniqueName;
-// metadata.generateName)
+// uniqueSuffix ends a name of a request where there may be several for one node. (UniqueName; metadata.generateName)
 var uniqueSuffix = regexp.MustCompile(`-([bcdfghjklmnpqrstvwxz2456789]{5}|[bcdfghjklmnpqrstvwxz2456789]{8})$`)
 
 // namedAfter is the node of a request that is called name: of one without its annotation the node that it is named after, if that is
@@ -186,8 +184,7 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 	return name
 }
 
-// nodeMeantBy is the node that obj is about, as far as its name or annotation says so and counts; templates are the namespaces of the
-// checks'.
+// nodeMeantBy is the node that obj is about, as far as that counts; templates are the namespaces of all checks' templates.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
 	case !nodes.OfMachines(obj.GroupVersionKind()):
@@ -198,8 +195,7 @@ func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) stri
 	return ""
 }
 
-// confirmTurn makes sure that no request for a node of the control plane was made that state does not show: another manager may have made
-// it a moment ago, and then be gone.
+// confirmTurn makes sure that no other manager made a request for the control plane a moment ago which state does not show.
 func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt string, err error) {
 	for _, kind := range r.requestKinds() {
 		list := &metav1.PartialObjectMetadataList{}

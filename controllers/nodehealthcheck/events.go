@@ -120,7 +120,8 @@ func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []ou
 func (n *reports) outcome(state *observed, o *outcome) {
 	name := o.n.Name
 	if o.gaveUp {
-		n.add(o.n, recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&state.facts, o.GaveUp)))
+		n.eventOnce(name+"/gaveUp", o.n,
+			recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&state.facts, o.GaveUp)))
 	}
 	if o.made != nil {
 		for _, step := range o.PassedOver {

@@ -9,10 +9,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -99,48 +97,6 @@ func TestWhatBlocksAllNodesIsReportedEveryHour(t *testing.T) {
 	}
 	if told != 2 {
 		t.Errorf("it was reported %d times in two hours", told)
-	}
-}
-
-func TestARequestThatDoesNotNameItsNodeAnyMoreIsFoundByItsName(t *testing.T) {
-	for name, tc := range map[string]struct {
-		several bool
-		owner   bool
-	}{
-		"named after its node":           {false, false},
-		"named after node and template":  {true, false},
-		"named after the node's Machine": {false, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "machine-1", UID: "machine-1"}}
-			machine.Status.NodeRef.Name = "b"
-			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", tc.several), check("nhc"), machine)...)
-			badB(k)
-			obj := k.objects()[0]
-			if tc.owner {
-				k.remove(obj)
-				obj.SetName("machine-1")
-				obj.SetResourceVersion("")
-				obj.SetOwnerReferences(append(obj.GetOwnerReferences(), metav1.OwnerReference{
-					APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "machine-1", UID: "machine-1",
-				}))
-				k.create(obj)
-				obj = k.objects()[0]
-			}
-			obj.SetAnnotations(nil)
-			k.update(obj)
-			c := k.check("nhc")
-			c.Status = nhcv1.NodeHealthCheckStatus{}
-			if err := k.client.Status().Update(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			k.restart()
-			k.settle("nhc")
-			k.wants("it is neither deleted nor made once more", "Reboot/"+obj.GetName())
-			if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || listed[0].Name != "b" {
-				t.Errorf("listed: %+v", listed)
-			}
-		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,7 +26,7 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 		return nil
 	}
 	facts := &nodes.Lease{
-		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, holderOf(check)),
+		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, check),
 		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
 	}
 	if lease.Spec.AcquireTime != nil {
@@ -41,9 +42,13 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 	return facts
 }
 
-// heldBy reports whether lease is holder's, whether it still counts or not.
-func heldBy(lease *coordinationv1.Lease, holder string) bool {
-	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holder
+func ownedBy(obj metav1.Object, uid types.UID) bool {
+	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
+}
+
+// heldBy reports whether the lease is the check's, whether it still counts or not.
+func heldBy(lease *coordinationv1.Lease, check *nhcv1.NodeHealthCheck) bool {
+	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(check)
 }
 
 func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPrefix + check.Name }
@@ -80,29 +85,24 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 func (state *observed) leased() []string {
 	var held []string
 	for name, lease := range state.leases {
-		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && heldBy(lease, holderOf(state.check)) {
+		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && heldBy(lease, state.check) {
 			held = append(held, node)
 		}
 	}
 	return held
 }
 
-// take takes or renews the lease on a node, and returns it. It is refused by the API server if somebody else was faster.
+// take takes or renews the lease on a node, and returns it. The API server refuses it if somebody else was faster.
 func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
-	lease := state.leases[leaseName(o.n.Name)]
-	if lease == nil {
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
-		belongsTo(lease, o.n.Object)
-		lease.Spec = coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(holderOf(state.check)), LeaseDurationSeconds: &seconds, AcquireTime: &now, RenewTime: &now,
-			LeaseTransitions: ptr.To[int32](0),
-		}
-		return lease, r.createLease(ctx, lease)
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
+	lease.Spec.LeaseTransitions = ptr.To[int32](-1)
+	found := state.leases[lease.Name]
+	if found != nil {
+		lease = found.DeepCopy()
 	}
-	lease = lease.DeepCopy()
 	belongsTo(lease, o.n.Object)
-	ours := heldBy(lease, holderOf(state.check))
+	ours := heldBy(lease, state.check)
 	if !ours {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
@@ -110,8 +110,19 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
-	if err := r.Client.Update(ctx, lease); err != nil {
-		return nil, fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	if found != nil {
+		if err := r.Client.Update(ctx, lease); err != nil {
+			return nil, fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
+		}
+		return lease, nil
+	}
+	err := r.Client.Create(ctx, lease) // its namespace comes with the packages: a right to make namespaces is one to all of them
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
+			lease.Namespace, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create lease %s: %w", client.ObjectKeyFromObject(lease), err)
 	}
 	return lease, nil
 }
@@ -123,19 +134,6 @@ func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 	}
 	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
 	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
-}
-
-// createLease creates lease. Its namespace comes with the packages, and not from here: a right to make namespaces is one to all of them.
-func (r *Reconciler) createLease(ctx context.Context, lease *coordinationv1.Lease) error {
-	err := r.Client.Create(ctx, lease)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("create lease %s: the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
-			client.ObjectKeyFromObject(lease), lease.Namespace, err)
-	}
-	if err != nil {
-		return fmt.Errorf("create lease %s: %w", client.ObjectKeyFromObject(lease), err)
-	}
-	return nil
 }
 
 // giveBack deletes a lease of ours.

@@ -18,8 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// ownerOfRequest is the Machine of Cluster API that owns obj, by name and UID; zero if none does. It is in the namespace of obj, as
-// owners are.
+// ownerOfRequest is the Machine of Cluster API that owns obj; zero if none does. Owners are in the namespace of obj.
 func ownerOfRequest(obj metav1.Object) machineRef {
 	owners := remediationrequest.OwningMachines(obj)
 	if len(owners) == 0 {

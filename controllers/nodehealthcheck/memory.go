@@ -9,12 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// memory is what reconciles remember of each other besides what goes into their decisions: until the caches have caught up, and for
-// events and metrics.
+// memory is what reconciles remember of each other besides what goes into their decisions.
 type memory struct {
 	written consistency.Kinds // requests
 	stale   consistency.Waits // by check, also of those that are gone
@@ -117,14 +117,13 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 			memory.Unpatchable[o.n.Requests[j].ID()] = true
 		}
 		if o.refused != nil {
-			memory.Refused[o.n.Name] = state.facts.Now
+			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, begin.Lost(o.refused), state.facts.Now)
 		}
 	}
 	return memory
 }
 
-// upToDate returns consistency.ErrStale if list, which is all requests of a kind, does not show what this process has written. Decided on
-// that, everything would be done once more.
+// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
 func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
 	writes := r.memory.written.Of(kind.GroupKind())
 	for i := range list {

@@ -34,6 +34,8 @@ type observed struct {
 	leases     map[string]*coordinationv1.Lease // by name
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
+	// released says that the check is gone, and that the requests of all kinds may be its.
+	released bool
 	// trouble is what could not be observed, of what a reconcile can do without.
 	trouble []error
 }
@@ -57,8 +59,8 @@ func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*
 	return &state.facts, nil
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble is what has failed before, and
-// is tried again.
+// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
+// again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
 	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
 	for _, err := range trouble {
@@ -155,8 +157,7 @@ func (state *observed) recheck(at time.Time) {
 	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
 }
 
-// observeNodes reads the nodes that the check selects, and those that it has not done with: there are requests for them, or it holds their
-// lease. A selector that cannot be parsed selects nothing, and disables the check.
+// observeNodes reads the nodes that the check selects, or has not done with. A selector that cannot be parsed selects nothing.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&state.check.Spec.Selector)
 	if err != nil {
@@ -166,9 +167,6 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
-	}
-	if err := r.attribute(ctx, state, list.Items); err != nil {
-		return err
 	}
 	known := make(map[string]bool, len(list.Items))
 	state.facts.Nodes = make([]nodes.Node, 0, len(list.Items))
@@ -180,8 +178,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	return r.observeUnfinished(ctx, state, known)
 }
 
-// observeUnfinished adds the nodes that the check has not done with, but for those that are known already, and what is known of each of
-// them.
+// observeUnfinished adds the nodes that the check has not done with, and attaches what is known of each node.
 func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
 	unfinished := state.unfinished()
 	for i, name := range slices.Concat(unfinished, state.listed()) {
@@ -233,15 +230,11 @@ func (state *observed) attach() {
 		n := &state.facts.Nodes[i]
 		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
 		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
-		n.Orphaned, n.Others = state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
-		for _, request := range state.requests.ours[n.Name] {
-			n.Requests = append(n.Requests, *request)
-		}
+		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
 	}
 }
 
-// WhyNotSelected says why check does not select node: which requirements of its selector fail on which of the node's labels. It is empty
-// if it selects it. An empty selector selects all nodes.
+// WhyNotSelected says which requirements of the selector fail on which labels of node; empty if check selects it.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
 		return nodes.SelectorInvalid(err).Message

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -17,8 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
@@ -33,14 +34,14 @@ import (
 // without its check is waited for by no controller, and its remediator would go on for ever.
 
 const (
-	// releaseRetry is how soon the orphaned requests of a deleted check are read again. The end of a request enqueues it sooner, unless its
-	// remediator removed the mark of the check.
+	// releaseRetry is how soon orphaned requests are read again whose remediator has removed the mark of the check: nothing tells their
+	// end.
 	releaseRetry = time.Minute
 	// searchRetry is how soon kinds are searched again that could not be.
 	searchRetry = 15 * time.Second
 )
 
-// release ends what the check called name, which is gone, has begun.
+// release ends what the check called name began, which is gone.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	r.forget(name)
 	unnamed := r.nameKinds(ctx, name, nil) // before requests are read: of a kind whose watch ends there are no events any more
@@ -48,9 +49,8 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 	return result, errors.Join(err, unnamed)
 }
 
-// endOrphans ends the requests of the check called name, and when the last one for a node is gone the lease. Until then the lease is
-// kept, as by a check that is there: a remediator that keeps its request may be at work. Listed is what the status of the check says, if
-// that is there. It returns whether requests are left.
+// endOrphans ends the requests of the check called name, and when the last one for a node is gone its lease: a remediator that keeps its
+// request may be at work. Listed is what the status of the check says, if that is there. It returns whether requests are left.
 func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
 	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
@@ -64,22 +64,17 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 		return ctrl.Result{}, false, nil
 	}
 	plan, left := nodes.Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	at := plan.Recheck
 	if left {
-		plan.Recheck = health.Earliest(plan.Recheck, now.Add(releaseRetry))
+		at = health.Earliest(at, now.Add(releaseRetry))
 	} else {
 		r.memory.released(name)
 	}
-	result, err := r.tellReleased(ctx, state, plan.Recheck, r.carryOut(ctx, state, &plan))
-	return result, left, err
-}
-
-// tellReleased logs which requests were deleted, and says when to reconcile again.
-func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.Time, outcomes []outcome) (ctrl.Result, error) {
-	errs := make([]error, 0, len(outcomes))
-	for _, o := range outcomes {
+	var errs []error
+	for _, o := range r.carryOut(ctx, state, &plan) {
 		errs = append(errs, o.err)
 		if o.again {
-			at = health.Earliest(at, state.facts.Now.Add(enqueue.Conflicted))
+			at = health.Earliest(at, now.Add(enqueue.Conflicted))
 		}
 		for _, j := range o.ended {
 			log.FromContext(ctx).Info("Reported an event", "reason", nhcv1.EventRemediationRemoved, "note",
@@ -87,41 +82,32 @@ func (r *Reconciler) tellReleased(ctx context.Context, state *observed, at time.
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return ctrl.Result{}, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", state.check.Name, err)
+		return ctrl.Result{}, left, fmt.Errorf("release the orphaned requests of NodeHealthCheck %s: %w", name, err)
 	}
-	return enqueue.At(at, r.Clock.Now()), nil
+	return enqueue.At(at, r.Clock.Now()), left, nil
 }
 
-// observeOrphans reads the requests and leases of the check called name, which is gone. It returns nil if there is such a check after
-// all: the cache of checks may lag behind that of requests, and would orphan a request that was made a moment ago.
+// observeOrphans reads the requests and leases of the check called name. It returns nil if there is such a check after all: the cache of
+// checks may lag behind that of requests.
 func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (*observed, error) {
 	if gone, err := r.gone(ctx, name); !gone || err != nil {
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	state := &observed{check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now)}
 	orphans := r.memory.of(name).orphans // begun by the last reconcile of the check
-	state.requests.ours = map[string][]*nodes.Request{}
-	for _, kind := range r.requestKinds() {
-		list, _, err := r.listRequests(ctx, kind)
-		if err != nil {
-			return nil, err
+	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
+		by, known := makerOf(obj), orphans[obj.GetUID()].node
+		if entry := listed[obj.GetUID()]; entry != nil {
+			known = entry.node
 		}
-		if err := r.upToDate(ctx, kind, list); err != nil {
-			return nil, err
-		}
-		for i := range list {
-			obj, by := &list[i], makerOf(&list[i])
-			known := orphans[obj.GetUID()].node
-			if entry := listed[obj.GetUID()]; entry != nil {
-				known = entry.node
-			}
-			if by.Name != name && (by.Name != "" || known == "") {
-				continue
-			}
+		if by.Name == name || by.Name == "" && known != "" {
 			node := cmp.Or(nodeOf(obj), known, obj.GetName())
-			state.requests.ours[node] = append(state.requests.ours[node], &nodes.Request{Object: obj, Step: -1})
+			state.requests.ours[node] = append(state.requests.ours[node], nodes.Request{Object: obj, Step: -1})
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
@@ -145,25 +131,19 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// endOrphaned ends the orphaned requests of an earlier check of the same name. Each of them is deleted once, and gone when its remediator
-// releases it.
-func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) []error {
-	var errs []error
+// endOrphaned deletes the orphaned requests of an earlier check of the same name.
+func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []error) {
 	for _, orphans := range state.requests.orphaned {
 		for _, obj := range orphans {
-			if obj.GetDeletionTimestamp() != nil {
-				continue
-			}
-			if err := r.Requests.Delete(ctx, obj); err != nil {
-				errs = append(errs, err)
+			if obj.GetDeletionTimestamp() == nil {
+				errs = append(errs, r.Requests.Delete(ctx, obj))
 			}
 		}
 	}
-	return errs
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-// tearDown ends what the check called name has begun, as if it were deleted, and has the check, if it is there, say that kubemend does
-// not act on it any more.
+// tearDown ends what the check called name has begun, as if it were deleted, and has the check say that kubemend acts on it no more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
 	var listed map[types.UID]*listed
 	if check != nil {
@@ -189,8 +169,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	return result, err
 }
 
-// unreadOf are the kinds of the requests that the status of a check lists and that are not read yet: those that have lost their mark are
-// found by no search. Kinds that are gone, or may not be listed, hold no request of ours.
+// unreadOf are the kinds of listed requests that are not read yet: no search finds a request that has lost its mark.
 func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
 	var unread []schema.GroupVersionKind
 	for _, request := range requests {
@@ -209,8 +188,7 @@ func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*liste
 	return unread, nil
 }
 
-// dropped is what a check says on which kubemend does not act any more. Its nodes are listed until their requests are gone: the
-// list may be all that says which check made them.
+// dropped is what a check says on which kubemend acts no more. The list of its nodes may be all that says which check made their requests.
 func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	if gone {
@@ -224,8 +202,7 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	return next
 }
 
-// searchState is how far the search is, at the start, for kinds of requests that no check names any more: a check that was deleted while
-// no manager ran has orphaned requests, whose remediators may be at work.
+// searchState is how far the search for kinds of requests is that no check names any more, as their check was deleted while no manager ran.
 type searchState int32
 
 const (
@@ -249,9 +226,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	return nil
 }
 
-// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups of APIs that are not served now are in the
-// error, but do not keep the search open: they are those of other API servers, a metrics server for one, which may run on the very node
-// that is unhealthy. Requests are of CustomResourceDefinitions, which the API server itself serves.
+// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the search
+// open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -16,8 +16,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// recorded makes sure that the remediation that req begins, or goes on with, has a record, and names it in req. All requests of an
-// escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
+// recorded writes the record of the remediation, and names it in req. An escalation has one record; a request without a namespace has none.
 func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
 	at := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {

@@ -22,18 +22,18 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 	}{
 		"a name that no template has": {
 			refTo("Reboot", "nope"),
-			`Remediation template not found: "RebootTemplate remediators/nope: reboottemplates.remediator.example.org \"nope\" not found"`,
-			`Remediation template not found: "RebootTemplate remediators/nope (order 1): reboottemplates.remediator.example.org \"nope\" not found"`,
+			`Remediation template not found: "failed to get RebootTemplate remediators/nope: reboottemplates.remediator.example.org \"nope\" not found"`,
+			`Remediation template not found: "failed to get RebootTemplate remediators/nope (order 1): reboottemplates.remediator.example.org \"nope\" not found"`,
 		},
 		"a namespace that has none": {
 			elsewhere,
-			`Remediation template not found: "RebootTemplate nowhere/reboot: reboottemplates.remediator.example.org \"reboot\" not found"`,
-			`Remediation template not found: "RebootTemplate nowhere/reboot (order 1): reboottemplates.remediator.example.org \"reboot\" not found"`,
+			`Remediation template not found: "failed to get RebootTemplate nowhere/reboot: reboottemplates.remediator.example.org \"reboot\" not found"`,
+			`Remediation template not found: "failed to get RebootTemplate nowhere/reboot (order 1): reboottemplates.remediator.example.org \"reboot\" not found"`,
 		},
 		"no namespace": {
 			homeless,
-			`Remediation template not found: "RebootTemplate reboot: remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
-			`Remediation template not found: "RebootTemplate reboot (order 1): remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+			`Remediation template not found: "failed to get RebootTemplate reboot: remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+			`Remediation template not found: "failed to get RebootTemplate reboot (order 1): remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
 		},
 		"a kind of requests that may not be read": {
 			refTo("Replace", "replace"),

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,55 +23,35 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// requests are all remediation requests of the kinds in use, sorted out once in a reconcile.
+// requests are the remediation requests of all kinds in use, sorted out once in a reconcile.
 type requests struct {
-	ours  map[string][]*nodes.Request // by node; oldest first
-	other []*unstructured.Unstructured
-	// byName are all of them, byNode those of others that name their node.
-	byName map[objectKey]*unstructured.Unstructured
-	byNode map[string][]*unstructured.Unstructured
-	// orphaned are those of a check of the same name that was there before, by node.
-	orphaned map[string][]*unstructured.Unstructured
-	// within are the namespaces in which the check makes them, or made them.
+	ours map[string][]nodes.Request // of the check, by node; oldest first
+	// orphaned are those of a check of the same name that is gone, byNode those of others that name their node.
+	orphaned, byNode map[string][]*unstructured.Unstructured
+	other            []*unstructured.Unstructured // all that are not ours
+	byName           map[objectKey]*unstructured.Unstructured
+	// within are the namespaces in which the check makes requests, or made them.
 	within map[string]bool
 	// known is what the status says of requests.
 	known map[types.UID]*listed
-	// read are the kinds that were read.
-	read map[schema.GroupKind]bool
-	// gone are the requests that exist no more and that only the status remembers, unseen those that cannot be read now; by node.
+	read  map[schema.GroupKind]bool
+	// gone are the requests that only the status remembers, unseen those that cannot be read now; by node.
 	gone, unseen map[string][]nodes.Listed
+}
+
+func requestsOf(check *nhcv1.NodeHealthCheck) requests {
+	return requests{
+		ours: map[string][]nodes.Request{}, orphaned: map[string][]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
+		byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check), known: statusByUID(check),
+		read: map[schema.GroupKind]bool{}, gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
+	}
 }
 
 // observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	state.requests = requests{
-		ours: map[string][]*nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{},
-		byNode: map[string][]*unstructured.Unstructured{}, read: map[schema.GroupKind]bool{}, within: namespacesOf(state.check),
-		orphaned: map[string][]*unstructured.Unstructured{}, known: statusByUID(state.check),
-		gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
-	}
-	for _, kind := range r.requestKinds() {
-		list, listed, err := r.listRequests(ctx, kind)
-		if err != nil {
-			return err
-		}
-		if !listed {
-			state.unreadable[kind.GroupKind()] = true
-			continue
-		}
-		state.requests.read[kind.GroupKind()] = true
-		if r.Kinds.Polled(kind) && slices.Contains(kindsOf(state.check), kind) { // nothing enqueues the check when one changes
-			state.recheck(state.facts.Now.Add(readRetry))
-		}
-		if err := state.shown(kind, r.upToDate(ctx, kind, list)); err != nil {
-			return err
-		}
-		for i := range list {
-			state.sort(&list[i])
-		}
-	}
-	for _, ours := range state.requests.ours {
-		slices.SortFunc(ours, oldestFirst)
+	state.requests = requestsOf(state.check)
+	if err := r.listAll(ctx, state, state.sort); err != nil {
+		return err
 	}
 	for n, remediation := range remediations(state.check) {
 		kind := remediation.Resource.GroupVersionKind().GroupKind()
@@ -89,22 +68,41 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	return nil
 }
 
-// shown notes whether all that was written of a kind is shown, as err says. Of a kind that is not the check's own it does not matter but
-// to the control plane, of which one node is disrupted at a time, by whatever check.
-func (state *observed) shown(kind schema.GroupVersionKind, err error) error {
-	own := func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }
-	switch {
-	case !errors.Is(err, consistency.ErrStale):
-		return err
-	case slices.ContainsFunc(kindsOf(state.check), own):
-		state.awaits(kind, false)
-		return err
+// listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if it is
+// the check's own. Of others it matters to the control plane alone, of which one node is disrupted at a time, by whatever check.
+func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
+	for _, kind := range r.requestKinds() {
+		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
+		list, listed, err := r.listRequests(ctx, kind)
+		if err != nil {
+			return err
+		}
+		if !listed {
+			state.unreadable[kind.GroupKind()] = true
+			continue
+		}
+		state.requests.read[kind.GroupKind()] = true
+		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
+			state.recheck(state.facts.Now.Add(readRetry))
+		}
+		switch err := r.upToDate(ctx, kind, list); {
+		case errors.Is(err, consistency.ErrStale) && !own && !state.released:
+			state.lagging = true
+		case err != nil:
+			state.awaits(kind, false)
+			return err
+		}
+		for i := range list {
+			sort(&list[i])
+		}
 	}
-	state.lagging = true
+	for _, ours := range state.requests.ours {
+		slices.SortFunc(ours, oldestFirst)
+	}
 	return nil
 }
 
-func oldestFirst(a, b *nodes.Request) int {
+func oldestFirst(a, b nodes.Request) int {
 	return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
@@ -132,8 +130,8 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 	return list.Items, nil
 }
 
-// listRequests returns the requests of a kind as list does, and whether it could: a polled kind that may not be listed any more, or is
-// gone, is in use no longer, and blocks no check that does not name it.
+// listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
+// check.
 func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
@@ -155,13 +153,11 @@ func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != openshift.ConfigGroup && kind.Group != openshift.MachineGroup
 }
 
-// listed is what the status says of a request.
+// listed is what the status says of a request: its node, and whether that was healthy since. Seen says that the request was found.
 type listed struct {
-	node string
-	// healthy says that the node was.
-	healthy     bool
-	remediation *nhcv1.Remediation
-	seen        bool
+	node          string
+	healthy, seen bool
+	remediation   *nhcv1.Remediation
 }
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
@@ -186,36 +182,33 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 	}
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
-// the check's templates, since such a request lives with the Machine: a name alone may be that of a Machine of any other cluster. Its
-// node is what its annotation says; if a remediator removed that, what the status says, or its name.
+// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
+// check's templates: a name alone may be that of a Machine of any other cluster.
 func (state *observed) sort(obj *unstructured.Unstructured) {
-	entry := state.requests.known[obj.GetUID()]
+	kind, entry, node := obj.GroupVersionKind(), state.requests.known[obj.GetUID()], nodeOfObject(obj)
+	state.requests.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
+	if state.made(obj) {
+		request := nodes.Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
+		if entry != nil { // a remediator may have removed the annotation
+			entry.seen, node = true, cmp.Or(nodeOf(obj), entry.node)
+			request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
+		}
+		state.requests.ours[node] = append(state.requests.ours[node], request)
+		return
+	}
 	if entry != nil {
 		entry.seen = true
 	}
-	state.requests.byName[keyOf(obj.GroupVersionKind().GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
-	if !state.made(obj) {
-		state.requests.other = append(state.requests.other, obj)
-		if state.orphans(obj) {
-			state.requests.orphaned[nodeOfObject(obj)] = append(state.requests.orphaned[nodeOfObject(obj)], obj)
-		}
-		if node := nodeOf(obj); node != "" && (!nodes.OfMachines(obj.GroupVersionKind()) || state.within(obj)) {
-			state.requests.byNode[node] = append(state.requests.byNode[node], obj)
-		}
-		return
+	state.requests.other = append(state.requests.other, obj)
+	if state.within(obj) && makerOf(obj).Name == state.check.Name {
+		state.requests.orphaned[node] = append(state.requests.orphaned[node], obj)
 	}
-	request := &nodes.Request{Object: obj, Step: state.stepOfRequest(obj, entry), Guessed: nodeOf(obj) == "" && entry == nil}
-	node := nodeOfObject(obj)
-	if entry != nil {
-		node = cmp.Or(nodeOf(obj), entry.node)
-		request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
+	if name := nodeOf(obj); name != "" && (!nodes.OfMachines(kind) || state.within(obj)) {
+		state.requests.byNode[name] = append(state.requests.byNode[name], obj)
 	}
-	state.requests.ours[node] = append(state.requests.ours[node], request)
 }
 
-// stepOfRequest is the step whose template obj was made from: that of its kind which it names; if it names none any more, what the status
-// says, or the only one of its kind. It is -1 if there is none.
+// stepOfRequest is the step whose template obj names; without a name the one that the status says, or the only one of its kind; else -1.
 func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *listed) int {
 	kind, name := obj.GroupVersionKind().GroupKind(), obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]
 	if _, named := obj.GetAnnotations()[nhcv1.TemplateNameAnnotation]; !named && entry != nil {
@@ -232,26 +225,20 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 	return step
 }
 
-// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; -1 if there is
-// none.
+// stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; else -1.
 func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
 	return slices.IndexFunc(state.facts.Templates, func(t nodes.Template) bool {
 		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
 	})
 }
 
-// nodeOf is the node that a request names, or "".
+// nodeOf is the node that a request names; empty if it names none.
 func nodeOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }
 
-func ownedBy(obj metav1.Object, uid types.UID) bool {
-	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
-// makerOf is the NodeHealthCheck that made obj: what its mark says, and where a half of that is missing, or all of it, its owner
-// reference. The reference alone would not do: when the check goes, the garbage collector of Kubernetes takes it away from what a Machine
-// owns as well.
+// makerOf is the NodeHealthCheck that made obj: what its mark says, completed by its owner reference. The garbage collector takes the
+// reference away when the check goes and a Machine owns obj as well.
 func makerOf(obj metav1.Object) remediationrequest.Maker {
 	by := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
@@ -265,15 +252,14 @@ func makerOf(obj metav1.Object) remediationrequest.Maker {
 	return by
 }
 
-// within reports whether obj is where the requests of the check are: in a namespace of its templates, or of one whose request the status
-// lists. Anybody who may write an object in any other one could give it the check's mark. What has no namespace only administrators make.
+// within reports whether obj is in a namespace of the check's templates or listed requests, or in none. Tenants could give the check's mark
+// to objects in others.
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
 	return namespace == "" || state.requests.within[namespace]
 }
 
-// namespacesOf are those of the templates that check names, and of the requests that its status lists: these are of templates that it
-// named.
+// namespacesOf are those of the templates that check names, and of the requests that its status lists, whose templates it named once.
 func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	namespaces := map[string]bool{}
 	for _, template := range templatesOf(&check.Spec) {
@@ -285,8 +271,7 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	return namespaces
 }
 
-// made reports whether the check made obj: that very check, and none of its name that was there before. Of what does not say
-// any more which one it was, the status does.
+// made reports whether that very check made obj, and none of its name that was there before. If obj does not say it any more, the status does.
 func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
@@ -297,62 +282,6 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	}
 	_, listed := state.requests.known[obj.GetUID()]
 	return listed && (by.Name == "" || by.Name == state.check.Name)
-}
-
-// orphans reports whether a check made obj that had the name of this one, and is gone.
-func (state *observed) orphans(obj *unstructured.Unstructured) bool {
-	return state.within(obj) && makerOf(obj).Name == state.check.Name && !state.made(obj)
-}
-
-// attribute finds the nodes of requests that do not say any more which one they are about, by their names: a remediator may have removed
-// the annotation, and the status may have been lost. What none is found for stays under its own name.
-func (r *Reconciler) attribute(ctx context.Context, state *observed, list []corev1.Node) error {
-	for name, ours := range state.requests.ours {
-		for _, f := range slices.Clone(ours) {
-			if !f.Guessed {
-				continue
-			}
-			node, err := r.nodeByName(ctx, state, f.Object, list)
-			if err != nil {
-				return err
-			}
-			if node == "" || node == name {
-				f.Guessed = node == ""
-				continue
-			}
-			f.Guessed = false
-			state.requests.ours[name] = slices.DeleteFunc(state.requests.ours[name], func(other *nodes.Request) bool { return other == f })
-			state.requests.ours[node] = append(state.requests.ours[node], f)
-			slices.SortFunc(state.requests.ours[node], oldestFirst)
-		}
-		if len(state.requests.ours[name]) == 0 {
-			delete(state.requests.ours, name)
-		}
-	}
-	return nil
-}
-
-// nodeByName is the node after which, or after whose Machine, obj is named; empty if there is none.
-func (r *Reconciler) nodeByName(ctx context.Context, state *observed, obj *unstructured.Unstructured, list []corev1.Node) (string, error) {
-	if ownerOfRequest(obj) != (machineRef{}) {
-		m, err := r.owningMachine(ctx, obj)
-		if m == nil {
-			return "", err
-		}
-		return m.Status.NodeRef.Name, nil
-	}
-	for j := range state.facts.Templates {
-		t := &state.facts.Templates[j]
-		if t.Request.GroupKind() != obj.GroupVersionKind().GroupKind() || t.Namespace != obj.GetNamespace() || t.Object == nil {
-			continue
-		}
-		for i := range list {
-			if nameFor(state.check, t, &nodes.Node{Name: list[i].Name}) == obj.GetName() {
-				return list[i].Name, nil
-			}
-		}
-	}
-	return "", nil
 }
 
 // namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.

@@ -7,11 +7,9 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,8 +103,7 @@ func (o *outcome) healthySince(state *observed) *metav1.Time {
 	return ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 }
 
-// remediationsOf are the requests for a node after o: those that are there, the one that was made, and of those that are gone the ones that
-// matter still.
+// remediationsOf are the requests that matter after o: those that are there, the one that was made, and some that are gone.
 func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	var remediations []nhcv1.Remediation
 	for j := range o.n.Requests {
@@ -117,7 +114,7 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 	}
 	if o.made != nil {
 		remediations = append(remediations, nhcv1.Remediation{
-			Resource: referenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+			Resource: nodes.ReferenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 		})
 	}
 	for j := range o.n.Unseen {
@@ -134,29 +131,17 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 
 func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	r, decided := &o.n.Requests[j], o.Requests[j]
-	remediation := nhcv1.Remediation{
-		Resource: referenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
-		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
-	}
+	remediation := r.Entry()
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}
 	if decided.Former(r) && (!decided.Over || slices.Contains(o.Adopt, j)) {
 		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
-	switch {
-	case !r.GivenUp().IsZero():
-		remediation.TimedOut = ptr.To(metav1.NewTime(r.GivenUp()))
-	case o.gaveUp && slices.Contains(o.GiveUp, j):
+	if remediation.TimedOut == nil && o.gaveUp && slices.Contains(o.GiveUp, j) {
 		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
 	return remediation
-}
-
-func referenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
-	}
 }
 
 // record writes the status if it differs. What others wrote to it since it was read is not overwritten.

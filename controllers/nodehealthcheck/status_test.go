@@ -18,7 +18,7 @@ func outcomeOf(r nodes.Request) *outcome {
 		r.Object = &unstructured.Unstructured{Object: map[string]any{}}
 	}
 	return &outcome{
-		Decision: &nodes.Decision{Work: &nodes.Work{}, Requests: []nodes.RequestState{{Counted: r.Started()}}},
+		Decision: &nodes.Decision{Requests: []nodes.RequestState{{Counted: r.Started()}}},
 		n:        &nodes.Node{Name: "n", Requests: []nodes.Request{r}},
 	}
 }

@@ -25,8 +25,7 @@ import (
 
 func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
 
-// templatesOf are the templates that a spec names, in the order of use. The spec is left as it is. (medik8s sorts it in place, and writes
-// the status in every reconcile because of that.)
+// templatesOf are the templates that a spec names, in the order of use. The spec, which is shared, is not sorted.
 func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []nodes.Template {
 	template := func(ref corev1.ObjectReference, step *nhcv1.EscalatingRemediation) nodes.Template {
 		request, _ := remediationrequest.NodeKindOf(ref.GroupVersionKind()) // the error is reported when the template is read
@@ -44,8 +43,7 @@ func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []nodes.Template {
 	return templates
 }
 
-// observeTemplates reads the templates that the check names, and makes sure that the requests made from them can be seen. The
-// first one that cannot be used disables the check.
+// observeTemplates reads the templates of the check, and whether their requests can be read. The first one that cannot be used disables it.
 func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 	state.facts.Templates = templatesOf(&state.check.Spec)
 	for i := range state.facts.Templates {
@@ -69,8 +67,7 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 	r.observeFormer(ctx, state)
 }
 
-// disabledBefore is why a check was disabled because of its templates, by what it says itself; zero if it was not. It is the
-// word of the controller, for users who may not read the templates.
+// disabledBefore is why the controller disabled the check because of its templates, for users who may not read these; zero if it did not.
 func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
@@ -140,8 +137,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *no
 	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
-// unlistable is why a template disables the check whose kind, or that of its requests, cannot be listed because of err. The error is
-// returned if it says nothing about the template.
+// unlistable is why a kind that cannot be listed because of err disables the check; the error if it says nothing about the template.
 func (state *observed) unlistable(t *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
@@ -216,6 +212,7 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 		return nil, err
 	}
 	r.recorded(ctx, state, o, req)
+	o.asked = true
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
@@ -223,8 +220,8 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	return req, nil
 }
 
-// nameFor is the name of a request: that of the Machine for what is about Machines, else that of the node; where there may be several
-// requests for one node, one that no other template's request has.
+// nameFor is the name of a request: that of the Machine or the node; where there may be several for one node, one that no other template
+// has.
 func nameFor(check *nhcv1.NodeHealthCheck, t *nodes.Template, n *nodes.Node) string {
 	name := n.Name
 	if t.OwnedByMachine(n) {

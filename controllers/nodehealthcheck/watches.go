@@ -187,8 +187,8 @@ func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []r
 	return r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return speaksOf(check, m.Status.NodeRef.Name) })
 }
 
-// checksOfRequest maps a request to the check that made it, even if that is gone: then it has left the request behind. What is for a node
-// of the control plane concerns all. A template, or a kind of OpenShift, concerns those that it may disable, or enable: all.
+// checksOfRequest maps a request to the check that made it, also one that is gone; those of the control plane, and what is no request, to
+// all checks.
 func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []reconcile.Request {
 	if u, ok := obj.(*unstructured.Unstructured); ok && !isRequest(u.GroupVersionKind()) {
 		return r.everyCheck(ctx, obj)
@@ -297,8 +297,8 @@ func SlimNode(obj any) (any, error) {
 	return slim, nil
 }
 
-// Slim is the transform of everything else in the controller's cache. Of a request it keeps its metadata and its conditions, of a template
-// and of what is OpenShift's also the spec.
+// Slim is the transform of what else is cached: of a request metadata and conditions, of a template and of OpenShift's objects also the
+// spec.
 func Slim(obj any) (any, error) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {

@@ -7,8 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Condition returns the condition of that type of a request, whatever its kind, as its remediator wrote it: shared with obj, read only.
-// It is nil if there is none that can be read.
+// Condition is the condition of that type of a request, shared with obj: read only; nil if there is none that can be read.
 func Condition(obj *unstructured.Unstructured, kind string) map[string]any {
 	list, _, err := unstructured.NestedFieldNoCopy(obj.Object, "status", "conditions")
 	conditions, isList := list.([]any)

@@ -36,7 +36,7 @@ func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	case here < 0:
 		return Decision{Do: Start, Reason: FirstStep}
 	case len(steps) == 1 && steps[0].Timeout <= 0:
-		return alone(latest(asked))
+		return alone(latest(asked), now)
 	}
 	if slices.ContainsFunc(asked, Request.givenUp) {
 		return afterGivingUp(len(steps), here, asked, now)
@@ -59,8 +59,8 @@ func highest(n int, requests []Request) (step int, asked []Request) {
 	return step, asked
 }
 
-// latest returns the one request to go by: one that exists before one that is gone, then the youngest. There is more than one when a
-// request was made again and the status still remembers the old one.
+// latest is the request to go by: one that exists before one that is gone (the status may remember one that was made again), then the
+// youngest.
 func latest(asked []Request) Request {
 	l := asked[0]
 	for _, r := range asked[1:] {
@@ -77,8 +77,7 @@ func latest(asked []Request) Request {
 	return l
 }
 
-// afterGivingUp returns the decision on a step that was given up. One of its requests is enough for that: else a copy that a person made would
-// begin the step anew.
+// afterGivingUp decides on a step of which one request was given up: a copy of it that a person made does not begin the step anew.
 func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 	last := here == steps-1
 	if slices.ContainsFunc(asked, Request.unaware) {
@@ -105,8 +104,8 @@ func (r Request) givenUp() bool { return r.Notified || !r.GivenUp.IsZero() }
 // unaware reports whether r has a remediator that would go on, if r was given up.
 func (r Request) unaware() bool { return !r.Gone && !r.Notified && r.Succeeded != Yes }
 
-// began is when a step was begun. A request that is made again has the time that the first one had left: else a remediator that deletes
-// its requests could hold the escalation up for ever.
+// began is when a step was begun. A request that is made again has the time that was left: else a remediator that deletes its own blocks
+// the rest.
 func began(asked []Request) time.Time {
 	return slices.MinFunc(asked, func(a, b Request) int { return a.Started.Compare(b.Started) }).Started
 }
@@ -131,6 +130,10 @@ func current(step Step, here int, asked []Request, now time.Time) Decision {
 // progress returns what is done about a step whose current request is r, as long as nothing ends it.
 func progress(r Request) (Action, string) {
 	switch {
+	case r.Refused:
+		return Start, NotMade
+	case r.Gone && r.Succeeded == Yes:
+		return Wait, AwaitingNode
 	case r.Gone:
 		return Start, Vanished
 	case r.Deleting:
@@ -142,9 +145,14 @@ func progress(r Request) (Action, string) {
 }
 
 // alone returns the decision about the only template of a check without an escalation: nothing follows, however it ends.
-func alone(r Request) Decision {
+func alone(r Request, now time.Time) Decision {
 	d := Decision{}
 	switch d.Do, d.Reason = progress(r); {
+	case r.Gone && d.Do == Wait:
+		d.Recheck = r.Started.Add(BootsFor)
+		if !now.Before(d.Recheck) {
+			return Decision{Do: Start, Reason: Vanished}
+		}
 	case d.Reason != InProgress:
 	case r.Notified: // the failure that is reported may well be its effect
 		d.Reason = ToldToStop
@@ -171,8 +179,12 @@ func ends(step Step, r Request, since time.Time) []end {
 	case r.stopped():
 		all = append(all, end{Stopped, r.stoppedSince().Add(StoppedFor)})
 	}
+	timedOut := TimedOut
+	if r.Refused {
+		timedOut = NeverMade
+	}
 	if step.Timeout > 0 {
-		all = append(all, end{TimedOut, since.Add(step.Timeout)})
+		all = append(all, end{timedOut, since.Add(step.Timeout)})
 	}
 	return all
 }

@@ -10,6 +10,9 @@ import "time"
 // (NodeHealthCheck v0.4; later remediators set Succeeded, which counts at once.)
 const StoppedFor = 30 * time.Second
 
+// BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the boot.
+const BootsFor = 30 * time.Minute
+
 // NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make good a crash
 // between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could get in the way of.
 const NotifiedAgainFor = time.Minute
@@ -53,6 +56,8 @@ type Request struct {
 	Deleting bool
 	// Gone says that it exists no more; only the check's status remembers it.
 	Gone bool
+	// Refused says that it was asked for since Started and could not be made. It is Gone as well.
+	Refused bool
 }
 
 // Action is what a step comes down to.
@@ -89,12 +94,17 @@ const (
 	// Vanished starts a step again whose request somebody deleted before its time was over.
 	Vanished = "RequestDeleted"
 
+	// NotMade starts a step again whose request could not be made.
+	NotMade = "RequestNotMade"
+
 	// Failed gives up, or waits where nothing follows, because the remediator says Succeeded=False.
 	Failed = "RemediationFailed"
 	// Stopped gives up, or waits where nothing follows, because the remediator stopped processing and never reported success or failure.
 	Stopped = "RemediationStopped"
 	// TimedOut gives up because the step's timeout has passed.
 	TimedOut = "RemediationTimedOut"
+	// NeverMade gives up because the step's timeout has passed and no request could be made.
+	NeverMade = "RequestNeverMade"
 	// NotNotified gives up what was given up before, because the remediator was not notified.
 	NotNotified = "RemediatorNotNotified"
 

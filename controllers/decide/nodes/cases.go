@@ -95,8 +95,7 @@ func (n *Node) orphaned(request *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(n.Orphaned, func(o *unstructured.Unstructured) bool { return o.GetUID() == request.GetUID() })
 }
 
-// queued reports whether it is known which of the control plane's nodes goes first. As long as something else blocks all of them it is
-// not read.
+// queued reports whether the queue of the control plane was read. It is not as long as something else blocks all of its nodes.
 func (c *Case) queued() bool {
 	return c.f.ControlPlane != nil && !c.f.ControlPlane.Searching && c.view.first >= 0
 }
@@ -126,8 +125,7 @@ func (c *Case) etcd() Reason {
 	return c.view.etcd
 }
 
-// remake is how long a request has to have been there before another one is made in its place, if somebody deleted it. A remediator that
-// deletes what it is asked at once would be asked without end.
+// remake is the age at which a deleted request is made again. A remediator that deletes its requests at once would get one after the other.
 const remake = time.Minute
 
 // remadeAt is when a request of the step that somebody has deleted may be made again; zero if there was none.

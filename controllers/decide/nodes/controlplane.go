@@ -13,8 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// ClingingFor is how long a request that is being deleted is waited for: a remediator that has not released it by then is not waited for
-// any more.
+// ClingingFor is how long the end of a request is waited for that is being deleted.
 const ClingingFor = 10 * time.Minute
 
 // ControlPlane is what is known of the control plane of the cluster.
@@ -59,8 +58,8 @@ type Etcd struct {
 	Guards map[string]string
 }
 
-// against is why etcd cannot do without the node; empty if it can. Its PodDisruptionBudget says so, or, if that allows nothing, whether the
-// guard pod on the node is what it counts as lost already. (medik8s.)
+// against is why etcd cannot do without the node; empty if it can: its budget allows a disruption, or counts the node as lost already.
+// (medik8s.)
 func (e Etcd) against(node string) Reason {
 	_, ready := e.Guards[node]
 	switch {
@@ -77,8 +76,7 @@ func (e Etcd) against(node string) Reason {
 // Members is how many members the control plane has.
 func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
 
-// plane is the control plane as the rule sees it. The node of a request may be gone, and the request not over: it is busy all the same.
-// An API server of this very cluster answers, or there would be no facts.
+// plane is the control plane as its rule sees it. Its API server answers, or there would be no facts.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	busy, replaced, away, joining := c.disrupted(now)
 	plane := controlplane.Plane{API: controlplane.Answers}
@@ -146,8 +144,7 @@ func replacedSince(machine *clusterv1.Machine) time.Time {
 	return asked.LastTransitionTime.Time
 }
 
-// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or by the controller of the requests about
-// machines.
+// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or on request.
 func BeingRemediated(machine *clusterv1.Machine) bool {
 	if meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
 		return false
@@ -169,8 +166,7 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// objections are all that keeps the node called name from being disrupted but its place in the queue. What is done to the node already
-// does not block it.
+// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
 func (d *decider) objections(name string) []controlplane.Objection {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	for i := range plane.Members {
@@ -181,8 +177,8 @@ func (d *decider) objections(name string) []controlplane.Objection {
 	return plane.Against(name, d.f.Now)
 }
 
-// queue decides which of the control plane's nodes that are due goes first, and why etcd forbids that it is disrupted; empty if it does
-// not. One that etcd forbids does not block one that it does not: what forbids the one may be the loss of the other.
+// queue is the node that goes first, and why etcd forbids it. One that etcd forbids does not block another: its loss may be why the other
+// is forbidden.
 func (d *decider) queue(due []int) (first int, etcd Reason) {
 	first = d.firstOf(due)
 	if d.f.ControlPlane.Unread != "" {
@@ -201,8 +197,7 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 	return first, etcd
 }
 
-// firstOf is the one of those that are due which goes first. While it is not known which are alive, it is that which has been due for
-// longest.
+// firstOf is the node that goes first of those that are due: while it is not known which are alive, the one that has been due for longest.
 func (d *decider) firstOf(due []int) int {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
 	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
@@ -220,8 +215,7 @@ func (d *decider) firstOf(due []int) int {
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
-// dueMembers are the nodes of the control plane that nothing but the others keeps from being remediated now. One whose request was refused
-// lately lets the others go first.
+// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately lets the others go first.
 func (d *decider) dueMembers() []int {
 	var due, refused []int
 	for i := range d.f.Nodes {
@@ -229,7 +223,7 @@ func (d *decider) dueMembers() []int {
 		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
-		if _, refusedLately := d.p.Memory.Refused[n.Name]; refusedLately {
+		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
 			refused = append(refused, i)
 		} else {
 			due = append(due, i)

@@ -49,12 +49,11 @@ type decider struct {
 	p     *Plan
 	steps []escalation.Step
 	plane controlplane.Plane
-	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets says that they may be why a node is
-	// not healthy.
+	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets that a node may be unhealthy for
+	// that.
 	settled        time.Time
 	awaitsKubelets bool
-	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet when they are, if nothing else
-	// changes.
+	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet, if nothing else changes.
 	now, ahead view
 }
 
@@ -145,12 +144,12 @@ func (d *decider) population() {
 	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
 }
 
-// counts reports whether the limits are about the node. One that is gone is selected by nothing; it counts all the same while a
-// remediation that may have taken it away goes on, and after that while it is missing.
+// counts reports whether the limits count the node. One that is gone counts while a remediation that may have taken it away goes on, or it
+// is missing.
 func (d *decider) counts(i int) bool {
 	n := &d.f.Nodes[i]
 	return n.Selected || !n.Exists() && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 ||
-		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Guessed && !r.Clings(d.f.Now) }))
+		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(d.f.Now) }))
 }
 
 // classOf is what the limits count a node as.
@@ -169,8 +168,7 @@ func (d *decider) classOf(i int) budget.Class {
 	return budget.Healthy
 }
 
-// settledAt is until when kubelets have had no time to report: since this process began to reconcile, or since the API server is back.
-// Then it is known again which of them are silent. Zero if they have had time.
+// settledAt is when kubelets have had time to report since the manager started, or the API server came back; zero if they have had it.
 func (d *decider) settledAt() time.Time {
 	f := d.f
 	since, allowed := f.Since, f.condition(nhcv1.RemediationAllowedCondition)

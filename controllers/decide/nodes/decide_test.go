@@ -151,7 +151,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f.Memory = Decide(f).Memory
 	before := printed(t, f)
 	p := Decide(f)
-	p.Memory.Flagged["r"], p.Memory.Refused["a"], p.Memory.Started["r"] = true, epoch, epoch
+	p.Memory.Flagged["r"], p.Memory.Refusals["a"], p.Memory.Started["r"] = true, Refusal{}, epoch
 	p.Memory.Unpatchable["r"], p.Memory.Recovered["r"], p.Memory.Streaks["uid-a"] = true, true, Streaks{}
 	if after := printed(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)

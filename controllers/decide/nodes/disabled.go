@@ -46,7 +46,7 @@ func NoTemplates() Disabled {
 // TemplateNotFound disables a check whose template does not exist. It names the template: the API server's NotFound has no namespace.
 func TemplateNotFound(t *Template, err error) Disabled {
 	return Disabled{
-		Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", t.Place()+": "+innermost(err)),
+		Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", "failed to get "+t.Place()+": "+innermost(err)),
 	}
 }
 

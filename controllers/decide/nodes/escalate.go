@@ -48,45 +48,49 @@ func (d *decider) passed(n *Node, step int) bool {
 	return n.Machine != nil && !n.Machine.Unread && reason != ""
 }
 
-// escalated are the requests for the node as the escalation sees them: those that are there, and those that are gone, of its present
-// failure.
-func (s *stepping) escalated() []escalation.Request {
+// escalated are the requests for the present failure of the node as the escalation sees them.
+func (c *Case) escalated() []escalation.Request {
 	var requests []escalation.Request
-	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; r.Step >= 0 {
+	for j := range c.n.Requests {
+		if r := &c.n.Requests[j]; r.Step >= 0 {
 			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: s.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
+				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
 				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}
 	}
-	for i := range s.n.Gone {
-		if gone := &s.n.Gone[i]; gone.Step >= 0 {
+	for i := range c.n.Gone {
+		if gone := &c.n.Gone[i]; gone.Step >= 0 {
 			request := escalation.Request{Step: gone.Step, Started: gone.Started.Time, Gone: true}
 			if gone.TimedOut != nil {
 				request.GivenUp = gone.TimedOut.Time
 			}
+			if c.p.Memory.Succeeded[string(gone.Resource.UID)] {
+				request.Succeeded = escalation.Yes
+			}
 			requests = append(requests, request)
 		}
+	}
+	if request, refused := c.refused(); refused {
+		requests = append(requests, request)
 	}
 	return requests
 }
 
-// escalate is what the escalation decides about the node. What has had its chance is given up first, and then it is asked once more; else
-// gaveUp is zero.
-func (s *stepping) escalate() (gaveUp escalation.Decision, answer Answer) {
-	requests := s.escalated()
-	answer = s.escalationOf(s.n, requests)
+// escalate is what the escalation decides about the node, after what has had its chance was given up; gaveUp is zero if nothing was.
+func (c *Case) escalate() (gaveUp escalation.Decision, answer Answer) {
+	requests := c.escalated()
+	answer = c.escalationOf(c.n, requests)
 	if answer.Do != escalation.GiveUp {
 		return escalation.Decision{}, answer
 	}
 	for j := range requests {
 		if requests[j].Step == answer.Step {
-			requests[j].GivenUp, requests[j].Notified = s.f.Now, requests[j].Notified || answer.Notify
+			requests[j].GivenUp, requests[j].Notified = c.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer.Decision, s.escalationOf(s.n, requests)
+	return answer.Decision, c.escalationOf(c.n, requests)
 }
 
 // requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
@@ -101,15 +105,15 @@ func (n *Node) requestsOn(step int, notify bool) []int {
 }
 
 // expires is when the time of the step is over that is waited for, and what happens then.
-func (s *stepping) expires(answer Answer) Moment {
+func (c *Case) expires(answer Answer) Moment {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
 		return Moment{At: answer.Recheck}
 	}
 	follows := "no template is left to try"
-	if next := s.passing(s.n, answer.Step+1); next < len(s.steps) && !s.passed(s.n, next) {
-		follows = s.f.Templates[next].String() + " begins"
+	if next := c.passing(c.n, answer.Step+1); next < len(c.steps) && !c.passed(c.n, next) {
+		follows = c.f.Templates[next].String() + " begins"
 	}
-	text := s.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
+	text := c.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
 	return Moment{At: answer.Recheck, What: StepExpires, Text: text}
 }
 
@@ -125,22 +129,22 @@ func (d *decider) whenHealthy(i int) (int, Reason) {
 }
 
 // would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
-func (s *stepping) would() (int, Reason) {
+func (c *Case) would() (int, Reason) {
 	switch {
-	case !s.n.Exists():
+	case !c.n.Exists():
 		return -1, NodeGone
-	case len(s.f.Templates) == 0, !s.n.Selected && !s.n.Remediated(), s.Verdict.State == health.Healthy, len(s.End) > 0:
-		return s.whenHealthy(s.i)
+	case len(c.f.Templates) == 0, !c.n.Selected && !c.n.Remediated(), c.Verdict.State == health.Healthy, len(c.End) > 0:
+		return c.whenHealthy(c.i)
 	}
-	_, next := s.escalate()
+	_, next := c.escalate()
 	step := next.Step
 	switch {
 	case next.Do == escalation.Exhausted:
 		return -1, NoTemplateLeft
 	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
-		step = s.passing(s.n, step+1) // that one is waited for
+		step = c.passing(c.n, step+1) // that one is waited for
 	}
-	if step >= len(s.f.Templates) || len(s.f.Templates) > 1 && s.passed(s.n, step) {
+	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.passed(c.n, step) {
 		return -1, NoneFollows
 	}
 	return step, ""
@@ -164,17 +168,17 @@ func (d *Decision) Action(f *Facts) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
-// resumed: the node is not healthy, so a healthy delay that was begun was begun in vain, and begins anew when it is healthy again. Of a
-// single remediation that had succeeded the annotation says when that was found.
-func (s *stepping) resumed() {
-	turned := s.n.delayed() && !s.n.healthySince().IsZero()
-	for j := range s.n.Requests {
-		r := &s.n.Requests[j]
+// resumed ends a healthy delay: the node is not healthy. Of a single remediation that had succeeded the annotation says when that was
+// found.
+func (c *Case) resumed() {
+	turned := c.n.delayed() && !c.n.healthySince().IsZero()
+	for j := range c.n.Requests {
+		r := &c.n.Requests[j]
 		_, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]
 		switch {
 		case !r.Deleting().IsZero():
-		case marked, turned && s.f.Single() && s.Requests[j].Recovered && !r.relapsed():
-			s.Resume = append(s.Resume, j)
+		case marked, turned && c.f.Single() && c.Requests[j].Recovered && !r.relapsed():
+			c.Resume = append(c.Resume, j)
 		}
 	}
 }
@@ -185,19 +189,19 @@ func (s *stepping) resumed() {
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
 // because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (s *stepping) relapsed() {
-	if !s.f.Single() {
+func (c *Case) relapsed() {
+	if !c.f.Single() {
 		return
 	}
-	for j := range s.n.Requests {
-		if r := &s.n.Requests[j]; r.succeeded() == escalation.Yes && r.Deleting().IsZero() && (s.Requests[j].Recovered || r.relapsed()) {
-			s.End = append(s.End, j)
+	for j := range c.n.Requests {
+		if r := &c.n.Requests[j]; r.succeeded() == escalation.Yes && r.Deleting().IsZero() && (c.Requests[j].Recovered || r.relapsed()) {
+			c.End = append(c.End, j)
 		}
 	}
 }
 
-// AwaitsRepeat reports whether a single remediation of the node, which had succeeded, is begun anew when the node has been unhealthy for
-// long enough. Ended are the requests that were deleted meanwhile.
+// AwaitsRepeat reports whether a single remediation that had succeeded begins anew when the node is unhealthy. Ended are the deleted
+// requests.
 func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
 	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
 		return false

@@ -21,8 +21,7 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are the kinds whose objects were not all read yet. As long as there is one nothing may be decided: what was not read is not
-	// "none".
+	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided.
 	Awaited []string
 
 	Policy health.Policy // of the conditions that the check names
@@ -34,13 +33,11 @@ type Facts struct {
 	// Disabled is why the check can do nothing; zero if it can.
 	Disabled Disabled
 
-	// Upgrade is what of the whole cluster is being upgraded. TerminatingLeft says that a MachineHealthCheck of OpenShift ends nodes with the
-	// condition Terminating.
+	// TerminatingLeft says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
 	Upgrade         Upgrade
 	TerminatingLeft bool
 
-	// Outages are the times in which the API server was out of reach, in their order. Since is when this process began to reconcile, and
-	// Grace how long kubelets have to report then.
+	// Since is when this process began to reconcile, Grace how long kubelets have to report then, and after an outage of the API server.
 	Outages []Outage
 	Since   time.Time
 	Grace   time.Duration
@@ -50,8 +47,7 @@ type Facts struct {
 	// ControlPlane is nil as long as nothing is decided about one of its nodes.
 	ControlPlane *ControlPlane
 
-	// Recheck is when what was read has to be read again, since nothing tells when it changes; Retry is when what could not be read is tried
-	// again.
+	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
 	Trouble []string
@@ -130,9 +126,11 @@ type Memory struct {
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
 	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Recovered
-	// those that had succeeded when their node was seen healthy; by the UID of the request.
-	Flagged, Unpatchable, Recovered map[string]bool
-	// Refused is when a request for a node was refused last, by its name.
-	Refused map[string]time.Time
+	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
+	// those whose remediators have said so, Recovered those that had succeeded when their node was seen healthy; by the UID of the request.
+	Flagged, Unpatchable, Succeeded, Recovered map[string]bool
+	// Refusals are of the nodes for which no request could be made, by their names.
+	Refusals map[string]Refusal
+	// Recoveries are of the nodes that were healthy a moment ago, or for a moment, by their UIDs.
+	Recoveries map[string]Recovery
 }

@@ -26,8 +26,8 @@ type Streak struct {
 // then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks map[string]Streak
 
-// after is what s is with a node of which those conditions are seen now, judged by rules, and the conditions since when they count
-// together. A process that was blind since has not seen whether a node that has turned was healthy in between.
+// after is s once these conditions are seen, and the conditions with the time since which they count. Blind: the node may have been
+// healthy since.
 func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (next Streaks, together []health.Signal) {
 	together = slices.Clone(seen)
 	for i := range together {
@@ -61,8 +61,7 @@ func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
 	return nil
 }
 
-// Signals are the conditions of n that meet a rule of the check, whatever their age; reported says that the node has reported whether it
-// is ready.
+// Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {
 		return nil, false
@@ -80,15 +79,14 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	return signals, reported
 }
 
-// Concerns reports whether anything may have to be decided about the node beyond its requests: it does not report what a healthy node
-// does. Only of such nodes the Machines, and the requests of the names that theirs would have, are read.
+// Concerns reports whether the node says anything that a healthy one does not. Only of such nodes Machines and requests of their names are
+// read.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
 	return n.Exists() && (len(signals) > 0 || !reported)
 }
 
-// neverReported is the reason given for the Ready condition of a node that has none. The node-lifecycle controller of Kubernetes sets one
-// like it when it gets to the node.
+// neverReported is the reason of the missing Ready condition of a node, as the node-lifecycle controller writes it.
 const neverReported = "NodeStatusNeverUpdated"
 
 // sees is what is seen of n now, after what was seen last.
@@ -114,8 +112,7 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Confirm compares n, for which d was made, with the node as the API server has it now; nil if it is gone. It returns why the remediation
-// must not start, as a clause; empty if nothing has changed.
+// Confirm is why the remediation must not start, as the API server has the node now (nil if it is gone); empty if nothing has changed.
 func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) {
 	if live == nil {
 		return "the node is gone"
@@ -141,8 +138,7 @@ func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) 
 	return ""
 }
 
-// unseenFor is by how much a reconcile may be late after which each node that is bad is judged again: when a rule's timeout expires, or
-// by resync.
+// unseenFor is how late a reconcile may be without a node having been healthy unseen.
 const unseenFor = time.Minute
 
 // judge gives every node its verdict.

@@ -15,8 +15,7 @@ const (
 	leaseBuffer = time.Minute
 	// leaseTaken is how soon a node is looked at again whose lease somebody else holds.
 	leaseTaken = time.Minute
-	// idleLease is how long a node stays leased to a check whose remediator is not at work on it, and that has no other template. (medik8s
-	// times a single remediation out after as long.)
+	// idleLease is how long a node stays leased after its only remediator stopped. (medik8s times a single remediation out after as long.)
 	idleLease = 30 * time.Minute
 	// skew is by how much the clock of another holder may be ahead of ours.
 	skew = 30 * time.Second
@@ -54,8 +53,7 @@ func termOf(steps []escalation.Step, step int) Term {
 	return t
 }
 
-// Held reports whether l is somebody else's and still counts at now. One that was renewed in the future counts for nothing
-// (medik8s), but for what clocks differ by.
+// Held reports whether another holder has the lease now. One renewed in the future counts for nothing (medik8s), but for a skew of clocks.
 func (l *Lease) Held(now time.Time) bool {
 	if l == nil || l.Holder == "" || l.Own || l.Renewed.IsZero() {
 		return false

@@ -14,9 +14,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
-// guessed is a request of which nothing says which node it is about.
-func guessed(r *Request) { r.Guessed = true }
-
 func TestWhatTheLimitsCount(t *testing.T) {
 	left := func(f *Facts) { f.TerminatingLeft = true }
 	for name, tc := range map[string]struct {
@@ -37,7 +34,6 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a healthy node that has left it":                 {of(healthy(unselected)), budget.Population{}},
 		"a node that is gone, whose request is there":     {of(gone(asked())), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request cannot be read":                {of(gone(unseen)), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"one whose request may be another node's":         {of(gone(asked(guessed))), budget.Population{}},
 		"one whose request is not released soon":          {of(gone(asked(deleting(ClingingFor - 1)))), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose request is not released for very long": {of(gone(asked(deleting(ClingingFor)))), budget.Population{}},
 		"one that a person has deleted":                   {of(gone()), budget.Population{}},
@@ -85,7 +81,6 @@ func TestWhichNodesAreMissing(t *testing.T) {
 		"none whose remediator says that it will not":    {of(reports(deletesNode(escalation.No))), nil},
 		"one whose Machine stays":                        {of(reports(machineThere)), map[string]time.Time{"a": epoch}},
 		"one whose request a remediator keeps":           {of(reports(kept)), map[string]time.Time{"a": epoch}},
-		"none whose request may be another node's":       {of(reports(func(r *Request) { kept(r); guessed(r) })), nil},
 		"none that a node was made for since":            {of(away(10*minute), made(5*minute)), nil},
 		"one for which none was made since":              {of(away(10*minute), made(15*minute)), map[string]time.Time{"a": at(10 * minute)}},
 		"one that a node was made for at the moment":     {of(away(10*minute), made(10*minute)), map[string]time.Time{"a": at(10 * minute)}},

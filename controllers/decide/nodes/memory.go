@@ -8,27 +8,23 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.
-const refusedFor = time.Minute
-
 // recall takes over what is remembered of the nodes and requests that there are, and forgets about the others.
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Known, next.Decided = true, d.f.Now
-	next.Flagged, next.Unpatchable, next.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	next.Refused, next.Started = map[string]time.Time{}, map[string]time.Time{}
+	next.Flagged, next.Unpatchable, next.Succeeded, next.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	next.Started, next.Refusals, next.Recoveries = map[string]time.Time{}, map[string]Refusal{}, map[string]Recovery{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if at, refused := last.Refused[n.Name]; refused && d.f.Now.Before(at.Add(refusedFor)) {
-			next.Refused[n.Name] = at
+		if len(n.Requests) > 0 {
+			d.p.Decisions[i].Requests = make([]RequestState, len(n.Requests))
 		}
-		if len(n.Requests) == 0 {
-			continue
-		}
-		d.p.Decisions[i].Requests = make([]RequestState, len(n.Requests))
 		for j := range n.Requests {
 			r := &n.Requests[j]
 			d.p.Decisions[i].Requests[j] = d.stateOf(n, r, i)
+			if r.succeeded() == escalation.Yes {
+				next.Succeeded[r.ID()] = true
+			}
 			if last.Flagged[r.ID()] {
 				next.Flagged[r.ID()] = true
 			}
@@ -36,6 +32,13 @@ func (d *decider) recall() {
 				next.Unpatchable[r.ID()] = true
 			}
 		}
+		for j := range n.Gone {
+			if id := string(n.Gone[j].Resource.UID); last.Succeeded[id] {
+				next.Succeeded[id] = true
+			}
+		}
+		d.recallRefusal(i)
+		d.recallRecovery(i)
 	}
 }
 

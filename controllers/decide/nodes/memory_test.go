@@ -102,15 +102,16 @@ func TestWhatIsRemembered(t *testing.T) {
 		yes := map[string]bool{"r": true, "gone": true}
 		f.Memory = Memory{
 			Flagged: yes, Unpatchable: yes, Recovered: yes,
-			Refused: map[string]time.Time{"a": epoch.Add(-refusedFor), "b": epoch.Add(1 - refusedFor), "gone": epoch},
-			Started: map[string]time.Time{"r": epoch, "gone": epoch},
-			Streaks: map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
+			Refusals: map[string]Refusal{"a": {Last: epoch.Add(-refusedFor)}, "b": {Last: epoch.Add(1 - refusedFor)}, "gone": {Last: epoch}},
+			Started:  map[string]time.Time{"r": epoch, "gone": epoch},
+			Streaks:  map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
 		}
 	})
 	yes := map[string]bool{"r": true}
 	want := Memory{
 		Known: true, Judged: epoch, Decided: epoch, Flagged: yes, Unpatchable: yes, Recovered: yes,
-		Refused: map[string]time.Time{"b": epoch.Add(1 - refusedFor)}, Started: map[string]time.Time{"r": epoch},
+		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}}, Started: map[string]time.Time{"r": epoch},
+		Succeeded: map[string]bool{}, Recoveries: map[string]Recovery{},
 	}
 	got := Decide(f).Memory
 	if _, kept := got.Seen["gone"]; kept || len(got.Seen) != 2 {

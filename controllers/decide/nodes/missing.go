@@ -43,8 +43,7 @@ func (d *decider) missing() time.Time {
 	return until
 }
 
-// nodesMade is when the selected nodes were made, the oldest first, but for those that had been away themselves; and when the newest of
-// all was.
+// nodesMade is when the selected nodes were made, the oldest first, without those that were away themselves; and when the newest was.
 func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -61,15 +60,14 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 	return made, newest
 }
 
-// takenAway reports whether n is gone since a short time, and a remediation may be why. A person may delete a node too, about which a
-// remediator has said nothing: then its request ends at once.
+// takenAway reports whether a remediation may have taken n away lately. Of a Node that a person deleted no remediator says anything.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
 	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
-			return !r.Guessed && (r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept())
+			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
 		})
 	}
 	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
@@ -89,52 +87,49 @@ const nodeAway = 10 * time.Minute
 
 // gone: the node is gone, not only out of the selection, so its requests have nothing left to do; but for those that wait (see awaited).
 // The lease stays until the last of them is gone, also if Kubernetes deletes it with the node: that may come back under its name.
-func (s *stepping) gone() {
+func (c *Case) gone() {
 	kept := false
-	for j := range s.n.Requests {
-		r := &s.n.Requests[j]
+	for j := range c.n.Requests {
+		r := &c.n.Requests[j]
 		if !r.Deleting().IsZero() {
-			s.lookAgain(later(r.Deleting().Add(ClingingFor), s.f.Now))
-			s.stops(j)
-		}
-		if !r.Deleting().IsZero() || r.Guessed { // which node is gone is not known
+			c.lookAgain(later(r.Deleting().Add(ClingingFor), c.f.Now))
+			c.stops(j)
 			continue
 		}
-		if until := s.awaited(j); s.f.Now.Before(until) {
-			s.happens(Moment{At: until, What: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
+		if until := c.awaited(j); c.f.Now.Before(until) {
+			c.happens(Moment{At: until, What: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
 			kept = true
 			continue
 		}
-		s.stops(j)
-		s.End = append(s.End, j)
+		c.stops(j)
+		c.End = append(c.End, j)
 	}
 	if kept {
-		s.leased()
-	} else if len(s.n.Requests) == 0 {
-		s.unleased()
+		c.leased()
+	} else if len(c.n.Requests) == 0 {
+		c.unleased()
 	}
 }
 
-// stops has the remediator of a request told to stop, if it keeps the request: Self Node Remediation releases what is about a Node that
-// is gone only then.
-func (s *stepping) stops(j int) {
-	if r := &s.n.Requests[j]; r.Kept() && r.notified().IsZero() && !r.Guessed && !s.f.Memory.Unpatchable[r.ID()] {
-		s.Stop = append(s.Stop, j)
+// stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
+func (c *Case) stops(j int) {
+	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Unpatchable[r.ID()] {
+		c.Stop = append(c.Stop, j)
 	}
 }
 
 // awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
 // meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
 // come back; and for a while those that a remediator has its finalizer on.
-func (s *stepping) awaited(j int) time.Time {
-	r := &s.n.Requests[j]
+func (c *Case) awaited(j int) time.Time {
+	r := &c.n.Requests[j]
 	switch {
 	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
 	case r.deletesNode() || r.MachineThere:
-		return s.patience(j)
+		return c.patience(j)
 	case r.Kept():
-		return s.goneSince(s.n).Add(nodeAway)
+		return c.goneSince(c.n).Add(nodeAway)
 	}
 	return time.Time{}
 }
@@ -142,12 +137,12 @@ func (s *stepping) awaited(j int) time.Time {
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
 
-// patience is until when a remediator is waited for that has taken its node away for good: until its time is over. One that has no
-// timeout has as long as no request should last.
-func (s *stepping) patience(j int) time.Time {
-	r := &s.n.Requests[j]
-	if r.Step >= 0 && s.f.Templates[r.Step].timeout() > 0 {
-		return s.Requests[j].Counted.Add(s.f.Templates[r.Step].timeout())
+// patience is until when a remediator is waited for that has taken its node away for good: its timeout, or the age that no request should
+// have.
+func (c *Case) patience(j int) time.Time {
+	r := &c.n.Requests[j]
+	if r.Step >= 0 && c.f.Templates[r.Step].timeout() > 0 {
+		return c.Requests[j].Counted.Add(c.f.Templates[r.Step].timeout())
 	}
 	return r.Started().Add(tooOld)
 }

@@ -2,8 +2,7 @@ package nodes
 
 import "github.com/kubemend/kubemend/controllers/decide/health"
 
-// NeedsControlPlane reports whether a node of the control plane is, or will be, blocked by nothing but the others: then the control plane
-// has to be read.
+// NeedsControlPlane reports whether the control plane has to be read: it alone blocks one of its nodes, or will.
 func NeedsControlPlane(f Facts) bool {
 	concerns := false
 	for i := range f.Nodes {
@@ -18,28 +17,27 @@ func NeedsControlPlane(f Facts) bool {
 	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
 }
 
-// Release returns the plan for the orphaned requests and leases of a deleted check: the requests end, and the lease on a node after them.
-// During an uninstall the requests are not waited for without end.
+// Release is the plan for a deleted check: its requests end, and then its leases. An uninstall does not wait for requests without end.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
 	d := &decider{f: &f, p: &p}
 	d.recall()
 	for i := range f.Nodes {
-		s := d.stepping(i)
-		clings := true
-		for j := range s.n.Requests {
-			if s.n.Requests[j].Deleting().IsZero() {
-				s.End = append(s.End, j)
+		c, clings := d.caseOf(i, &d.now), true
+		c.Start, c.Would = -1, -1
+		for j := range c.n.Requests {
+			if c.n.Requests[j].Deleting().IsZero() {
+				c.End = append(c.End, j)
 			}
-			clings = clings && s.n.Requests[j].Clings(f.Now)
+			clings = clings && c.n.Requests[j].Clings(f.Now)
 		}
-		if len(s.n.Requests) == 0 || uninstalling && clings {
-			s.unleased()
+		if len(c.n.Requests) == 0 || uninstalling && clings {
+			c.unleased()
 		} else {
-			s.leased()
+			c.leased()
 		}
 		p.Order = append(p.Order, i)
-		p.Recheck = health.Earliest(p.Recheck, s.Recheck)
+		p.Recheck = health.Earliest(p.Recheck, c.Recheck)
 	}
 	return p
 }

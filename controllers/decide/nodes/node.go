@@ -83,8 +83,8 @@ func (n *Node) delayed() bool {
 	return n.Listed != nil && n.Listed.HealthyDelayed != nil && *n.Listed.HealthyDelayed
 }
 
-// OpenShiftMachine on a node names its Machine, as namespace/name. OpenShiftDesiredConfig and OpenShiftCurrentConfig are annotations of the
-// machine-config operator; they differ while the node is being updated. (Hosted control planes.)
+// OpenShiftMachine names the Machine of a node, as namespace/name. The two configs differ while the machine-config operator updates the
+// node.
 const (
 	OpenShiftMachine       = "machine.openshift.io/machine"
 	OpenShiftDesiredConfig = "machineconfiguration.openshift.io/desiredConfig"
@@ -97,8 +97,7 @@ func (n *Node) reconfiguring() bool {
 	return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
 }
 
-// terminating reports whether OpenShift is ending the node. (OpenShift's machine-api-termination-handler; medik8s takes any status of the
-// condition for it.)
+// terminating reports whether OpenShift is ending the node. (machine-api-termination-handler; medik8s takes any status for it.)
 func (n *Node) terminating() bool {
 	return slices.ContainsFunc(n.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == "Terminating" && c.Status == corev1.ConditionTrue

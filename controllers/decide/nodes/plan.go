@@ -17,23 +17,22 @@ type Plan struct {
 	Storm      budget.StormStep
 	// Blockers is all that keeps anything new from starting, in the order in which it is reported. What has begun goes on.
 	Blockers []Blocker
-	// Decisions are about Facts.Nodes, in the same order.
+	// Decisions are about Facts.Nodes, in the same order; Order are the places of those about which something is done, in that order.
 	Decisions []Decision
-	// Order are the nodes about which something is done, in the order in which it is.
-	Order []int
-	// Recheck is the first moment at which time alone changes the plan; zero if it never does.
-	Recheck time.Time
-	// NextDeadline is the first moment at which time alone makes a node unhealthy.
-	NextDeadline time.Time
-	Memory       Memory
+	Order     []int
+	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if none.
+	Recheck, NextDeadline time.Time
+	Memory                Memory
 }
 
 // Blocker is why nothing new starts, as the check reports it; the zero Blocker if it may.
-func (p *Plan) Blocker() Blocker {
-	if len(p.Blockers) == 0 {
+func (p *Plan) Blocker() Blocker { return headOf(p.Blockers) }
+
+func headOf(blockers []Blocker) Blocker {
+	if len(blockers) == 0 {
 		return Blocker{}
 	}
-	return p.Blockers[0]
+	return blockers[0]
 }
 
 // Minimum is how many nodes have to be healthy.
@@ -44,9 +43,8 @@ type Decision struct {
 	Verdict health.Verdict
 	// Left says that the node is left to the MachineHealthCheck that ends such nodes, however it is.
 	Left bool
-	// Class is what the limits count it as; empty if they do not.
-	Class budget.Class
-	// InFlight says that its remediation goes on, as far as the limits are concerned.
+	// Class is what the limits count it as; empty if they do not. InFlight says that they count a remediation of it.
+	Class    budget.Class
 	InFlight bool
 	// Missing says that a remediation took the node away and nothing has replaced it yet, since MissedSince.
 	Missing     bool
@@ -54,61 +52,38 @@ type Decision struct {
 
 	// Blockers is everything that keeps a remediation from starting, in the order in which it is asked. It starts exactly if there are none.
 	Blockers []Blocker
-	// Start is the step of the escalation that starts; -1 if none does.
-	Start int
-	// Would is the step that starts when nothing blocks it any more; -1 if none does, and then Nothing says why.
-	Would   int
-	Nothing Reason
-
-	Requests []RequestState // of Node.Requests
-	// Recheck is the first moment at which time alone changes the decision.
-	Recheck time.Time
-	// Work is what is done about the node. Nodes about which nothing is done share one that is empty.
-	*Work
-}
-
-// Work is what is done about one node.
-type Work struct {
+	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
+	Start, Would int
+	Nothing      Reason
 	// PassedOver are the steps right before the one that starts which cannot be about the node.
 	PassedOver []int
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
 	GaveUp escalation.Decision
 	Answer Answer
 
-	// What is done about requests, by their places in Node.Requests. End are those that are over, Flag those that are counted as old.
-	End, Flag []int
-	// Delay are those that the healthy delay begins for, Resume those that it was begun for in vain; Delayed says that it goes on.
-	Delay, Resume []int
-	Delayed       bool
-	// Stop are those whose node is gone and whose remediators are notified to stop, Adopt those of the last failure with which the present
-	// one begins.
-	Stop, Adopt []int
-	// GiveUp are those that have had their chance; Notify says that their remediator has to be notified.
-	GiveUp []int
-	Notify bool
+	Requests []RequestState // of Node.Requests
+	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay begins),
+	// Resume (it was begun in vain), Stop (the node is gone, and the remediator has to be notified), Adopt (a new failure begins with what is
+	// left of the last one) and GiveUp (they have had their chance, and Notify says that their remediator has to be notified).
+	End, Flag, Delay, Resume, Stop, Adopt, GiveUp []int
+	Notify                                        bool
+	Delayed                                       bool // the healthy delay goes on
 	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
 	Unconfirm bool
 	Lease     LeaseAction
 	Term      Term // of the lease that is taken or renewed
 	// Remember are the requests that are gone and say something of the escalation still, by their places in Node.Gone.
 	Remember []int
-	// Next is the first moment at which time alone changes the decision that users want to know of.
-	Next Moment
+	// Recheck is the first moment at which time alone changes the decision, Next the first that users want to know of.
+	Recheck time.Time
+	Next    Moment
 }
-
-// idle is the work of all nodes about which nothing is done. It is never written to.
-var idle = &Work{}
 
 // Starts reports whether a remediation starts.
 func (d *Decision) Starts() bool { return d.Start >= 0 }
 
 // Blocker is the first blocker that there is to report; the zero Blocker if there is none.
-func (d *Decision) Blocker() Blocker {
-	if len(d.Blockers) == 0 {
-		return Blocker{}
-	}
-	return d.Blockers[0]
-}
+func (d *Decision) Blocker() Blocker { return headOf(d.Blockers) }
 
 // RequestState is what is decided of a request besides what is done about it.
 type RequestState struct {

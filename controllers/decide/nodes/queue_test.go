@@ -38,10 +38,10 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
 	refused := func(name string, ago time.Duration) func(*Facts) {
 		return func(f *Facts) {
-			if f.Memory.Refused == nil {
-				f.Memory.Refused = map[string]time.Time{}
+			if f.Memory.Refusals == nil {
+				f.Memory.Refusals = map[string]Refusal{}
 			}
-			f.Memory.Refused[name] = epoch.Add(-ago)
+			f.Memory.Refusals[name] = Refusal{Last: epoch.Add(-ago)}
 		}
 	}
 	due := func(minutes int, changes ...func(*Node)) Node {
@@ -126,7 +126,7 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 	} {
 		p := Decide(f)
 		d := &p.Decisions[0]
-		if want := askedAgain(epoch.Add(time.Minute)); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
 			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
 		}
 	}

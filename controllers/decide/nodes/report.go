@@ -23,7 +23,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 		}
 	}
 	add(EscalationText(f, d.GaveUp))
-	if len(n.Requests)+len(n.Gone) > 0 && len(d.End) == 0 {
+	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && len(d.End) == 0 {
 		add(answerText(f, d.Answer))
 	}
 	add(d.fateOfRequests(f, n))
@@ -81,12 +81,13 @@ func (r *Request) report() []string {
 	return texts
 }
 
-// escalationTexts are by the reason of the decision. {step} is the template concerned, {before} the one before it, {until} when its time
-// is over, {timeout} how long that is.
+// escalationTexts are by reason. {step} is the template, {before} the one before it, {until} when its time is over, {timeout} how long
+// that is.
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",
 	escalation.Vanished:         "The request of {step} was deleted, it is made again",
+	escalation.NotMade:          "The request of {step} could not be made, it is tried again",
 	escalation.InProgress:       "{step} is waited for{until}",
 	escalation.AwaitingNode:     "{step} says that it has succeeded, the node is waited for{until}",
 	escalation.AwaitingDeletion: "The request of {step} is being deleted, it is made again when it is gone",
@@ -94,6 +95,7 @@ var escalationTexts = map[string]string{
 	escalation.Failed:           "{step} says that it has failed",
 	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
 	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",
+	escalation.NeverMade:        "{step} could not be requested within {timeout}",
 	escalation.NotNotified:      "{step} was given up, and does not know of it",
 	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
 }

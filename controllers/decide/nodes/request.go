@@ -3,6 +3,8 @@ package nodes
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -15,8 +17,6 @@ import (
 type Request struct {
 	Object *unstructured.Unstructured
 	Step   int // of the template it was made from; -1 if the check does not name that any more
-	// Guessed says that nothing says which node it is about: it is listed under its own name.
-	Guessed bool
 	// MachineThere says that it is about a Machine that is there, and stays; read only if its node is gone.
 	MachineThere bool
 	// Listed is what the status says of it, nil if it does not list it, and ListedHealthy that it says that the node was healthy since.
@@ -30,6 +30,24 @@ func (r *Request) Ref() rule.Ref { return RefOf(r.Object) }
 // RefOf names a request.
 func RefOf(obj *unstructured.Unstructured) rule.Ref {
 	return rule.Ref{Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// Entry is what the status of the check says of the request.
+func (r *Request) Entry() nhcv1.Remediation {
+	entry := nhcv1.Remediation{
+		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(), TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+	}
+	if at := r.GivenUp(); !at.IsZero() {
+		entry.TimedOut = &metav1.Time{Time: at}
+	}
+	return entry
+}
+
+// ReferenceTo is how the status of the check refers to a request.
+func ReferenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+	}
 }
 
 // ID tells the request from one of the same name that was there before.

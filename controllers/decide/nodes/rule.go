@@ -80,8 +80,7 @@ const (
 	ofStep = beforeFirst | beforeNext | ofNodeAlone
 )
 
-// stuckFor is how long a Node is being deleted before an event asks a person to see to it. Karpenter drains it and ends its instance
-// meanwhile.
+// stuckFor is how long the deletion of a Node may take. Karpenter drains it and ends its instance meanwhile.
 const stuckFor = time.Hour
 
 // Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
@@ -156,8 +155,8 @@ func distinct(blockers []Blocker) []Blocker {
 // skipped is the reason of the events about most blockers of one node.
 const skipped = nhcv1.EventRemediationSkipped
 
-// inAMinute is when a node is looked at again of which nothing tells when it is free: the end of a request that has the name, or lost its
-// mark, enqueues no check, nor does the return of another node of the control plane. (medik8s.)
+// inAMinute is when a node is looked at again that waits for a request of another maker, or for another member: neither enqueues the
+// check. (medik8s.)
 func inAMinute(c *Case) time.Time { return c.f.Now.Add(time.Minute) }
 
 // is reports whether the node, of which everything was read, is in the state.
@@ -203,8 +202,8 @@ const StormEnds = "the cooldown after the storm is over"
 // PostponedByUpgrade is what the event says of an upgrade. Only the condition names what is upgraded.
 const PostponedByUpgrade = "Postponing potential remediations because of ongoing cluster upgrade"
 
-// upgrade is by what the cluster of the nodes in those states is being changed, and which object says so; empty if by nothing. That it
-// could not be found out blocks, too: medik8s goes on then.
+// upgrade is by what the cluster of the nodes in those states is being changed, and the object that says so. Not knowing blocks too,
+// unlike in medik8s.
 func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 	var nodes []*Node
 	for i := range d.f.Nodes {
@@ -239,8 +238,7 @@ func RollingOut(cluster *clusterv1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 }
 
-// awaiting reports whether a kubelet that has had no time to report may be why a node is not healthy. A node that is not selected any
-// more is not counted, and its remediation goes on all the same.
+// awaiting reports whether a kubelet that has had no time to report may be why a node is not healthy, selected or not.
 func (d *decider) awaiting() bool {
 	return d.p.Population.Unhealthy > 0 || slices.ContainsFunc(d.p.Decisions, func(decision Decision) bool {
 		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending

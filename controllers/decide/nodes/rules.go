@@ -180,6 +180,7 @@ var rules = []Rule{
 		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
 		When:    func(c *Case) bool { return c.p.Disabled.Is() },
 		Message: "{why}", Why: func(c *Case) string { return c.p.Disabled.Message }, Fix: "{fix}",
+		Again: func(c *Case) time.Time { return c.f.Retry },
 	},
 	{
 		Reason: TemplateNotSeen, asked: ofCheck | beforeFirst | beforeNext,
@@ -196,6 +197,7 @@ var rules = []Rule{
 			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && !c.unreadTemplate().Unread
 		},
 		Message: "A remediation template could not be read for the moment",
+		Again:   func(c *Case) time.Time { return c.f.Retry },
 	},
 	{
 		Reason: Paused, asked: ofCheck | beforeFirst | beforeNext,

@@ -18,8 +18,7 @@ type Template struct {
 	corev1.ObjectReference
 	Step    *nhcv1.EscalatingRemediation // nil if the check names no other template
 	Request schema.GroupVersionKind      // of its requests
-	// Object is the template itself; nil if it cannot be used. Unread says that the reader may not read it, or its requests, and that the
-	// controller may.
+	// Object is the template itself; nil if it cannot be used. Unread says that the reader may not read it, and that the controller may.
 	Object *unstructured.Unstructured
 	Unread bool
 }
@@ -83,8 +82,8 @@ func (t *Template) OwnedByMachine(n *Node) bool {
 	return OfMachines(t.Request) && n.Machine.There() && n.Machine.Object.Namespace == t.Namespace
 }
 
-// OwnedByOpenShift reports whether the Machine of OpenShift that n names owns t's request about it: an owner lives in the same namespace.
-// Requests of kubemend.io are about Machines of Cluster API alone.
+// OwnedByOpenShift reports whether the Machine of OpenShift that n names owns t's request about it. Requests of kubemend.io are Cluster
+// API's.
 func (t *Template) OwnedByOpenShift(n *Node) bool {
 	machine := n.OpenShift()
 	return machine.Name != "" && machine.Namespace == t.Namespace && t.Request.Group != mendv1.GroupVersion.Group && !t.OwnedByMachine(n)

@@ -63,8 +63,7 @@ func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHe
 	return v.validate(ctx, check, change{selector: true, template: true, steps: true})
 }
 
-// ValidateUpdate implements admission.Validator. Only what an update changes is judged, so that a check which is not allowed any more,
-// or whose remediators cannot be asked, can still be paused.
+// ValidateUpdate implements admission.Validator. It judges only what changes, so that a check that is not allowed any more can be paused.
 func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(old.Spec, check.Spec) {
 		return nil, nil

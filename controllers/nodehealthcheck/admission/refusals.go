@@ -137,8 +137,7 @@ func nameOf(ref *corev1.ObjectReference) string {
 	return ref.Namespace + "/" + ref.Name
 }
 
-// repeated refuses kinds of templates that more than one step uses, unless all templates of the kind say that their remediator copes with
-// several. A kind is one of its group: templates that share no more than the name of their kind have different remediators.
+// repeated refuses kinds that several steps use, unless all templates of the kind say that their remediator copes with several.
 func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingRemediation) []error {
 	worksAlone := func(template remediationrequest.Metadata) bool {
 		_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]

@@ -21,8 +21,7 @@ import (
 // counted is up to how many nodes are counted. Of more, every percentage but 0% and 100% allows something and not everything.
 const counted = 100
 
-// warnings says what about a check is most likely a slip. What cannot be read, or not in time, leads to none: no write waits for a
-// warning, or fails.
+// warnings says what about a check is most likely a slip. What cannot be read in time leads to none: no write waits for a warning.
 func (v NodeHealthCheck) warnings(ctx context.Context, check *nhcv1.NodeHealthCheck) []string {
 	spec := &check.Spec
 	missing := v.missingTemplates(ctx, spec)
@@ -66,8 +65,7 @@ func meantStatus(status string) string {
 	return "it is one of " + strings.Join(valid, ", ")
 }
 
-// ofLimit warns of a limit that limits nothing, or that allows no remediation: never, or not of so many nodes. Nodes is zero if it is not
-// known.
+// ofLimit warns of a limit that limits nothing, or that allows no remediation of so many nodes; zero if it is not known how many there are.
 func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes int) string {
 	field, value := "spec.minHealthy", ptr.Deref(spec.MinHealthy, intstr.FromString(budget.DefaultMinHealthy))
 	everything, nothing := []string{"0", "0%"}, []string{"100%"}

@@ -72,8 +72,8 @@ func (c Cluster) all(ctx context.Context, crd string, kind schema.GroupVersionKi
 
 // Checks says what there is of MachineHealthChecks of OpenShift.
 type Checks struct {
-	// Default says that there is no other one than the one that OpenShift brings along, for machines that are about to be terminated. Custom
-	// says that there is any other one.
+	// Default says that the only check is the one that OpenShift ships for machines that are being terminated, Custom that there is any
+	// other.
 	Default, Custom bool
 }
 

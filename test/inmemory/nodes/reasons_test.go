@@ -29,7 +29,8 @@ var _ = Describe("As medik8s does, a check", func() {
 		} {
 			Eventually(s.of(ctx, check, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateNotFound"))
 			Expect(s.message(ctx, check, nhcv1.DisabledCondition)()).To(And(HavePrefix(`Remediation template not found: "`), ContainSubstring(says)))
-			Expect(s.phase(ctx, check)()).To(And(HavePrefix("Disabled: NHC is disabled: RemediationTemplateNotFound: "), ContainSubstring(says)))
+			Expect(s.phase(ctx, check)()).To(And(
+				HavePrefix("Disabled: NHC is disabled: RemediationTemplateNotFound: "), ContainSubstring("failed to get"), ContainSubstring(says)))
 			Expect(s.allowed(ctx, check)()).To(Equal("False/HealthCheckDisabled"))
 			Eventually(s.events(ctx, check, "Disabled")).Should(ConsistOf(HavePrefix(
 				"Warning [remediation] Disabling NHC. Reason: RemediationTemplateNotFound, Message: Remediation template not found: ")))
