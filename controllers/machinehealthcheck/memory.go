@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -75,6 +76,17 @@ func (m *memory) store(check types.NamespacedName, next remembered) {
 	m.checks[check] = next
 }
 
+// tell remembers the opinions of a check, which other checks read. It reports whether they are news.
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machines.Opinion) (news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := m.checks[check]
+	news = !maps.EqualFunc(next.decided.Opinions, opinions, machines.Opinion.Equal)
+	next.decided.Opinions = opinions
+	m.store(check, next)
+	return news
+}
+
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
 // whether it was the last one of that cluster.
 func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
@@ -102,6 +114,7 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
+	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
 	}
@@ -133,8 +146,12 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
-	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(o.Target.UID)
+	begun := o.requested || o.unsure
+	switch {
+	case begun && (o.Step == machines.CreateRequest || o.Step == machines.RequestOwnerRemediation):
+		next.decided.Began(o.Target.UID, o.Step == machines.RequestOwnerRemediation)
+	case o.Decision != nil && o.Starts():
+		next.decided.NotBegun(o.Target.UID)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}

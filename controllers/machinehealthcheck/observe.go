@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -221,6 +222,8 @@ type otherCheck struct {
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
 	older    bool   // older than the check whose reconcile this is
+	acting   bool   // this manager acts on it
+	opinions map[types.UID]machines.Opinion
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -237,6 +240,8 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 		}
 		if selector, err := selectorOf(other); err == nil {
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
+			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active && shard.Covers(r.WatchFilterValue, other, state.Cluster)
+			another.opinions = r.memory.of(client.ObjectKeyFromObject(other)).decided.Opinions
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name
 			}
@@ -247,7 +252,7 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 	return nil
 }
 
-// older orders checks: the one that was created first is the one that acts; of two made in the same second, the first by name.
+// older orders checks: the one that was created first is older; of two made in the same second, the first by name.
 func older(a, b *clusterv1.MachineHealthCheck) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

@@ -50,7 +50,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*machines.Target, 0, len(list))
 	for _, other := range state.others {
-		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older})
+		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -68,7 +68,13 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		if !leftAlone {
 			state.Overlaps[i].Shared++
 		}
-		if other.older && added.OlderCheck == "" {
+		switch {
+		case other.acting:
+			opinion := other.opinions[machine.UID]
+			opinion.Check, opinion.Older = other.name, other.older
+			opinion.Heard = opinion.Heard || !state.before.lasts // a reader hears nobody
+			added.Others = append(added.Others, opinion)
+		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name
 		}
 	}

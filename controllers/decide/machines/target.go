@@ -24,8 +24,10 @@ type Target struct {
 	Health *health.Target
 	// Seen are the conditions that the check has rules about; nil before they were looked at.
 	Seen *Seen
-	// OlderCheck is the name of an older check that selects the Machine too and acts on it; empty if none does.
+	// OlderCheck is the name of an older check that selects the Machine too and on which kubemend does not act; empty if there is none.
 	OlderCheck string
+	// Others are what the other checks say that select the Machine too and on which kubemend acts.
+	Others []Opinion
 
 	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none. Ownership is how it relates
 	// to the check.
