@@ -21,6 +21,12 @@ type memory struct {
 	checks map[types.NamespacedName]remembered
 }
 
+// contact is that of this process to a workload cluster: up says that there was any, lost since when there is none, or zero.
+type contact struct {
+	up   bool
+	lost time.Time
+}
+
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
 
@@ -35,6 +41,7 @@ type remembered struct {
 	away    bool
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
+	contact contact
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
@@ -107,7 +114,7 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 // after is what is to be remembered of state, of the plan for it and of what became of that.
 func after(state *observed, plan *machines.Plan, done applied) remembered {
 	next := remembered{
-		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
+		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		pass: pass{
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},

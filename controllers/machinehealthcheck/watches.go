@@ -267,7 +267,8 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			if (machines.ConditionTrue(before, gate) == nil) != (machines.ConditionTrue(after, gate) == nil) {
+			was, is := machines.ConditionOf(before, gate), machines.ConditionOf(after, gate)
+			if (was == nil) != (is == nil) || was != nil && was.Status != is.Status {
 				return true
 			}
 		}

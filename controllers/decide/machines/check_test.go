@@ -168,7 +168,7 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := of()
 		f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
-		if got := f.reachedAgain(); !got.Equal(want) {
+		if got := f.ReachedAgain(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
 	}

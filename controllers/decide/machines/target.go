@@ -41,7 +41,13 @@ type Target struct {
 
 // Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
 // Node that cannot be read now are kept.
-type Seen struct{ Machine, Node health.Seen }
+type Seen struct {
+	Machine, Node               health.Seen
+	MachineStreaks, NodeStreaks health.Streaks
+	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since.
+	Awaited bool
+	Lost    time.Duration
+}
 
 // Ownership is how the remediation request of a machine relates to the check.
 type Ownership int
