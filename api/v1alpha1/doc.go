@@ -169,7 +169,7 @@ const (
 // Reasons of the conditions above, and of RemediationAllowed.
 const (
 	ReachableReason         = "Reachable"                   // never lost since the check was first reconciled
-	ReachableAgainReason    = "ReachableAgain"              // back after an outage; start-up timeouts begin anew
+	ReachableAgainReason    = "ReachableAgain"              // back after an outage, whose time does not count
 	UnreachableReason       = "Unreachable"                 // the connection was tried and is down
 	KubeconfigRefusedReason = "KubeconfigRefused"           // the kubeconfig names a file, a program or a proxy
 	ChangedReason           = "WorkloadClusterChanged"      // another workload cluster answers than the one that the Cluster keeps

@@ -319,7 +319,7 @@ func (f *Finding) unless() string {
 	case f.Signal.Type != "":
 		text = f.Signal.Type + " changes"
 	}
-	if f.Signal.Undated { // the manager may have seen it before
+	if late := f.Signal.Late; late == health.NotSinceStamp || late == health.NotSinceOutage { // the manager may have seen it before
 		text += ", or earlier"
 	}
 	return text

@@ -31,7 +31,7 @@ func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Co
 		cond.LastTransitionTime = now
 		switch {
 		case cond.Type == machines.HealthCheckSucceeded:
-			setHealth(next, cond, s.Verdict.Due(state.Now))
+			setHealth(next, cond, s.Held(state.Now))
 		case cond.Type == machines.OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
 		case cond.Type == machines.OwnerRemediated:

@@ -79,6 +79,7 @@ type Reconciler struct {
 	spares     spares
 	merging    enqueue.Merging
 	controller controller.Controller
+	wake       func(check types.NamespacedName) // enqueues a check
 }
 
 // Clusters are the workload clusters. (package workload)
@@ -123,6 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
+	r.tellOthers(state, plan.Memory)
 	done := r.apply(ctx, state, plan)
 	return r.tell(ctx, state, plan, done), nil
 }
@@ -141,6 +143,18 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan
 			r.observeSpares(ctx, state, plan)
 		default:
 			return plan
+		}
+	}
+}
+
+// tellOthers makes the opinions in memory known to the other checks of the same machines, and has these reconciled if they are news.
+func (r *Reconciler) tellOthers(state *observed, memory machines.Memory) {
+	if !r.memory.tell(client.ObjectKeyFromObject(state.Check), memory.Opinions) || r.wake == nil {
+		return
+	}
+	for i, other := range state.others {
+		if other.acting && state.Overlaps[i].Shared > 0 {
+			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name})
 		}
 	}
 }

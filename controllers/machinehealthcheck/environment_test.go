@@ -256,7 +256,7 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 	if due == nil {
 		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
 	}
-	s := step{Decision: &machines.Decision{Verdict: health.Verdict{Findings: due}, Target: &machines.Target{Machine: m}}, refused: errors.New("no rights")}
+	s := step{Decision: &machines.Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: due}, Target: &machines.Target{Machine: m}}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -20,6 +21,12 @@ type memory struct {
 	checks map[types.NamespacedName]remembered
 }
 
+// contact is that of this process to a workload cluster: up says that there was any, lost since when there is none, or zero.
+type contact struct {
+	up   bool
+	lost time.Time
+}
+
 // flight is a remediation that is in flight.
 type flight struct{ machine, kind string }
 
@@ -34,6 +41,7 @@ type remembered struct {
 	away    bool
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
+	contact contact
 	decided machines.Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
@@ -75,6 +83,17 @@ func (m *memory) store(check types.NamespacedName, next remembered) {
 	m.checks[check] = next
 }
 
+// tell remembers the opinions of a check, which other checks read. It reports whether they are news.
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machines.Opinion) (news bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	next := m.checks[check]
+	news = !maps.EqualFunc(next.decided.Opinions, opinions, machines.Opinion.Equal)
+	next.decided.Opinions = opinions
+	m.store(check, next)
+	return news
+}
+
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
 // whether it was the last one of that cluster.
 func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
@@ -95,13 +114,14 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 // after is what is to be remembered of state, of the plan for it and of what became of that.
 func after(state *observed, plan *machines.Plan, done applied) remembered {
 	next := remembered{
-		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, decided: plan.Memory,
+		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		pass: pass{
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
+	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
 	}
@@ -133,8 +153,12 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
-	if o.requested && o.Step == machines.CreateRequest {
-		next.decided.Began(o.Target.UID)
+	begun := o.requested || o.unsure
+	switch {
+	case begun && (o.Step == machines.CreateRequest || o.Step == machines.RequestOwnerRemediation):
+		next.decided.Began(o.Target.UID, o.Step == machines.RequestOwnerRemediation)
+	case o.Decision != nil && o.Starts():
+		next.decided.NotBegun(o.Target.UID)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +43,9 @@ type observed struct {
 	orphans []*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
 	before remembered
+	// contact is the one to the workload cluster, outage the last time without it.
+	contact contact
+	outage  health.Outage
 	// unread are the kinds of power cycles that could not be read, and since when that is tried.
 	unread map[schema.GroupKind]time.Time
 	// recheck is the moment at which to look again although nothing was seen to change; zero if there is none.
@@ -105,10 +109,21 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 
 // decide decides what state comes to. The machines are judged once.
 func (state *observed) decide() *machines.Plan {
-	state.Policy, state.Storm = policyOf(state.Check.Spec.Checks), machines.StormOf(state.Check)
+	state.stateLink()
+	state.Storm = machines.StormOf(state.Check)
 	state.Settings = machines.SettingsOf(state.Check, state.total())
 	state.Limited = state.Limited && state.before.lasts
-	state.Memory, state.Reach = state.before.decided, state.before.reach
+	state.Memory = state.before.decided
+	if state.Verdicts == nil {
+		state.Verdicts = machines.Judge(&state.Facts)
+	}
+	plan := machines.Decide(state.Facts)
+	return &plan
+}
+
+// stateLink states the rules of the check, and what is known of the connection to the workload cluster.
+func (state *observed) stateLink() {
+	state.Policy, state.Reach = policyOf(state.Check.Spec.Checks), state.before.reach
 	if cond := machines.ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
 		state.Reach = *cond
 	}
@@ -119,11 +134,16 @@ func (state *observed) decide() *machines.Plan {
 	if state.view.Changed != nil {
 		state.Outage.Changed = state.view.Changed.Error()
 	}
-	if state.Verdicts == nil {
-		state.Verdicts = machines.Judge(&state.Facts)
+	state.contact = state.before.contact
+	switch up := state.Link == machines.LinkUp; {
+	case up:
+		state.contact = contact{up: true}
+	case state.contact.up && state.contact.lost.IsZero():
+		state.contact.lost = state.Now
 	}
-	plan := machines.Decide(state.Facts)
-	return &plan
+	state.outage = health.Outage{
+		Began: state.before.contact.lost, Ended: state.ReachedAgain(), Now: state.Link == machines.LinkUp && state.Reach.Status == metav1.ConditionFalse,
+	}
 }
 
 // total is how many targets there are.
@@ -221,6 +241,8 @@ type otherCheck struct {
 	selector labels.Selector
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
 	older    bool   // older than the check whose reconcile this is
+	acting   bool   // this manager acts on it
+	opinions map[types.UID]machines.Opinion
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -237,6 +259,8 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 		}
 		if selector, err := selectorOf(other); err == nil {
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
+			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active && shard.Covers(r.WatchFilterValue, other, state.Cluster)
+			another.opinions = r.memory.of(client.ObjectKeyFromObject(other)).decided.Opinions
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name
 			}
@@ -247,7 +271,7 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 	return nil
 }
 
-// older orders checks: the one that was created first is the one that acts; of two made in the same second, the first by name.
+// older orders checks: the one that was created first is older; of two made in the same second, the first by name.
 func older(a, b *clusterv1.MachineHealthCheck) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

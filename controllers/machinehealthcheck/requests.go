@@ -159,12 +159,21 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	return state.requests[state.remediation.kind][machine]
 }
 
-// attachRequests gives the targets their requests.
+// attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
 func (state *observed) attachRequests() {
 	for _, target := range state.Targets {
-		if target.Request = state.requestOf(target.Name); target.Request != nil {
-			target.Ownership = state.ownership(target)
+		req := state.requestOf(target.Name)
+		if req == nil {
+			continue
 		}
+		maker, _ := remediationrequest.MadeBy(req)
+		madeBy := func(other machines.Opinion) bool { return other.Check == maker.Name }
+		if i := slices.IndexFunc(target.Others, madeBy); i >= 0 && remediationrequest.IsFor(req, target.Machine) {
+			target.Others[i].InFlight = true
+			continue
+		}
+		target.Request = req
+		target.Ownership = state.ownership(target)
 	}
 }
 

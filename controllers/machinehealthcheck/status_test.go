@@ -159,16 +159,17 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Healthy))
 	w.Targets[0].Machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
-	w.others = []otherCheck{{name: "newer", selector: selector}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.Overlaps = []machines.Overlap{{Name: "newer"}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	w.others = []otherCheck{{name: "newer", selector: selector, acting: true}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
+	w.Overlaps = []machines.Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
 	targets := w.Targets
 	w.Targets = nil
 	for _, target := range targets {
 		w.add(target.Machine)
 	}
 	c := machines.ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
-	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: this check is older and acts on them\n" +
-		"* 1 of 2 targets are selected by MachineHealthCheck older too: that check is older and acts on them"
+	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +
+		"of a machine is in progress at a time\n" +
+		"* 1 of 2 targets are selected by MachineHealthCheck older too: kubemend does not act on that check, which is older, and leaves them alone"
 	if c.Status != metav1.ConditionFalse || c.Message != want {
 		t.Errorf("got %s %q\nwant False %q", c.Status, c.Message, want)
 	}

@@ -50,7 +50,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*machines.Target, 0, len(list))
 	for _, other := range state.others {
-		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older})
+		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -68,7 +68,13 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		if !leftAlone {
 			state.Overlaps[i].Shared++
 		}
-		if other.older && added.OlderCheck == "" {
+		switch {
+		case other.acting:
+			opinion := other.opinions[machine.UID]
+			opinion.Check, opinion.Older = other.name, other.older
+			opinion.Heard = opinion.Heard || !state.before.lasts // a reader hears nobody
+			added.Others = append(added.Others, opinion)
+		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name
 		}
 	}
@@ -82,6 +88,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 // observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its
 // objects are the very same in the cache: to state them costs ten times as much as to judge them.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
+	state.stateLink()
 	gone, before := r.findNodes(ctx, state), &state.before.pass
 	for _, target := range slices.Concat(state.Targets, state.Skipped) {
 		known := knownOf(state, target, gone)
@@ -100,6 +107,7 @@ func (state *observed) stateHealth(target *machines.Target, known health.Node) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
 	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
+	target.Health.Lost = target.Seen.Lost
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
@@ -123,22 +131,48 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 		if state.sameRules() {
 			at = state.before.pass.at
 		}
-		seen = ptr.Deref(last.Seen, machines.Seen{})
+		if last.Machine.UID == target.Machine.UID {
+			seen = ptr.Deref(last.Seen, machines.Seen{})
+		}
 		if seen.Machine.At = at; last.Node != nil || at.IsZero() {
 			seen.Node.At = at
 		}
 	}
+	state.dateStartup(target, &seen)
 	onNode := slices.IndexFunc(signals, func(signal health.Signal) bool { return signal.Source == health.OnNode })
 	if onNode < 0 {
 		onNode = len(signals)
 	}
+	dated := signals[onNode:]
 	ofMachine := health.Seen{Object: string(target.Machine.UID), At: state.Now, Signals: signals[:onNode]}
-	seen.Machine = seen.Machine.Next(ofMachine, time.Time{}, false)
+	seen.Machine = seen.Machine.Next(ofMachine, time.Time{}, false).Through(seen.Machine, state.outage)
 	target.Seen = &seen
+	seen.MachineStreaks, signals = seen.MachineStreaks.After(seen.Machine.Signals, state.Policy.Rules, false)
 	if target.Node == nil {
-		return seen.Machine.Signals
+		return signals
 	}
-	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: signals[onNode:]}
-	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, false)
-	return slices.Concat(seen.Machine.Signals, seen.Node.Signals)
+	if seen.Node.Object != string(target.Node.UID) {
+		seen.NodeStreaks = nil
+	}
+	missed := state.outage.Now // the node may have turned twice
+	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: dated}
+	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, missed).Through(seen.Node, state.outage)
+	var reported []health.Signal
+	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed)
+	return slices.Concat(signals, reported)
+}
+
+// dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
+func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen) {
+	if state.Link != machines.LinkUp {
+		return
+	}
+	if state.outage.Now {
+		seen.Lost += state.outage.Lasted()
+	}
+	awaited := target.Health.Node == health.NodeAwaited || target.Health.Node == health.NodeOther
+	if !awaited || !seen.Awaited {
+		seen.Lost = 0
+	}
+	seen.Awaited = awaited
 }

@@ -320,7 +320,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		var got []string
 		for _, s := range f.seen(t.Context(), t, r, noon.Add(is.at), ofGPU, is.change)["a"].Health.Signals {
 			since := s.Since.Sub(noon).String()
-			if s.Undated {
+			if s.Late != "" {
 				since = "(" + since + ")"
 			}
 			got = append(got, s.Type+" "+since)

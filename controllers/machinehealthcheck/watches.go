@@ -77,20 +77,21 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if r.Hosts != nil {
 		r.Hosts.Notify(c, fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)})
 	}
-	if r.Records != nil {
-		if err := c.Watch(source.Func(r.hearOfCapacity)); err != nil {
-			return fmt.Errorf("watch what is missing of MachineHealthChecks: %w", err)
-		}
+	if err := c.Watch(source.Func(r.hear)); err != nil {
+		return fmt.Errorf("watch what is missing of MachineHealthChecks: %w", err)
 	}
 	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))
 	return nil
 }
 
-// hearOfCapacity enqueues a check of which something else is missing than before.
-func (r *Reconciler) hearOfCapacity(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.Records.Hear(func(check types.NamespacedName) {
+// hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
+func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.wake = func(check types.NamespacedName) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, enqueue.MergeWindow)
-	})
+	}
+	if r.Records != nil {
+		r.Records.Hear(r.wake)
+	}
 	return nil
 }
 
@@ -266,7 +267,8 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			if (machines.ConditionTrue(before, gate) == nil) != (machines.ConditionTrue(after, gate) == nil) {
+			was, is := machines.ConditionOf(before, gate), machines.ConditionOf(after, gate)
+			if (was == nil) != (is == nil) || was != nil && was.Status != is.Status {
 				return true
 			}
 		}

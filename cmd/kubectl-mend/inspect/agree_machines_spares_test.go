@@ -247,6 +247,12 @@ func (s *machineScene) randomCheck(t *rapid.T, name string, clusters []string) {
 	case "paused":
 		c.Annotations[clusterv1.PausedAnnotation] = "by-somebody"
 	}
+	acted := func(other *clusterv1.MachineHealthCheck) bool {
+		return other.Spec.ClusterName == c.Spec.ClusterName && s.actsOn(other)
+	}
+	if s.actsOn(c) && slices.ContainsFunc(s.checks, acted) { // what it says of shared machines is in the memory of the manager alone
+		c.Annotations = map[string]string{clusterv1.PausedAnnotation: "by-somebody"}
+	}
 	if odds(t, "deleted", 20) {
 		leaving(c)
 	}

@@ -110,19 +110,18 @@ func TestNothingCountsThatIsOlderThanAPause(t *testing.T) {
 	}.run(t, evidence)
 }
 
-func TestTimeWithoutContactCountsForNothing(t *testing.T) {
+// What was seen of the nodes: TestAnOutageIsLeftOut.
+func TestWhatWasWrittenByWhoWasBlindTooCountsFromTheEndOfAnOutage(t *testing.T) {
 	const m, h = time.Minute, time.Hour
 	unknown := machineSays("EtcdPodHealthy", "Unknown", InspectionFailed, ago(h))
+	nodeDown := machineSays(NodeReady, "False", "NodeNotReady", ago(h))
 	judgeCases{
-		"a node counts from its kubelet's first report on": {with(NodePresent, notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, NodeCondition)},
-		"one that turned since counts as ever":             {with(NodePresent, notReady(ago(5*m))).reached(ago(6 * m)), unhealthy(NodeCondition)},
-		"a read that failed counts from the next one on":   {with(NodePresent, unknown).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"so does one that was taken before":                {with(NodePresent, machineSays("EtcdPodHealthy", "False", "Failed", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"so does what Cluster API saw of the node":         {with(NodePresent, machineSays(NodeReady, "False", "NodeNotReady", ago(h)), notReady(ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition, NodeCondition)},
-		"and what anybody does not know":                   {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
-		"what a provider knows has nothing to do with it":  {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(h))).reached(ago(2 * m)), unhealthy(MachineCondition)},
-		"in the end it counts":                             {with(NodePresent, unknown).reached(ago(6 * m)), unhealthy(MachineCondition)},
-		"a later end of a pause counts":                    {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Pending, 5*m, MachineCondition)},
+		"a read that failed counts from the next one on":  {with(NodePresent, unknown).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"so does what Cluster API saw of the node":        {with(NodePresent, nodeDown, notReady(ago(m))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition, NodeCondition)},
+		"and what anybody does not know":                  {with(NodePresent, machineSays("InfrastructureReady", "Unknown", "NoAnswer", ago(h))).reached(ago(2 * m)), pending(Pending, 4*m, MachineCondition)},
+		"what a provider knows has nothing to do with it": {with(NodePresent, machineSays("InfrastructureReady", "False", "HostDead", ago(h))).reached(ago(2 * m)), unhealthy(MachineCondition)},
+		"in the end it counts":                            {with(NodePresent, unknown).reached(ago(6 * m)), unhealthy(MachineCondition)},
+		"a later end of a pause counts":                   {with(NodePresent, unknown).reached(ago(h)).resumed(ago(m)), pending(Pending, 5*m, MachineCondition)},
 	}.run(t, evidence)
 }
 
@@ -160,7 +159,7 @@ func TestAFindingThatCountsLateSaysWhy(t *testing.T) {
 		want  Doubt
 	}{
 		"after a pause":         {with(NodePresent, hostDown).resumed(ago(time.Minute)), NotSincePause},
-		"after an outage":       {with(NodePresent, notReady(ago(time.Hour))).reached(ago(time.Minute)), NotSinceOutage},
+		"after an outage":       {with(NodePresent, machineSays("EtcdPodHealthy", "Unknown", "", ago(time.Hour))).reached(ago(time.Minute)), NotSinceOutage},
 		"not what turned since": {with(NodePresent, hostDown).resumed(ago(2 * time.Hour)), ""},
 		"not without either":    {with(NodePresent, hostDown), ""},
 	} {

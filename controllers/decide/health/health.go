@@ -57,9 +57,9 @@ type Signal struct {
 	Type   string
 	Status string
 	Reason string
-	// Since is the condition's last transition or, if Undated says that its stamp cannot be true, when this process first saw the status.
-	Since   time.Time
-	Undated bool
+	// Since is the condition's last transition, or later for the doubt Late.
+	Since time.Time
+	Late  Doubt
 }
 
 // Rule calls a machine unhealthy once a matching signal has lasted For.
@@ -120,8 +120,10 @@ type Target struct {
 	// Other is in the way of knowing the machine's node; zero if nothing is.
 	Other Other
 	// AwaitedSince is the moment from which a first node is waited for, or one of the machine's provider ID. It has to be set
-	// while the node is awaited: since the zero moment everything is late.
+	// while the node is awaited: since the zero moment everything is late. Lost is for how long since then the workload cluster was out of
+	// reach; zero if that is not known, and the node is awaited anew since Reached.
 	AwaitedSince time.Time
+	Lost         time.Duration
 	// Signals are read, not kept: the caller may reuse the slice afterwards.
 	Signals []Signal
 }
@@ -211,6 +213,8 @@ const (
 	NotSincePause Doubt = "NotSincePause"
 	// NotSinceOutage is the doubt about what was seen in the workload cluster, or of it, before that was out of reach.
 	NotSinceOutage Doubt = "NotSinceOutage"
+	// ThroughOutage is the doubt about the time in which the workload cluster was out of reach, which does not count.
+	ThroughOutage Doubt = "ThroughOutage"
 	// NotSinceStamp is the doubt about the stamp of a condition, which is missing or contradicts what this process saw.
 	NotSinceStamp Doubt = "NotSinceStamp"
 	// NodeDiffers is the doubt about a condition that repeats what Cluster API saw of a node, which is otherwise now.

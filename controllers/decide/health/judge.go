@@ -141,24 +141,26 @@ func repeatsNode(s Signal) bool {
 	return s.Source == OnMachine && (s.Type == NodeReady || s.Type == NodeHealthy)
 }
 
-// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause or
-// of an outage may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. What Cluster API
-// has seen of a node counts from when it is true of the node.
+// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause
+// may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does what is older
+// than the end of an outage and was written by who was blind too. What Cluster API has seen of a node counts from when it is true of the node.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
-	if from = s.Since; s.Undated {
-		late = NotSinceStamp
-	}
+	from, late = s.Since, s.Late
 	if repeatsNode(s) {
 		_, own := nodeSays(s.Type, t)
 		from = later(from, own)
 	} else if s.Source == OnMachine && from.Before(t.Resumed) {
 		from, late = t.Resumed.Add(Settling), NotSincePause
 	}
-	throughOutage := s.Source == OnNode || repeatsNode(s) || remote[s.Type] || s.Status == "Unknown"
-	if throughOutage && from.Before(t.Reached) {
+	if writtenBlind(s) && from.Before(t.Reached) {
 		from, late = t.Reached.Add(Settling), NotSinceOutage
 	}
 	return from, late
+}
+
+// writtenBlind reports whether s may have been written in an outage by who had lost the workload cluster as well.
+func writtenBlind(s Signal) bool {
+	return repeatsNode(s) || s.Source == OnMachine && s.Status == "Unknown"
 }
 
 func later(a, b time.Time) time.Time {

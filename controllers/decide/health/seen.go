@@ -27,16 +27,56 @@ func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 	now.Signals = slices.Clone(now.Signals)
 	ahead := now.At.Add(clockSlack)
 	for i := range now.Signals {
-		is, earliest := &now.Signals[i], later(created, s.At)
+		is := &now.Signals[i]
+		before := slices.IndexFunc(s.Signals, func(was Signal) bool {
+			return was.Source == is.Source && was.Type == is.Type && was.Status == is.Status
+		})
 		unseen := blind && is.Since.After(s.At.Add(clockSlack)) && !is.Since.After(ahead)
-		for _, was := range s.Signals {
-			if !unseen && was.Source == is.Source && was.Type == is.Type && was.Status == is.Status {
-				is.Since, is.Undated, earliest = was.Since, was.Undated, time.Time{}
-			}
-		}
-		if is.Since.IsZero() || is.Since.After(ahead) || is.Since.Add(clockSlack).Before(earliest) {
-			is.Since, is.Undated = now.At, true
+		switch {
+		case before >= 0 && !unseen:
+			is.Since, is.Late = s.Signals[before].Since, s.Signals[before].Late
+		case is.Since.IsZero(), is.Since.After(ahead), is.Since.Add(clockSlack).Before(later(created, s.At)):
+			is.Since, is.Late = now.At, NotSinceStamp
 		}
 	}
 	return now
+}
+
+// Outage is the last time in which a workload cluster was out of reach; zero if it never was.
+type Outage struct {
+	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which a
+	// process that was started meanwhile does not know.
+	Began, Ended time.Time
+	Now          bool
+}
+
+// Lasted is how long an outage lasted that has ended now, and that was seen from its beginning; else zero.
+func (o Outage) Lasted() time.Duration {
+	if !o.Now || o.Began.IsZero() {
+		return 0
+	}
+	return o.Ended.Sub(o.Began)
+}
+
+// Through is what is seen now, where before was seen at the last look, given an outage. Time without contact does not count: its length is
+// added to what was running when it began. What was first seen afterwards counts from when its writer, a kubelet or who looks into the
+// cluster, has surely looked again.
+func (s Seen) Through(before Seen, outage Outage) Seen {
+	for i := range s.Signals {
+		is := &s.Signals[i]
+		if is.Source == OnMachine && !remote[is.Type] || writtenBlind(*is) {
+			continue
+		}
+		ran := slices.ContainsFunc(before.Signals, func(was Signal) bool {
+			return was.Source == is.Source && was.Type == is.Type && was.Status == is.Status && was.Since.Equal(is.Since)
+		})
+		switch {
+		case ran && !outage.Now:
+		case ran && is.Since.Before(outage.Began):
+			is.Since, is.Late = is.Since.Add(outage.Lasted()), ThroughOutage
+		case is.Since.Before(outage.Ended):
+			is.Since, is.Late = outage.Ended.Add(Settling), NotSinceOutage
+		}
+	}
+	return s
 }

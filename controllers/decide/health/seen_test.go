@@ -39,7 +39,7 @@ func TestSinceWhenAConditionCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := notReady(ago(tc.want))[0]
 			if tc.want == -1 {
-				want.Since, want.Undated = noon, true
+				want.Since, want.Late = noon, NotSinceStamp
 			}
 			seen := tc.was.Next(Seen{"node", noon, notReady(tc.stamp)}, ago(24*h), tc.blind)
 			if seen.Signals[0] != want {
@@ -49,5 +49,34 @@ func TestSinceWhenAConditionCounts(t *testing.T) {
 				t.Errorf("an hour later it is %+v, and was %+v", again.Signals[0], want)
 			}
 		})
+	}
+}
+
+// Time without contact is added to what was running when it began. What is first seen afterwards counts from a minute after its end.
+func TestAnOutageIsLeftOut(t *testing.T) {
+	const m = time.Minute
+	pod := func(status string, since time.Time) Signal { return machineSays("EtcdPodHealthy", status, "", since) }
+	for name, tc := range map[string]struct {
+		before []Signal
+		given  Signal
+		outage Outage
+		want   time.Duration // ago
+		late   Doubt
+	}{
+		"it was running when the outage began":           {[]Signal{notReady(ago(9 * m))}, notReady(ago(9 * m)), Outage{ago(3 * m), noon, true}, 6 * m, ThroughOutage},
+		"it is first seen":                               {nil, notReady(ago(9 * m)), Outage{ago(3 * m), noon, true}, -m, NotSinceOutage},
+		"it is first seen later, and is older":           {nil, notReady(ago(9 * m)), Outage{Ended: ago(4 * m)}, 3 * m, NotSinceOutage},
+		"it turned meanwhile":                            {[]Signal{readySince(ago(9 * m))}, notReady(ago(2 * m)), Outage{ago(3 * m), noon, true}, -m, NotSinceOutage},
+		"it turned twice meanwhile":                      {[]Signal{notReady(ago(9 * m))}, notReady(ago(m)), Outage{ago(3 * m), noon, true}, -m, NotSinceOutage},
+		"it turned since":                                {nil, notReady(ago(m)), Outage{Ended: ago(2 * m)}, m, ""},
+		"it goes on after the look at which it was over": {[]Signal{notReady(ago(9 * m))}, notReady(ago(9 * m)), Outage{Ended: ago(m)}, 9 * m, ""},
+		"its beginning was not seen":                     {[]Signal{pod("False", ago(9*m))}, pod("False", ago(9*m)), Outage{Ended: noon, Now: true}, -m, NotSinceOutage},
+		"a look into the cluster that was running":       {[]Signal{pod("False", ago(9*m))}, pod("False", ago(9*m)), Outage{ago(3 * m), noon, true}, 6 * m, ThroughOutage},
+		"what a provider knows":                          {nil, machineSays("InfrastructureReady", "False", "", ago(9*m)), Outage{ago(3 * m), noon, true}, 9 * m, ""},
+	} {
+		got := Seen{Signals: []Signal{tc.given}}.Through(Seen{Signals: tc.before}, tc.outage).Signals[0]
+		if want := ago(tc.want); !got.Since.Equal(want) || got.Late != tc.late {
+			t.Errorf("%s: it counts from %s for %q, want %s for %q", name, got.Since, got.Late, want, tc.late)
+		}
 	}
 }

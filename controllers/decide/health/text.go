@@ -69,7 +69,9 @@ func (d Doubt) Since() string {
 	case NotSincePause:
 		return Settling.String() + " after a pause in which the condition was not renewed"
 	case NotSinceOutage:
-		return Settling.String() + " after an outage in which the node was out of reach"
+		return Settling.String() + " after an outage in which the node was out of reach, by the manager perhaps earlier"
+	case ThroughOutage:
+		return "when it was first seen, leaving out the time in which the workload cluster was out of reach"
 	case NotSinceStamp:
 		return "when it was first seen, by the manager perhaps earlier: its lastTransitionTime is missing, or of a clock that is wrong"
 	case NodeDiffers:

@@ -39,6 +39,8 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		})), []Reason{InfrastructureNotReady}},
 		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
 		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
+		"a machine that another check remediates":                        {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},
+		"a machine that another check has not judged yet":                {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
 		"a check that is not acted on":                                   {of(bad()).with(observe), []Reason{NotActing}},
 		"an update in place":                                             {of(bad(updatingNow)), []Reason{MachineUpdating}},
 		"a power cycle":                                                  {of(bad(cycled)), []Reason{PowerCycleInProgress}},
@@ -167,7 +169,7 @@ func TestEveryRuleHasItsWords(t *testing.T) {
 			}
 			continue
 		}
-		f := of(bad(requested(ForeignRequest), cycled)).with(missing)
+		f := of(bad(requested(ForeignRequest), cycled, beside(Opinion{InFlight: true}))).with(missing)
 		f.Targets[0].Unusable = errors.New("it is odd")
 		invalid(&f)
 		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}

@@ -237,23 +237,28 @@ func (facts *Facts) ReachStands() bool {
 	return facts.Link == LinkUnsure && facts.Reach.Status != ""
 }
 
-// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. Both say so; the older one acts.
+// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not act on
+// one of them: whoever does sets the same conditions.
 func exclusiveTargets(facts *Facts) metav1.Condition {
 	var lines []string
+	cond := condition(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, "")
 	for _, other := range facts.Overlaps {
-		acts := "this check is older and acts on them"
-		if other.Older {
-			acts = "that check is older and acts on them"
+		if other.Shared == 0 {
+			continue
 		}
-		if other.Shared > 0 {
-			const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
-			lines = append(lines, fmt.Sprintf(shared, other.Shared, len(facts.Targets), other.Name, acts))
+		acts := "each acts by its own rules and limits, and one remediation of a machine is in progress at a time"
+		if !other.Acting {
+			acts = "kubemend does not act on that check, and this one is older and acts on them"
+			if other.Older {
+				acts = "kubemend does not act on that check, which is older, and leaves them alone"
+			}
+			cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.OverlapReason
 		}
+		const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
+		lines = append(lines, fmt.Sprintf(shared, other.Shared, len(facts.Targets), other.Name, acts))
 	}
-	if len(lines) > 0 {
-		return condition(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason, strings.Join(lines, "\n"))
-	}
-	return condition(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, "")
+	cond.Message = strings.Join(lines, "\n")
+	return cond
 }
 
 // templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.

@@ -88,6 +88,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"too many go before a limit that leaves no place":      {of(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
 		"another check selects the same": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
 			map[string]string{mendv1.TargetsExclusive: "False/Overlap"}},
+		"another check on which kubemend acts too": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
+			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
 		"another check selects others":                               {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
 		"a template that is there":                                   {of(unclaimed, external), false, map[string]string{mendv1.RemediationTemplateAvailable: "True/TemplateFound"}},
 		"a template that is not there":                               {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
@@ -166,7 +168,7 @@ func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
 	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
 		f := of()
 		f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
-		if got := f.reachedAgain(); !got.Equal(want) {
+		if got := f.ReachedAgain(); !got.Equal(want) {
 			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
 		}
 	}

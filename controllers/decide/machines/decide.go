@@ -99,6 +99,8 @@ func inFlight(facts *Facts, decision *Decision) bool {
 		return true
 	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
 		return false
+	case target.remediatedBy() != nil: // it counts for the check that asked
+		return false
 	}
 	canRequest := facts.Template.External && facts.Template.Known
 	return !canRequest || OwnerOf(target.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
@@ -236,14 +238,18 @@ func byHand(decision *Decision) int {
 }
 
 // settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
-// forbid its remediation too, and in a storm everything is just seen.
+// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it.
 func settle(facts *Facts, plan *Plan) {
-	if !facts.Limited {
-		return
-	}
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
-		if until := facts.Memory.settledAt(decision.Target.UID, facts.Now); decision.Waits && facts.Now.Before(until) {
+		var until time.Time
+		switch {
+		case decision.Target.unheard():
+			until = facts.Now.Add(Settling)
+		case facts.Limited:
+			until = facts.Memory.settledAt(decision.Target.UID, facts.Now)
+		}
+		if decision.Waits && facts.Now.Before(until) {
 			decision.Waits, decision.SettlesAt, plan.JustSeen = false, until, true
 			plan.Population.Waiting--
 		}

@@ -140,11 +140,12 @@ type Outage struct {
 	Silent, Reported bool
 }
 
-// Overlap is another check of the cluster: Shared is how many targets of this one it selects too, and Older that it acts on them.
+// Overlap is another check of the cluster: Shared is how many targets of this one it selects too, Older that it is older than this one, and
+// Acting that kubemend acts on it.
 type Overlap struct {
-	Name   string
-	Shared int
-	Older  bool
+	Name          string
+	Shared        int
+	Older, Acting bool
 }
 
 // Link is what is known of the connection to a workload cluster.
@@ -192,4 +193,6 @@ type Memory struct {
 	Storm budget.Storm
 	// Refused is when this process last tried to begin a remediation and could not, by the UIDs of the machines.
 	Refused map[types.UID]time.Time
+	// Opinions are what the check says of the machines that other checks select too, by the UIDs of the machines.
+	Opinions map[types.UID]Opinion
 }

@@ -108,6 +108,11 @@ func condOf(kind string, status metav1.ConditionStatus, reason string) func(*giv
 // What a machine may be.
 func deleting(t *given) { t.DeletionTimestamp = &metav1.Time{Time: noon} }
 func older(t *given)    { t.OlderCheck = "older" }
+
+// beside is a machine of which another check says that.
+func beside(other Opinion) func(*given) {
+	return func(t *given) { t.Others = append(t.Others, other) }
+}
 func onHost(t *given) {
 	t.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
 }

@@ -3,6 +3,7 @@ package machines
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -12,9 +13,9 @@ import (
 // Judge returns the verdicts on facts.Targets, in the same order.
 func Judge(facts *Facts) []health.Verdict {
 	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
-	ready := ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition)
-	paused, reached := ClusterPaused(facts.Cluster), facts.reachedAgain()
-	starts := [...]time.Time{Since(initialized), Since(ready), reached}
+	ready := infrastructureReady(facts.Cluster)
+	paused, reached := ClusterPaused(facts.Cluster), facts.ReachedAgain()
+	starts := [...]time.Time{Since(initialized), Since(ready)}
 	verdicts := make([]health.Verdict, len(facts.Targets))
 	for i, target := range facts.Targets {
 		judged := *target.Health
@@ -23,6 +24,9 @@ func Judge(facts *Facts) []health.Verdict {
 			if start.After(judged.AwaitedSince) {
 				judged.AwaitedSince = start
 			}
+		}
+		if judged.AwaitedSince = judged.AwaitedSince.Add(judged.Lost); judged.Lost == 0 && reached.After(judged.AwaitedSince) {
+			judged.AwaitedSince = reached
 		}
 		_, controlPlane := target.Labels[clusterv1.MachineControlPlaneLabel]
 		switch {
@@ -36,8 +40,23 @@ func Judge(facts *Facts) []health.Verdict {
 	return verdicts
 }
 
-// reachedAgain is when the workload cluster was reached again after an outage; zero if it never was unreachable.
-func (facts *Facts) reachedAgain() time.Time {
+// infrastructureReady is the condition by which the infrastructure of cluster is ready; nil if it is not. A Cluster that names no
+// infrastructure, beside a control plane that brings its own, has a condition that is Unknown for ever. (Cluster API,
+// cluster_controller_status.go.)
+func infrastructureReady(cluster *clusterv1.Cluster) *metav1.Condition {
+	cond := ConditionOf(cluster, clusterv1.ClusterInfrastructureReadyCondition)
+	named := cluster.Spec.InfrastructureRef.IsDefined() || cluster.Spec.Topology.IsDefined()
+	switch {
+	case cond == nil && !named:
+		return &metav1.Condition{}
+	case cond == nil, cond.Status == metav1.ConditionFalse, named && cond.Status != metav1.ConditionTrue:
+		return nil
+	}
+	return cond
+}
+
+// ReachedAgain is when the workload cluster was reached again after an outage; zero if it never was unreachable.
+func (facts *Facts) ReachedAgain() time.Time {
 	if cond := reach(facts); cond.Reason == mendv1.ReachableAgainReason {
 		return cond.LastTransitionTime.Time
 	}

@@ -51,7 +51,15 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 	const minute = time.Minute
 	controlPlane := func(t Target) Target { t.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}; return t }
 	machinePaused := func(t Target) Target { t.Health.Paused = true; return t }
+	waited := func(t Target, lost time.Duration) Target { t.Health.Lost = lost; return t }
+	unprovided := func(status metav1.ConditionStatus, d time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			f.Cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+			has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, status, "InternalError", ago(d)))
+		}
+	}
 	unready := func(f *Facts) {
+		f.Cluster.Spec.InfrastructureRef.Kind, f.Cluster.Spec.InfrastructureRef.Name = "Metal3Cluster", "c1"
 		has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, "", noon))
 	}
 	paused := func(f *Facts) { f.Cluster.Spec.Paused = ptr.To(true) }
@@ -86,8 +94,10 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 		"and from the end of an outage":                             {judging(noNode(hour), reached(4*minute)), health.Starting, noon.Add(6 * minute)},
 		"from the latest of these":                                  {judging(noNode(hour), ready(3*minute), initialized(2*minute), reached(4*minute)), health.Starting, noon.Add(8 * minute)},
 		"a machine that is newer than all counts from its creation": {judging(noNode(ago(minute)), ready(3*minute), initialized(2*minute)), health.Starting, noon.Add(9 * minute)},
-		"a node that fell silent before an outage counts after it":  {judging(silent(hour), reached(3*minute)), health.Pending, noon.Add(3 * minute)},
-		"one that did since then does at once":                      {judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{}},
+		"or from before an outage, without its length":              {judging(waited(noNode(ago(13*minute)), 4*minute), reached(2*minute)), health.Starting, noon.Add(minute)},
+		"a node that is silent since an outage counts":              {judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{}},
+		"a Cluster without infrastructure has none to wait for":     {judging(noNode(hour), unprovided(metav1.ConditionUnknown, 3*minute)), health.Starting, noon.Add(7 * minute)},
+		"unless it says that it is not ready":                       {judging(noNode(hour), unprovided(metav1.ConditionFalse, 3*minute)), health.Unknown, time.Time{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := judged(tc.given)

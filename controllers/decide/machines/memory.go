@@ -26,7 +26,7 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
 		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
 		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
-		Refused: map[types.UID]time.Time{},
+		Refused: map[types.UID]time.Time{}, Opinions: map[types.UID]Opinion{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {
 		next.Calm = facts.Now
@@ -43,11 +43,32 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 			next.Refused[id] = at
 		}
 	}
+	for _, decision := range plan.Decisions {
+		if id := decision.Target.UID; len(decision.Target.Others) > 0 {
+			next.Opinions[id] = m.Opinions[id].after(facts, decision)
+		}
+	}
 	return next
 }
 
-// Began notes that a remediation was begun.
-func (m Memory) Began(id types.UID) { delete(m.Refused, id) }
+// Began notes that a remediation was begun, by the owner or by a request.
+func (m Memory) Began(id types.UID, byOwner bool) {
+	if delete(m.Refused, id); byOwner {
+		m.revise(id, func(opinion *Opinion) { opinion.AskedOwner = true })
+	}
+}
 
 // Failed notes that it was tried to begin a remediation, in vain.
 func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }
+
+// NotBegun notes that no remediation began that was to begin.
+func (m Memory) NotBegun(id types.UID) {
+	m.revise(id, func(opinion *Opinion) { opinion.InFlight = false })
+}
+
+func (m Memory) revise(id types.UID, revise func(*Opinion)) {
+	if opinion, shared := m.Opinions[id]; shared {
+		revise(&opinion)
+		m.Opinions[id] = opinion
+	}
+}

@@ -125,7 +125,7 @@ func TestSinceWhenAMachineIsNotHealthyIsRememberedUntilItIs(t *testing.T) {
 func TestAMachineWhoseRemediationBeginsAfterAllIsNotLastAnyMore(t *testing.T) {
 	f := of(bad(due(time.Hour)), bad())
 	f.Memory.Failed("uid-of-a", ago(time.Minute))
-	f.Memory.Began("uid-of-a")
+	f.Memory.Began("uid-of-a", false)
 	if got := f.with(atOnce(1)).starting(); got != "a" {
 		t.Errorf("%q starts, want the one that is due for longest", got)
 	}

@@ -7,6 +7,7 @@ type Reason string
 const (
 	MachineDeleting            Reason = "MachineBeingDeleted"
 	OlderCheckActs             Reason = "OverlappingCheck"
+	OtherCheckRemediates       Reason = "OtherCheckRemediates"
 	NotActing                  Reason = "NotActing"
 	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
 	InfrastructureNotReady     Reason = "InfrastructureNotReady"

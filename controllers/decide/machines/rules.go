@@ -81,9 +81,23 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Reason: mendv1.OverlapReason, Detail: "older check " + c.Target.OlderCheck,
-				Text:   fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older and acts on it", c.Target.OlderCheck),
-				Fix:    "If this check is to act on it, change the selector of the other one",
+				Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older, and kubemend does not act on it",
+					c.Target.OlderCheck),
+				Fix:    "If this check is to act on it, claim the other one too, or change its selector",
 				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Check.Namespace, Name: c.Target.OlderCheck},
+			}
+		},
+	},
+	{
+		Reason: OtherCheckRemediates, asked: unlessBegun,
+		When: func(c *Case) bool { return c.Target.remediatedBy() != nil },
+		Words: func(c *Case) rule.Blocker {
+			other := c.Target.remediatedBy().Check
+			return rule.Blocker{
+				Detail: "MachineHealthCheck " + other, EndsWhen: "that remediation is over",
+				Text: "MachineHealthCheck " + other + " selects the machine too and has asked for its remediation: " +
+					"one is in progress at a time",
+				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Check.Namespace, Name: other},
 			}
 		},
 	},

@@ -61,7 +61,7 @@ func step(facts *Facts, plan *Plan, decision *Decision) {
 		unhealthyStep(facts, plan, decision)
 	case health.Starting, health.Pending, health.Unknown:
 	}
-	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) {
+	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) || decision.outranked() {
 		return
 	}
 	if decision.Verdict.State == health.Healthy || decision.Verdict.State == health.Unhealthy {
@@ -85,9 +85,25 @@ func healthyStep(facts *Facts, decision *Decision) {
 	if target.OlderCheck != "" || MarkedHealthy(target.Machine) && decision.Step != DeleteRequest {
 		return
 	}
+	if !target.agreed() {
+		healthyByThisAlone(facts, decision)
+		return
+	}
 	decision.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
 	if !providerReports(target.Machine) || target.Ownership != ForeignRequest && facts.Template.Known {
 		decision.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
+	}
+}
+
+// healthyByThisAlone is about a machine of which another check does not say that it is healthy. Its owner acts on what any check says of its
+// health: if nobody else asked it, it is to forget the remediation for which no rule is met any more.
+func healthyByThisAlone(facts *Facts, decision *Decision) {
+	target := decision.Target
+	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
+	}
+	if OwnerOf(target.Machine) != NotAsked && !target.unheard() && target.remediatedBy() == nil {
+		decision.remove(OwnerRemediated)
 	}
 }
 
@@ -96,12 +112,14 @@ func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 	if target.OlderCheck != "" || Deleting(target.Machine) || awaits(facts, decision) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
 	}
-	due := decision.Verdict.Due(facts.Now)
-	if len(due) > 0 {
-		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[due[0].Reason], "") // the rules are in order of precedence
+	if held := decision.Held(facts.Now); len(held) > 0 {
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
 	}
 	if outdated(facts, decision) {
 		decision.remove(OwnerRemediated)
+	}
+	if decision.outranked() {
+		return
 	}
 	if facts.Template.External {
 		externalStep(facts, decision)

@@ -24,8 +24,10 @@ type Target struct {
 	Health *health.Target
 	// Seen are the conditions that the check has rules about; nil before they were looked at.
 	Seen *Seen
-	// OlderCheck is the name of an older check that selects the Machine too and acts on it; empty if none does.
+	// OlderCheck is the name of an older check that selects the Machine too and on which kubemend does not act; empty if there is none.
 	OlderCheck string
+	// Others are what the other checks say that select the Machine too and on which kubemend acts.
+	Others []Opinion
 
 	// Request is the remediation request that the provider would act on, whoever made it; nil if there is none. Ownership is how it relates
 	// to the check.
@@ -39,7 +41,13 @@ type Target struct {
 
 // Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
 // Node that cannot be read now are kept.
-type Seen struct{ Machine, Node health.Seen }
+type Seen struct {
+	Machine, Node               health.Seen
+	MachineStreaks, NodeStreaks health.Streaks
+	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since.
+	Awaited bool
+	Lost    time.Duration
+}
 
 // Ownership is how the remediation request of a machine relates to the check.
 type Ownership int

@@ -9,48 +9,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Streak is a time for which a condition has been in one bad status or the other.
-type Streak struct {
-	Began time.Time
-	// Turned is when it turned to the present one.
-	Turned time.Time
-	// Longest is the longest timeout of the statuses since then.
-	Longest time.Duration
-}
-
-// Streaks are those of one node, by the type of the condition.
-//
-// A kubelet that dies halfway turns Ready from Unknown to False and back, and each turn starts the condition's clock anew: 299 s of one
-// and 299 s of the other are ten minutes without a node, and no rule is ever met. So as long as a node is not being remediated its
-// statuses count together, for the longest of their timeouts. While it is, they do not: on its way back a node is Unknown, then False,
-// then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
-type Streaks map[string]Streak
-
-// after is s once these conditions are seen, and the conditions with the time since which they count. Blind: the node may have been
-// healthy since.
-func (s Streaks) after(seen []health.Signal, rules []health.Rule, blind bool) (next Streaks, together []health.Signal) {
-	together = slices.Clone(seen)
-	for i := range together {
-		c := &together[i]
-		rule := ruleFor(rules, c)
-		if rule == nil {
-			continue
-		}
-		streak, known := s[c.Type]
-		if unseen := blind && !c.Since.Equal(streak.Turned); !known || unseen || c.Since.Before(streak.Began) {
-			streak = Streak{Began: c.Since}
-		}
-		streak.Turned, streak.Longest = c.Since, max(streak.Longest, rule.For)
-		if from := streak.Began.Add(streak.Longest - rule.For); from.Before(c.Since) {
-			c.Since = from
-		}
-		if next == nil {
-			next = Streaks{}
-		}
-		next[c.Type] = streak
-	}
-	return next, together
-}
+// Streaks are those of one node. As long as it is not being remediated its statuses count together. While it is, they do not: on its way
+// back a node is Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
+type Streaks = health.Streaks
 
 func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
 	for i := range rules {
@@ -164,7 +125,7 @@ func (d *decider) judge() {
 		memory.Seen[n.ID()] = seen
 		if !n.Remediated() {
 			var streaks Streaks
-			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].after(seen.Signals, f.Policy.Rules, blind); streaks != nil {
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].After(seen.Signals, f.Policy.Rules, blind); streaks != nil {
 				memory.Streaks[n.ID()] = streaks
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // wait is long enough for everything that retries, and shorter than the timeouts of a check.
@@ -112,7 +114,9 @@ var tales = []tale{
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.check("a-older", byTemplate)
-			e.check("b-younger", byTemplate)
+			e.check("b-younger", byTemplate, func(c *clusterv1.MachineHealthCheck) { // what it begins does not depend on who is first
+				c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+			})
 		},
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },

@@ -6,10 +6,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
@@ -28,41 +29,88 @@ func clonedFrom(template string) map[string]string {
 	}
 }
 
-func TestW9OwnershipOfRequestsOfTwoOverlappingChecksTheOlderOneActsBothReportTheOverlapAndNeitherUndoesTheOthersWork(t *testing.T) {
+// twoChecks selects two machines by an older check, to which a node may not be silent, and by a younger one, to which its disk may not be full.
+func twoChecks(s *environment, edits ...func(*clusterv1.MachineHealthCheck)) {
+	s.t.Helper()
+	s.template("reboot")
+	s.workers("a", "b")
+	s.check("z-older", edits...)
+	time.Sleep(time.Second) // the API server counts seconds: made in the same one, checks are ordered by name
+	s.check("a-younger", append([]func(*clusterv1.MachineHealthCheck){ofDisk}, edits...)...)
+	s.Eventually(s.health("a")).Should(Equal(well))
+}
+
+// steady expects that nothing more is written of a machine, whichever check is reconciled.
+func (s *environment) steady(machine string) {
+	s.t.Helper()
+	time.Sleep(time.Second)
+	version := s.get(machine).ResourceVersion
+	for _, check := range []string{"z-older", "a-younger"} {
+		s.changeCheck(check, func(c *clusterv1.MachineHealthCheck) { c.Labels = map[string]string{"at": time.Now().Format("150405")} })
+		time.Sleep(time.Minute)
+	}
+	s.Expect(s.get(machine).ResourceVersion).To(Equal(version), "the checks write in turn")
+}
+
+func TestW9OwnershipOfRequestsOfTwoChecksOfOneMachineEachActsByItsOwnRulesOneAtATime(t *testing.T) {
 	run(t, func(s *environment) {
-		s.template("reboot")
-		s.workers("a", "b")
-		older := s.check("z-older", by("reboot"), func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{clusterv1.ClusterNameLabel: "c1"}}
-		})
-		time.Sleep(time.Second) // the API server counts seconds: made in the same one, checks are ordered by name
-		s.check("a-younger", by("reboot"), ofDisk)
-		s.Eventually(s.of("z-older", "TargetsExclusive")).Should(Equal("False/Overlap"))
-		s.Eventually(s.of("a-younger", "TargetsExclusive")).Should(Equal("False/Overlap"))
+		twoChecks(s, by("reboot"))
+		s.Eventually(s.of("a-younger", "TargetsExclusive")).Should(Equal("True/Exclusive"))
+		s.Eventually(s.message("z-older", "TargetsExclusive")).Should(HavePrefix("* 2 of 2 targets are selected by MachineHealthCheck a-younger too: each acts"))
 
-		s.fallsSilent("a") // to the younger check this is a healthy machine with a request
-
+		s.fallsSilent("a")
 		s.isRequested("a")
-		uid, version := s.made("a"), s.get("a").ResourceVersion
-		s.Consistently(s.uid("a")).Should(Equal(uid))
-		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "they would overwrite each other in turn")
-		s.Eventually(s.message("z-older", "TargetsExclusive")).Should(Equal(
-			"* 2 of 2 targets are selected by MachineHealthCheck a-younger too: this check is older and acts on them"))
-		s.Eventually(s.message("a-younger", "TargetsExclusive")).Should(Equal(
-			"* 2 of 2 targets are selected by MachineHealthCheck z-older too: that check is older and acts on them"))
-		s.Eventually(s.events("z-older", "OverlappingChecks")).Should(BeNumerically(">=", 1))
-		s.Eventually(s.events("a-younger", "OverlappingChecks")).Should(BeNumerically(">=", 1))
+		uid := s.made("a")
+		s.steady("a")
 
 		s.nodeReports("b", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
-		s.Eventually(s.counts("a-younger")).Should(Equal([]int32{2, 1, 1}))
-		s.Consistently(s.requested()).Should(ConsistOf("a"), "b is the older check's affair too, and well to it")
-		s.Expect(s.health("b")()).To(Equal(well))
-		s.Expect(s.events("b", "MachineMarkedUnhealthy")()).To(BeZero())
+		s.Eventually(s.requested()).Should(ConsistOf("a", "b"), "the younger check acts")
+		s.Eventually(s.health("b")).Should(Equal(silent))
+		s.steady("b")
 
-		s.Expect(s.here.Delete(s.ctx, older)).To(Succeed())
-		s.Eventually(s.requested()).Should(ConsistOf("b"), "the heir acts")
-		s.Eventually(s.of("a-younger", "TargetsExclusive")).Should(Equal("True/Exclusive"))
-		s.Eventually(s.health("a")).Should(Equal(well))
+		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		s.Eventually(s.counts("a-younger")).Should(Equal([]int32{2, 0, 0}))
+		s.Eventually(func() string { return conditions.GetMessage(s.get("a"), "HealthCheckSucceeded") }).Should(
+			And(ContainSubstring("Condition DiskPressure"), ContainSubstring("Condition Ready")))
+		s.Consistently(s.uid("a")).Should(Equal(uid), "one remediation at a time")
+		s.steady("a")
+
+		s.comesBack("a")
+		s.Eventually(s.uid("a")).ShouldNot(Equal(uid), "the older check ends its own, and the younger one begins")
+		s.isRequested("a")
+		s.Expect(conditions.GetMessage(s.get("a"), "HealthCheckSucceeded")).NotTo(ContainSubstring("Condition Ready"))
+
+		for _, machine := range []string{"a", "b"} {
+			s.nodeReports(machine, corev1.NodeDiskPressure, corev1.ConditionFalse, 0)
+			s.Eventually(s.health(machine)).Should(Equal(well))
+			s.steady(machine)
+		}
+		s.Expect(s.requested()()).To(BeEmpty())
+	})
+}
+
+func TestACheckWhoseRulesAreMetNoMoreWithdrawsWhatItAskedTheOwnerForWhileAnotherOneIsBlocked(t *testing.T) {
+	run(t, func(s *environment) {
+		twoChecks(s)
+		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+		})
+		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		s.fallsSilent("a")
+		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+		s.steady("a")
+
+		s.comesBack("a")
+		s.Eventually(s.owner("a")).Should(Equal("- -"))
+		s.Expect(s.health("a")()).To(Equal(silent), "the younger check says so")
+		s.steady("a")
+
+		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, mendv1.MaxInFlightAnnotation) })
+		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+		s.programs[0].kill()
+		s.start(machinehealthcheck.Act)
+		s.steady("a")
+		s.Expect(s.owner("a")()).To(Equal(ownerRequested), "after a restart too")
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 func TestJudgingRequestsOwnerRemediationOfAMachineWhoseNodeIsSilentInTheWordsThatOwnersExpect(t *testing.T) {
@@ -95,6 +96,45 @@ func TestW13ANodeThatRecoversInAShortOutageIsNotRemediatedByWhatTheCacheHadBefor
 		time.Sleep(time.Minute)
 		s.Expect(s.health("a")()).To(Equal(well))
 		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("True/ReachableAgain"))
+	})
+}
+
+func TestALinkThatIsLostAgainAndAgainKeepsNoNodeFromBeingRemediated(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a")
+		s.machine("b")
+		s.check("check", builders.StartsWithin(10*time.Minute))
+		s.Eventually(s.health("a")).Should(Equal(well))
+		began := time.Now()
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		var marked, late time.Duration
+		for late == 0 && time.Since(began) < time.Hour {
+			if time.Sleep(3 * time.Minute); marked == 0 && s.health("a")() == silent {
+				marked = time.Since(began)
+			}
+			if s.health("b")() == neverStarted {
+				late = time.Since(began)
+			}
+			s.there.Cut()
+			time.Sleep(time.Minute)
+			s.there.Mend()
+		}
+		s.Expect(s.events("check", "WorkloadClusterUnreachable")()).To(BeNumerically(">", 1))
+		s.Expect(marked).To(And(BeNumerically(">", 5*time.Minute), BeNumerically("<", 8*time.Minute)))
+		s.Expect(late).To(And(BeNumerically(">", 12*time.Minute), BeNumerically("<", 20*time.Minute)))
+	})
+}
+
+func TestTheStatusesThatRulesNameCountTogetherWhileANodeIsNeverReadyInBetween(t *testing.T) {
+	run(t, func(s *environment) {
+		s.worker("a")
+		s.check("check")
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionFalse, 0)
+		time.Sleep(4 * time.Minute)
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.Consistently(s.health("a"), 50*time.Second).Should(Equal(well))
+		s.Eventually(s.health("a"), time.Minute).Should(Equal(silent))
 	})
 }
 
