@@ -97,7 +97,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 	}
 	services.Services = append(services.Services, added...)
 	if o.gates.Enabled(nodeHealthCheck) {
-		added, err := nodeHealthService(mgr, services, kept, caches, o)
+		added, err := nodeHealthService(mgr, services, clusters.Server, kept, caches, o)
 		if err != nil {
 			return nil, nil, err
 		}

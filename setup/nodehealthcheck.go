@@ -20,6 +20,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/admission"
@@ -56,8 +57,10 @@ func nodeCluster(mgr ctrl.Manager, contact *nodehealthcheck.Contact, o *Options)
 }
 
 // nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func nodeHealthService(mgr ctrl.Manager, services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *Options) (*crdgate.Service, error) {
-	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}}
+func nodeHealthService(
+	mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror.Server, kept *records.Records, caches *requestCaches, o *Options,
+) (*crdgate.Service, error) {
+	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}, Server: server}
 	own, err := nodeCluster(mgr, contact, o)
 	if err != nil {
 		return nil, err

@@ -128,6 +128,7 @@ func (state *observed) stateLink() {
 		state.Reach = *cond
 	}
 	state.Link, state.Outage = links[state.view.Link], machines.Outage{Silent: state.view.Silent, Reported: state.view.Reported}
+	state.ClockAhead = state.view.ClockAhead
 	if state.view.Refused != nil {
 		state.Outage.Refused = state.view.Refused.Error()
 	}

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
@@ -19,10 +20,20 @@ const shortOutage = 10 * time.Second
 // Contact knows when the API server was out of reach by what becomes of the requests that are made anyhow, such as watches.
 type Contact struct {
 	Clock clock.PassiveClock
+	// Server is the API server whose clock is held against that of this process. It may be nil.
+	Server *clockerror.Server
 
 	mu      sync.Mutex
 	lost    time.Time // since when nothing is answered; zero while there is contact
 	outages []nodes.Outage
+}
+
+// clockAhead is how far the clock of this process is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
+func (c *Contact) clockAhead() time.Duration {
+	if c == nil || c.Server == nil {
+		return 0
+	}
+	return c.Server.Ahead()
 }
 
 // mostOutages is how many are remembered.

@@ -177,6 +177,7 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
 	facts := nodes.FactsOf(check, now)
 	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
+	facts.ClockAhead = r.Contact.clockAhead()
 	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
 	return facts
 }

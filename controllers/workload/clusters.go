@@ -141,6 +141,9 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 			view.ClockAhead = ahead
 		}
 	}
+	if view.ClockAhead != 0 && view.Recheck == 0 {
+		view.Recheck = ProbeInterval // nothing tells that a clock was set
+	}
 	return view, err
 }
 

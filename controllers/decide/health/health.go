@@ -5,7 +5,10 @@
 // a bug report by copying the facts into a test.
 package health
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Source says which object a signal was seen on.
 type Source string
@@ -99,6 +102,8 @@ const (
 	ControlPlaneNotInitialized Gate = "ControlPlaneNotInitialized"
 	// InfrastructureNotReady holds up every machine of the cluster.
 	InfrastructureNotReady Gate = "InfrastructureNotReady"
+	// ClockWrong holds up every machine of a check: times that others have written cannot be compared with the manager's.
+	ClockWrong Gate = "ClockWrong"
 )
 
 // Target is everything known about one machine at the moment it is judged.
@@ -133,6 +138,12 @@ type Policy struct {
 	Rules []Rule
 	// NodeStartup is how long a first node is waited for; zero waits for ever.
 	NodeStartup time.Duration
+}
+
+// Misjudges reports whether a clock that is wrong by that much may let a timeout end too early: it exceeds the shortest one.
+func (p Policy) Misjudges(wrong time.Duration) bool {
+	exceeds := func(timeout time.Duration) bool { return timeout > 0 && wrong.Abs() > timeout }
+	return exceeds(p.NodeStartup) || slices.ContainsFunc(p.Rules, func(rule Rule) bool { return exceeds(rule.For) })
 }
 
 // State is what a verdict comes down to.

@@ -37,6 +37,9 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"so is one whose infrastructure is not ready": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.InfrastructureNotReady
 		})), []Reason{InfrastructureNotReady}},
+		"so is any while clocks differ by more than a timeout": {of(is(health.Unknown, func(t *given) {
+			t.Verdict.Gate = health.ClockWrong
+		})), []Reason{ManagerClockWrong}},
 		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
 		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
 		"a machine that another check remediates":                        {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},

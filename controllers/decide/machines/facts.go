@@ -38,7 +38,9 @@ type Facts struct {
 	// WorkloadClusterReachable as of the reconcile before; zero if there was none.
 	Link   Link
 	Outage Outage
-	Reach  metav1.Condition
+	// ClockAhead is how far the clock of the manager is ahead of that of an API server; less than 0 if it is behind, 0 up to 30 s.
+	ClockAhead time.Duration
+	Reach      metav1.Condition
 	// Overlaps are the other checks of the cluster that are not paused.
 	Overlaps []Overlap
 

@@ -30,6 +30,8 @@ func Judge(facts *Facts) []health.Verdict {
 		}
 		_, controlPlane := target.Labels[clusterv1.MachineControlPlaneLabel]
 		switch {
+		case facts.Policy.Misjudges(facts.ClockAhead):
+			judged.Gate = health.ClockWrong
 		case initialized == nil && !controlPlane:
 			judged.Gate = health.ControlPlaneNotInitialized
 		case ready == nil:

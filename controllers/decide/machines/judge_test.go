@@ -70,6 +70,7 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 			f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: mendv1.ReachableAgainReason, LastTransitionTime: metav1.NewTime(ago(d))}
 		}
 	}
+	clockAhead := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.ClockAhead = d } }
 	hour := ago(60 * minute)
 	for name, tc := range map[string]struct {
 		given Facts
@@ -83,6 +84,9 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 		"but of the control plane it is":                                      {judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{}},
 		"before the infrastructure is ready of none":                          {judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{}},
 		"nor of workers": {judging(noNode(hour), unready), health.Unknown, time.Time{}},
+		"nor of any while the manager's clock is wrong by more than the shortest timeout": {judging(silent(hour), clockAhead(6*minute)), health.Unknown, time.Time{}},
+		"also if it is behind":                                      {judging(silent(hour), clockAhead(-6*minute)), health.Unknown, time.Time{}},
+		"a smaller error changes nothing":                           {judging(silent(hour), clockAhead(5*minute)), health.Unhealthy, time.Time{}},
 		"what has failed for good has, all the same":                {judging(failed(), unready, uninitialized), health.Unhealthy, time.Time{}},
 		"but during a pause of its Cluster that may be old":         {judging(failed(), paused), health.Unknown, time.Time{}},
 		"or of the machine":                                         {judging(machinePaused(failed())), health.Unknown, time.Time{}},

@@ -11,6 +11,7 @@ const (
 	NotActing                  Reason = "NotActing"
 	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
 	InfrastructureNotReady     Reason = "InfrastructureNotReady"
+	ManagerClockWrong          Reason = "ManagerClockWrong"
 	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
 	AwaitsClusterAPI           Reason = "AwaitsClusterAPI"
 	NodeNotSeen                Reason = "NodeNotSeen"
@@ -44,7 +45,7 @@ const NotRead = "NotRead"
 // Unjudged reports whether r says why a machine could not be judged.
 func (r Reason) Unjudged() bool {
 	switch r {
-	case ControlPlaneNotInitialized, InfrastructureNotReady, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
+	case ControlPlaneNotInitialized, InfrastructureNotReady, ManagerClockWrong, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
 		return true
 	}
 	return false

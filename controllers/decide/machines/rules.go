@@ -135,6 +135,18 @@ var rules = []Rule{
 		},
 	},
 	{
+		Reason: ManagerClockWrong, Else: true,
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ClockWrong },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Detail: "ahead by " + c.ClockAhead.String(), EndsWhen: "the clocks agree",
+				Text: "The clock of the manager differs from that of an API server by more than the shortest timeout of the check: " +
+					"no machine is judged before that ends",
+				Fix: "See kubemend_clock_error_seconds for which clock is wrong, and set it",
+			}
+		},
+	},
+	{
 		Reason: ClusterUnreachable, Else: true,
 		When: func(c *Case) bool {
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue

@@ -42,6 +42,9 @@ type Facts struct {
 	Since   time.Time
 	Grace   time.Duration
 
+	// ClockAhead is how far the clock of the manager is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
+	ClockAhead time.Duration
+
 	// Nodes are those that the check selects or has not done with, in the order of their names.
 	Nodes []Node
 	// ControlPlane is nil as long as nothing is decided about one of its nodes.

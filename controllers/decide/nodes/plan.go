@@ -150,6 +150,7 @@ const (
 	RequestsUnread       Reason = "RequestsUnread" // what has become of its requests cannot be read
 	WithinTimeout        Reason = "WithinTimeout"
 	NotSelected          Reason = "NotSelected"
+	ManagerClockWrong    Reason = "ManagerClockWrong"
 	NodeExcluded         Reason = "NodeExcluded"
 	NodeDeleting         Reason = "NodeBeingDeleted"
 	NodeStuck            Reason = "NodeDeletionStuck" // it is being deleted for longer than that takes

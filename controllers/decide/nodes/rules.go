@@ -23,7 +23,9 @@ const (
 	skippedOn      = "Remediation skipped on node {node}: "
 	skippedBecause = "Skipped remediation of node: {node}, because "
 	quorumLoss     = "Skipping remediation of {node} for preventing control plane / etcd quorum loss, going to retry in a minute: "
-	membersReturn  = "the control plane can do without it"
+	// clockAgain is how soon a node is looked at again while clocks differ: nothing tells that one was set.
+	clockAgain    = 30 * time.Second
+	membersReturn = "the control plane can do without it"
 )
 
 // rules are asked in this order, in which blockers are reported. A step starts exactly if none blocks it.
@@ -42,6 +44,13 @@ var rules = []Rule{
 		When:    func(c *Case) bool { return c.Verdict.State == health.Pending },
 		Message: "{why}", Why: (*Case).timeout,
 		Until: func(c *Case) time.Time { return c.Verdict.Recheck },
+	},
+	{
+		Reason: ManagerClockWrong, Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.f.Policy.Misjudges(c.f.ClockAhead) },
+		Message: skippedOn + "the clock of the manager differs from the API server's by more than the shortest duration of the check",
+		Fix:     "see kubemend_clock_error_seconds for which clock is wrong, and set it", EndsWhen: "the clocks agree",
+		Again: func(c *Case) time.Time { return c.f.Now.Add(clockAgain) },
 	},
 	{
 		Reason: NodeExcluded, Event: skipped, asked: always,

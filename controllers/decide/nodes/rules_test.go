@@ -45,8 +45,10 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a pending node knows what will block it": {
 			of(lost(since(time.Minute), excluded)), []Reason{WithinTimeout, NodeExcluded},
 		},
-		"a node that has left the selection": {of(lost(unselected, excluded)), []Reason{NotSelected}},
-		"one that OpenShift is ending":       {of(lost(terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
+		"while clocks differ by more than the shortest duration": {of(lost()).with(func(f *Facts) { f.ClockAhead = -time.Hour }), []Reason{ManagerClockWrong}},
+		"not while they differ by less":                          {of(lost()).with(func(f *Facts) { f.ClockAhead = time.Minute }), nil},
+		"a node that has left the selection":                     {of(lost(unselected, excluded)), []Reason{NotSelected}},
+		"one that OpenShift is ending":                           {of(lost(terminating)).with(func(f *Facts) { f.TerminatingLeft = true }), []Reason{NotJudged}},
 		"W25: none that it says it is not": {of(lost(terminating, func(n *Node) {
 			n.Object.Status.Conditions[1].Status = bad
 		})).with(func(f *Facts) { f.TerminatingLeft = true }), nil},
