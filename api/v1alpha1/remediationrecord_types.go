@@ -344,7 +344,7 @@ type RemediationRecord struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is the record of a decision, and never changes"
 	Spec RemediationRecordSpec `json:"spec"`
 
-	// status is how it goes.
+	// status is the observed progress of the remediation.
 	// +optional
 	Status RemediationRecordStatus `json:"status,omitempty,omitzero"`
 }

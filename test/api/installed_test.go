@@ -141,7 +141,7 @@ func takesManifests(management *cluster) {
 			}
 		}
 		Expect(accepted).To(BeNumerically(">=", 6))
-		Expect(foreign).To(BeNumerically(">=", 4))
+		Expect(foreign).To(BeNumerically(">=", 3))
 	}, SpecTimeout(specPatience))
 
 	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {

@@ -120,8 +120,7 @@ func (s section) missed() []string {
 
 func (s section) markdown(part, machine string, took time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\nMeasured on %s, in %s, on\n%s.\n%s.\n"+
-		"`make bench ARGS=\"-only %s\"` takes it anew and leaves the rest as it is.\n\n%s",
+	fmt.Fprintf(&b, "## %s\n\nMeasured on %s, in %s, on %s.\n%s. Repeat it with `make bench ARGS=\"-only %s\"`.\n\n%s",
 		s.title, time.Now().Format(time.DateOnly), took.Round(time.Second), machine, versions(), part, s.method)
 	fmt.Fprintf(&b, "\n| measured | %s | aim |\n|---|%s---|\n", strings.Join(s.columns, " | "), strings.Repeat("---:|", len(s.columns)))
 	for _, l := range s.lines {

@@ -52,6 +52,6 @@ var _ = Describe("The manifests in the pages", func() {
 			}
 		}
 		Expect(wrong).To(BeEmpty())
-		Expect(applied).To(BeNumerically(">=", 15))
+		Expect(applied).To(BeNumerically(">=", 12))
 	}, SpecTimeout(specPatience))
 })

@@ -73,7 +73,7 @@ func exitCodes(t *testing.T) string {
 	return b.String()
 }
 
-// docs/cli/k9s.md has users copy the file.
+// docs/cli/README.md has users copy the file.
 func TestTheKeysOfK9sAreForKindsThatAreExplained(t *testing.T) {
 	var file struct {
 		Plugins map[string]struct{ Scopes []string }
