@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -233,7 +234,7 @@ func (c *Check) remediated(t *Target) Answer {
 		a.Action = BeingRemediated
 		t.remediatedBy(&a)
 		if t.Cycle == nil && t.Next.Manual && c.Mode != Unknown || t.Cycle != nil && t.Cycle.Answer().Phase() == cliv1.Blocked {
-			a.Action, a.Implied = RemediationBlocked, false
+			a.Action, a.Implied, a.Detail = RemediationBlocked, false, ""
 		}
 	}
 	return a
@@ -245,6 +246,9 @@ func (t *Target) remediatedBy(a *Answer) {
 	switch {
 	case t.Cycle != nil:
 		a.Reason = t.Cycle.Reason
+		if step := t.Cycle.stepInCourse(); step != "" {
+			a.Implied, a.Detail = true, "step "+step
+		}
 	case t.OwnerAsked && t.OwnerReason != "":
 		a.Reason = t.OwnerReason
 	case t.InFlight:
@@ -270,6 +274,8 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	b := &blockers[0]
 	a.Reason, a.Detail, a.Until, a.ofCheck = b.Reason, b.Detail, b.Until, c.PartOf(b) != OfTarget
 	switch {
+	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown != nil && !c.NodesNotReadable():
+		a.Reason, a.Detail, a.Since = c.NodesUnknown.Reason, "", c.unreachableSince() // for which the limit counts nodes that nobody sees
 	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // of both kinds of checks
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
@@ -377,6 +383,9 @@ func (r *Remediation) Answer() Answer {
 	if r.Attempts > 0 && r.Attempt > 0 {
 		a.Detail = fmt.Sprintf("attempt %d of %d", r.Attempt, r.Attempts)
 	}
+	if step := r.stepInCourse(); step != "" {
+		a.By, a.Implied = "step "+step, true
+	}
 	state := powercycle.State(r.State)
 	switch final, is := finals[state]; {
 	case is:
@@ -391,6 +400,31 @@ func (r *Remediation) Answer() Answer {
 var finals = map[powercycle.State]AnswerState{
 	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
 	powercycle.Stopped: WasStopped,
+}
+
+// CycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
+var CycleSteps = []struct {
+	Name   string
+	States []powercycle.State
+	Done   string
+}{
+	{"power off", []powercycle.State{powercycle.Preparing, powercycle.PoweringOff}, infrav1.PoweredOffCondition},
+	{"fence, move", []powercycle.State{powercycle.MovingWorkload}, infrav1.WorkloadMovedCondition},
+	{"power on", []powercycle.State{powercycle.PoweringOn, powercycle.Rebooting, powercycle.Servicing}, infrav1.PoweredOnCondition},
+	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
+}
+
+// stepInCourse is the name of the step that r is at; empty if its reason says more than that, or it is at none.
+func (r *Remediation) stepInCourse() string {
+	if r.Reason != r.State && !inCourse[powercycle.Reason(r.Reason)] {
+		return ""
+	}
+	for _, step := range CycleSteps {
+		if slices.Contains(step.States, powercycle.State(r.State)) {
+			return step.Name
+		}
+	}
+	return ""
 }
 
 // inCourse are the reasons of what every power cycle may wait for.

@@ -49,6 +49,7 @@ type byHand struct {
 func (b *byHand) addFlags(c *cobra.Command) {
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
 }
 
 func (b *byHand) begin(c *cobra.Command, o *Options) error {

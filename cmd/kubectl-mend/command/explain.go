@@ -285,7 +285,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
 	switch k {
-	case machineKind, deploymentKind, kubeadmKind, clusterKind: // records have kept which machines are gone, and which came in their place
+	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind: // records say what is over, and which machines came in the place of others
 		scope.Records = key.Namespace != ""
 	}
 	if k == nodeKind {

@@ -106,6 +106,9 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	if _, err := load(file); err != nil {
 		t.Error(err)
 	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
+		t.Errorf("besides the record there are %v, %v", files, err)
+	}
 	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "record")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
 		t.Errorf("into a folder that is not there: exit code %d: %s", code, errOut)
 	}

@@ -148,9 +148,10 @@ func (e *Explanation) underWay(a explain.Answer) explain.Answer {
 		return a
 	}
 	for i := range e.Remediations {
-		r := &e.Remediations[i]
-		if state := r.Answer().State; state == explain.InProgress || state == explain.IsBlocked {
-			a.Action, a.By, a.Reason, a.Detail, a.Implied = explain.BeingRemediated, r.Reference.String(), r.Reason, "", false
+		said := e.Remediations[i].Answer()
+		if said.State == explain.InProgress || said.State == explain.IsBlocked {
+			a.Action, a.By, a.Reason = explain.BeingRemediated, e.Remediations[i].Reference.String(), said.Reason
+			a.Detail, a.Implied = said.By, said.Implied
 			return a
 		}
 	}
