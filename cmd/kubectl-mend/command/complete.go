@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,37 +15,17 @@ import (
 
 const completionTimeout = 2 * time.Second
 
-// fileFlags are the flags of kubectl whose values are files or folders.
-var fileFlags = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
-
-// completeFlags completes the values of the flags of a command and of those below it. Where there is nothing to choose from, the shell
-// would offer files. A flag that has its completion keeps it.
+// completeFlags completes the values of flags that name objects of the cluster, as the arguments are completed, and the context.
 func (o *Options) completeFlags(c *cobra.Command) {
-	ofKind := func(k kind) cobra.CompletionFunc {
-		return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return o.completeNames(k)(c, []string{k.alias()}, typed)
-		}
-	}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		_, file := f.Annotations[cobra.BashCompFilenameExt]
-		if file || f.NoOptDefVal != "" || slices.Contains(fileFlags, f.Name) {
-			return
-		}
-		complete := cobra.NoFileCompletions
-		switch f.Name {
-		case "cluster":
-			complete = ofKind(clusterKind)
-		case "namespace":
-			complete = ofKind(namespaceKind)
-		case "fail":
-			complete = func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	for flag, k := range map[string]kind{"namespace": namespaceKind, "cluster": clusterKind, "fail": machineKind} {
+		_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			if k == machineKind {
 				return o.completeNames(machineKind, nodeKind)(c, nil, typed)
 			}
-		case "context":
-			complete = o.completeContexts
-		}
-		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it is an error where the flag has one
-	})
+			return o.completeNames(k)(c, []string{k.alias()}, typed)
+		}) // it is an error where the command has no such flag
+	}
+	_ = c.RegisterFlagCompletionFunc("context", o.completeContexts)
 	for _, below := range c.Commands() {
 		o.completeFlags(below)
 	}
