@@ -160,7 +160,9 @@ func selectsNothing(spec *clusterv1.MachineHealthCheckSpec) error {
 }
 
 // has reports whether the manifest has an object that is wanted; nil has none.
-func (m *Manifest) has(wanted func(client.Object) bool) bool { return m != nil && slices.ContainsFunc(m.objects, wanted) }
+func (m *Manifest) has(wanted func(client.Object) bool) bool {
+	return m != nil && slices.ContainsFunc(m.objects, wanted)
+}
 
 // JudgesNodes reports whether there is a NodeHealthCheck in it.
 func (m *Manifest) JudgesNodes() bool {
