@@ -2,7 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,9 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -344,21 +341,6 @@ func (t *Target) remediator() string {
 	return cmp.Or(t.Remediator, t.Owner)
 }
 
-// CycledBy sets Cycle to the first of the power cycles of t that is one of all, has not left t to its owner, and was requested by the check or by a user.
-func (t *Target) CycledBy(all []Remediation) {
-	cycles := t.Requests
-	if b := t.blocker(RemediationUnderWay); b != nil {
-		cycles = append(slices.Clip(cycles), b.Object)
-	}
-	for _, ref := range cycles {
-		for i := range all {
-			if r := &all[i]; t.Cycle == nil && r.Reference == ref && r.State != string(powercycle.OwnerRequested) {
-				t.Cycle = r
-			}
-		}
-	}
-}
-
 // blocker is the first blocker of t of that reason; nil if it has none.
 func (t *Target) blocker(reason string) *Blocker {
 	for i := range t.Blockers {
@@ -377,58 +359,23 @@ func (t *Target) NotInCharge() string {
 	return ""
 }
 
-// Answer is the answer about r.
-func (r *Remediation) Answer() Answer {
-	a := Answer{State: InProgress, Reason: r.Reason}
-	if r.Attempts > 0 && r.Attempt > 0 {
-		a.Detail = fmt.Sprintf("attempt %d of %d", r.Attempt, r.Attempts)
-	}
-	if step := r.stepInCourse(); step != "" {
-		a.By, a.Implied = "step "+step, true
-	}
-	state := powercycle.State(r.State)
-	switch final, is := finals[state]; {
-	case is:
-		a.State, a.Implied = final, r.Reason == r.State
-	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !r.Acts && !inCourse[powercycle.Reason(r.Reason)]:
-		a.State = IsBlocked
+// SilentToYou is a, the answer about a Cluster, where it answers the manager alone.
+func (a Answer) SilentToYou() Answer {
+	if a.State == CapacityComplete {
+		a.Rest += ", but the cluster does not answer you"
 	}
 	return a
 }
 
-// finals are the final states of a remediation.
-var finals = map[powercycle.State]AnswerState{
-	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
-	powercycle.Stopped: WasStopped,
+// OutOfReach is the answer in place of a where a workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
+func (a Answer) OutOfReach(reason string, since time.Time) Answer {
+	return Answer{State: IsUnknown, Reason: reason, Since: since, Rest: a.Rest + ", as Cluster API said before"}
 }
 
-// CycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
-var CycleSteps = []struct {
-	Name   string
-	States []powercycle.State
-	Done   string
-}{
-	{"power off", []powercycle.State{powercycle.Preparing, powercycle.PoweringOff}, infrav1.PoweredOffCondition},
-	{"fence, move", []powercycle.State{powercycle.MovingWorkload}, infrav1.WorkloadMovedCondition},
-	{"power on", []powercycle.State{powercycle.PoweringOn, powercycle.Rebooting, powercycle.Servicing}, infrav1.PoweredOnCondition},
-	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
-}
-
-// stepInCourse is the name of the step that r is at; empty if its reason says more than that, or it is at none.
-func (r *Remediation) stepInCourse() string {
-	if r.Reason != r.State && !inCourse[powercycle.Reason(r.Reason)] {
-		return ""
+// ReachCluster is what a person has to do about a workload cluster that cannot be reached.
+func ReachCluster(reason, cluster string) Step {
+	if reason == MissingPermission {
+		return Step{Reason: reason, Manual: true, Text: "ask as a user who may read the kubeconfig of Cluster " + cluster}
 	}
-	for _, step := range CycleSteps {
-		if slices.Contains(step.States, powercycle.State(r.State)) {
-			return step.Name
-		}
-	}
-	return ""
-}
-
-// inCourse are the reasons of what every power cycle may wait for.
-var inCourse = map[powercycle.Reason]bool{
-	powercycle.PowerSettlingReason: true, powercycle.AwaitingReceiptReason: true, powercycle.ReceiptGivenReason: true,
-	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
+	return Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster}
 }

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -129,4 +130,43 @@ func (c *Check) PartOf(b *Blocker) Part {
 // TextHasMode reports whether Message says what ModeMessage says.
 func (c *Check) TextHasMode() bool {
 	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
+}
+
+// FollowTargets completes the next step of c with those of its targets: the soonest, or else the one that is waited for.
+func (c *Check) FollowTargets() {
+	if (c.Mode == None || c.Mode == Unknown) && c.Next != (Step{}) {
+		return // without a controller nothing else happens
+	}
+	if soonest := Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
+		c.Next = soonest
+	}
+	if c.Next == (Step{}) {
+		c.Next = cmp.Or(c.Useless(), c.waitedFor())
+	}
+}
+
+// waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
+func (c *Check) waitedFor() Step {
+	var first Step
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		if t.Skipped != "" || t.Next == (Step{}) || first.Manual || first != (Step{}) && !t.Next.Manual {
+			continue
+		}
+		first = t.Next
+		if !c.sharesNext(t) {
+			first.Text = t.Kind + " " + t.Name + ": " + first.Text
+		}
+	}
+	return first
+}
+
+// sharesNext reports whether the next step of t concerns all of c.
+func (c *Check) sharesNext(t *Target) bool {
+	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }) {
+		return true
+	}
+	return slices.ContainsFunc(t.Blockers, func(b Blocker) bool {
+		return c.PartOf(&b) != OfTarget && (b.Fix == "" || t.Next.Manual)
+	})
 }

@@ -206,8 +206,8 @@ func Run(ctx context.Context, root *cobra.Command, streams genericiooptions.IOSt
 	return Failed
 }
 
-// worded is an error as kubectl words it: an answer of the API server is passed on as it is, with its reason, and that no server answers is said in the
-// same words.
+// worded is an error as kubectl words it: an answer of the API server is passed on as it is, with its reason, and that no server answers
+// is said in the same words.
 func worded(err error) string {
 	exit := Exit{}
 	if errors.As(err, &exit) { // of several errors, the one that the exit code is of

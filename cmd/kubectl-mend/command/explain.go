@@ -285,8 +285,8 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
-	switch k {
-	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind: // records say what is over, and which machines came in the place of others
+	switch k { // records say what is over, and which machines came in place of others
+	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind:
 		scope.Records = key.Namespace != ""
 	}
 	if k == nodeKind {

@@ -85,7 +85,8 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 	})
 }
 
-// listRecords lists the RemediationRecords of a namespace, or of all if it is empty, by name. It is false where their kind is not installed.
+// listRecords lists the RemediationRecords of a namespace, or of all if it is empty, by name. It is false where their kind is not
+// installed.
 func listRecords(ctx context.Context, reader client.Reader, namespace string) ([]*mendv1.RemediationRecord, bool, error) {
 	list := &mendv1.RemediationRecordList{}
 	err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)

@@ -102,7 +102,8 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetF
 	}
 	facts.orphans = host.AllMarks(facts.host)
 	if len(facts.orphans) > 0 && len(kinds) == 0 {
-		return nil, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: see docs/uninstall.md")
+		return nil, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: " +
+			"see docs/uninstall.md")
 	}
 	maps.DeleteFunc(facts.orphans, func(_ string, uid types.UID) bool { return existing.Has(uid) })
 	machines := &clusterv1.MachineList{}

@@ -54,7 +54,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	if m == nil {
 		e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Host != nil && target.Host.Name == h.Name })
-		e.Next = cmp.Or(e.remediationNext(false), explain.NothingNext)
+		e.Next = cmp.Or(explain.CyclesNext(e.Remediations, false), explain.NothingNext)
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
@@ -72,12 +72,7 @@ func (e *Explanation) outOfService(repair explain.Step) {
 	if repair == (explain.Step{}) {
 		return
 	}
-	switch a := e.Answer; {
-	case a == explain.NoMachineOfHost:
-		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: a.Detail})
-	case a.State == explain.IsHealthy && a.Action == "":
-		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine is healthy"})
-	}
+	e.answer(e.Answer.OutOfService(repair.Reason))
 	if e.Next == explain.NothingNext {
 		e.Next = repair
 	} else {

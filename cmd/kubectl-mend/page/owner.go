@@ -130,9 +130,8 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
-			if why == explain.NoAnswer && e.Answer.State == explain.CapacityComplete {
-				e.Answer.Rest += ", but the cluster does not answer you"
-				e.answer(e.Answer)
+			if why == explain.NoAnswer {
+				e.answer(e.Answer.SilentToYou())
 			}
 			return // the manager sees the nodes, and says how they are
 		}
@@ -140,11 +139,8 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
 		return
 	}
-	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
-	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster.Name}
-	if reason == explain.MissingPermission {
-		e.Next.Text = "ask as a user who may read the kubeconfig of Cluster " + cluster.Name
-	}
+	e.answer(e.Answer.OutOfReach(reason, since))
+	e.Next = explain.ReachCluster(reason, cluster.Name)
 }
 
 // read reads the object that a page is about.
