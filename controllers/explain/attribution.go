@@ -61,25 +61,8 @@ func Attributions(o metav1.Object) []Fact {
 	return facts
 }
 
-// RequestedByHand is that a person asked for the remediation of an object.
-func RequestedByHand(a Attribution) string {
-	return withReason("remediation requested by "+a.By, a.Reason)
-}
-
-// ResetByHand is that a person removed the marks of an object.
-func ResetByHand(a Attribution) string { return withReason("reset by "+a.By, a.Reason) }
-
-// ConfirmedByHand is that a person confirmed the workload cluster that answers.
-func ConfirmedByHand(a Attribution) string {
-	return withReason("the workload cluster was confirmed by "+a.By, a.Reason)
-}
-
-func withReason(text, reason string) string {
-	if reason == "" {
-		return text
-	}
-	return text + ": " + reason
-}
+// Note is the text of an event about what a person did: "reset by alice: the NIC drops packets".
+func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
 // stamp is a moment for users.
 func stamp(at time.Time) string {

@@ -66,7 +66,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	}
 	requested := change{
 		named: named.String(), about: referenceTo(machineKind, facts.machine), done: "marked",
-		reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		reason: mendv1.EventRequestedByHand, did: "remediation requested",
 		write: func(ctx context.Context, annotation string) error {
 			annotations := map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}
 			return b.annotate(ctx, machineKind, facts.machine, annotations)

@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) reset() *cobra.Command {
@@ -64,7 +63,7 @@ func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 		b.say("  - " + key + ": " + marks[key])
 	}
 	return b.apply(ctx, change{
-		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, text: explain.ResetByHand,
+		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, did: "reset",
 		write: func(ctx context.Context, annotation string) error {
 			annotations := map[string]any{mendv1.ResetAnnotation: annotation}
 			for key := range marks {

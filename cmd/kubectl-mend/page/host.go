@@ -3,13 +3,9 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,13 +17,8 @@ import (
 // Host explains a BareMetalHost: its machine, and who acts on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	switch err := a.Reader().Get(ctx, key, h); {
-	case apierrors.IsNotFound(err):
-		return nil, explain.NoSuch("BareMetalHost", key.Namespace, key.Name)
-	case meta.IsNoMatchError(err):
-		return nil, errors.New("BareMetalHosts are not installed in the management cluster")
-	case err != nil:
-		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	if err := read(ctx, a, key, h, "BareMetalHost"); err != nil {
+		return nil, err
 	}
 	m, err := a.Hosts().MachineOf(ctx, h)
 	if err != nil {

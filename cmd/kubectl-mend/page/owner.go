@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -145,9 +146,12 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 
 // read reads the object that a page is about.
 func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
-	if err := a.Reader().Get(ctx, key, obj); apierrors.IsNotFound(err) {
+	switch err := a.Reader().Get(ctx, key, obj); {
+	case apierrors.IsNotFound(err):
 		return explain.NoSuch(kind, key.Namespace, key.Name)
-	} else if err != nil {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%ss are not installed in the management cluster", kind)
+	case err != nil:
 		return fmt.Errorf("read %s %s: %w", kind, key, err)
 	}
 	return nil

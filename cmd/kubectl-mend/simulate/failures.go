@@ -16,6 +16,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -33,15 +34,15 @@ func compareNodes(a, b nodeKey) int {
 const Silent = "Ready=Unknown"
 
 // ParseCondition reads TYPE=STATUS, by which a node fails.
-func ParseCondition(text string) (corev1.NodeCondition, error) {
-	name, status, _ := strings.Cut(text, "=")
+func ParseCondition(given string) (corev1.NodeCondition, error) {
+	name, status, _ := strings.Cut(given, "=")
 	cond := corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status), Reason: "Simulated"}
 	known := cond.Status == corev1.ConditionTrue || cond.Status == corev1.ConditionFalse || cond.Status == corev1.ConditionUnknown
-	if name == "" || !known || text == "Ready=True" {
+	if name == "" || !known || given == "Ready=True" {
 		return cond, fmt.Errorf("--fail-condition %q: expected the condition by which a node fails, such as %s or KernelDeadlock=True",
-			text, Silent)
+			given, Silent)
 	}
-	if text == Silent {
+	if given == Silent {
 		cond.Reason, cond.Message = "NodeStatusUnknown", "Kubelet stopped posting node status."
 	}
 	return cond, nil
@@ -78,7 +79,7 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if s.For > 0 {
 		lasts = " for " + explain.Brief(s.For)
 	}
-	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, firstOf(names)))
+	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, text.FirstOf(names, mostNames)))
 	return nil
 }
 
@@ -183,14 +184,6 @@ func nodesOf(candidates []candidate, wanted func(candidate) bool) []nodeKey {
 
 // mostNames is how many names stand in one sentence.
 const mostNames = 20
-
-// firstOf are the first names, and how many more there are.
-func firstOf(names []string) string {
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
 
 // ready makes a node healthy.
 func (s *simulation) ready(node nodeKey) {
