@@ -32,15 +32,11 @@ func Sum(p budget.Population) string {
 	if p.Total() == 0 {
 		return "It selects nothing"
 	}
-	targets := "targets"
-	if p.Total() == 1 {
-		targets = "target"
-	}
 	parts := counted(p)
 	if p.Healthy > 0 {
 		parts = append([]string{fmt.Sprintf("%d healthy", p.Healthy)}, parts...)
 	}
-	return fmt.Sprintf("%d %s: %s", p.Total(), targets, strings.Join(parts, ", "))
+	return Count(p.Total(), "target") + ": " + strings.Join(parts, ", ")
 }
 
 // counted are those that are not healthy, by what they are.

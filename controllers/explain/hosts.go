@@ -10,32 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
-
-var onOff = map[bool]string{true: "on", false: "off"}
-
-// HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
-func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
-	facts := []Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
-	marks := host.AllMarks(h)
-	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
-		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, Fact{Name: powerEffect(name), Value: name})
-		}
-	}
-	if host.Unhealthy(h) {
-		facts = append(facts, Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
-	}
-	if h.Status.ErrorMessage != "" {
-		facts = append(facts, Fact{Name: "error", Value: h.Status.ErrorMessage})
-	}
-	return append(facts, Attributions(h)...)
-}
 
 // OutOfService is what a person has to do about h, which is marked so that no machine is put on it; zero if it is not.
 func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
@@ -44,18 +21,6 @@ func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
 	}
 	return Step{Reason: HostOutOfService, Manual: true,
 		Text: fmt.Sprintf("repair the host, then remove its marks: kubectl mend reset host/%s -n %s", h.Name, h.Namespace)}
-}
-
-// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
-// the host to be off. Whether it is, its power says.
-func powerEffect(annotation string) string {
-	switch annotation {
-	case infrav1.RebootAnnotation:
-		return "asked to reboot by"
-	case mendv1.RebootedForAnnotation:
-		return "rebooted for"
-	}
-	return "asked to be off by"
 }
 
 // PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.

@@ -140,7 +140,8 @@ func (h *claimCommand) run(ctx context.Context, s selection) error {
 			return err
 		}
 		decided := h.plan(facts)
-		switch _ = h.announce(checkNamed(&checks[i]), decided); decided.outcome {
+		_ = h.announce(checkNamed(&checks[i]), decided) // that one stays as it is holds up no other
+		switch decided.outcome {
 		case changes:
 			changed = append(changed, &checks[i])
 		case refuses:

@@ -17,15 +17,19 @@ const completionTimeout = 2 * time.Second
 
 // completeFlags completes the values of flags that name objects of the cluster, as the arguments are completed, and the context.
 func (o *Options) completeFlags(c *cobra.Command) {
-	for flag, k := range map[string]kind{"namespace": namespaceKind, "cluster": clusterKind, "fail": machineKind} {
-		_ = c.RegisterFlagCompletionFunc(flag, func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			if k == machineKind {
-				return o.completeNames(machineKind, nodeKind)(c, nil, typed)
-			}
-			return o.completeNames(k)(c, []string{k.alias()}, typed)
-		}) // it is an error where the command has no such flag
+	names := func(given []string, kinds ...kind) cobra.CompletionFunc {
+		return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return o.completeNames(kinds...)(c, given, typed)
+		}
 	}
-	_ = c.RegisterFlagCompletionFunc("context", o.completeContexts)
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"namespace": names([]string{namespaceKind.alias()}, namespaceKind),
+		"cluster":   names([]string{clusterKind.alias()}, clusterKind),
+		"fail":      names(nil, machineKind, nodeKind),
+		"context":   o.completeContexts,
+	} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // it is an error where the command has no such flag
+	}
 	for _, below := range c.Commands() {
 		o.completeFlags(below)
 	}

@@ -37,7 +37,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	e.Facts = append(e.Facts, explain.HostFacts(h, unknown)...)
+	e.Facts = append(e.Facts, hostFacts(h, unknown)...)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)

@@ -29,7 +29,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, At: a.Now}
-	e.Facts = explain.MachineFacts(m)
+	e.Facts = machineFacts(m)
 	selected := func(c *clusterv1.MachineHealthCheck) bool {
 		if c.Namespace != m.Namespace {
 			return false
@@ -60,7 +60,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.Notes = append(notes(a), invalidLabels(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})...)
 	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
-		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
+		e.Notes = append(e.Notes, machineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 		}
 	}
 	if last != nil {
-		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: explain.LastRemediation(last)})
+		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: lastRemediation(last)})
 	}
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {

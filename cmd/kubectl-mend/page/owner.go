@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -177,23 +178,19 @@ func ownerOf(obj client.Object) *Owner {
 
 // ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) []*Owner {
-	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{planes, deployments, sets} {
+	var owners []*Owner
+	for _, list := range []client.ObjectList{&controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}} {
 		_ = a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)) // that some could not be read, the notes say
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			obj := item.(client.Object) // as all items of these lists are
+			o := ownerOf(obj)
+			if o.cluster == cluster.Name && (o.Kind != setKind || metav1.GetControllerOf(obj) == nil) {
+				owners = append(owners, o)
+			}
+			return nil
+		})
 	}
-	owners := make([]*Owner, 0, len(planes.Items)+len(deployments.Items)+len(sets.Items))
-	for i := range planes.Items {
-		owners = append(owners, ownerOf(&planes.Items[i]))
-	}
-	for i := range deployments.Items {
-		owners = append(owners, ownerOf(&deployments.Items[i]))
-	}
-	for i := range sets.Items {
-		if metav1.GetControllerOf(&sets.Items[i]) == nil {
-			owners = append(owners, ownerOf(&sets.Items[i]))
-		}
-	}
-	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
+	return owners
 }
 
 // withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:

@@ -30,13 +30,12 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 		remediation += ", since " + p.moment(t.InFlightSince.Time)
 	}
 	p.line("  Remediation: ", strings.TrimPrefix(remediation, ", ")+".")
-	if t.Message == "" {
-		return
-	}
+	label := "  Reported: "
 	if c.Kind == "MachineHealthCheck" {
-		p.line("  Machine condition: ", t.Message+".")
-	} else {
-		p.line("  Reported: ", t.Message+".")
+		label = "  Machine condition: "
+	}
+	if t.Message != "" {
+		p.line(label, t.Message+".")
 	}
 }
 

@@ -111,7 +111,8 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 	ctx = log.IntoContext(ctx, logr.Discard())
 	s := &simulation{
 		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From),
-		due: map[explain.Ref]time.Time{}, limits: map[explain.Ref]string{}, targets: map[explain.Ref]*target{}, failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{},
+		due: map[explain.Ref]time.Time{}, limits: map[explain.Ref]string{}, targets: map[explain.Ref]*target{},
+		failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{},
 		answer: &cliv1.Simulation{
 			TypeMeta: cliv1.TypeOf("Simulation"), Time: metav1.NewTime(begin), Horizon: metav1.Duration{Duration: q.Horizon},
 			Starts: []cliv1.SimulatedStart{}, Limits: []cliv1.SimulatedLimit{}, Assumptions: []string{},
