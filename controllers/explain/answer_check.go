@@ -111,7 +111,7 @@ func (c *Check) count(a *Answer) {
 	bad, all := c.Counts.NotHealthy(), c.Counts.Total()
 	var parts []string
 	switch {
-	case c.NotCounted(), c.NodesUnknown != nil && a.State == IsUnknown, a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case c.NotCounted(), c.NodesUnknown != nil && (a.State == IsUnknown || a.Reason == c.NodesUnknown.Reason), a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
 	case all == 0:
 		parts = append(parts, "it selects nothing")
 	case bad > 0:
