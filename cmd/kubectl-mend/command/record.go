@@ -76,11 +76,14 @@ func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
 	return ctx.Err()
 }
 
-// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name is replaced
-// when all is written; a pipe, a device or a link is written to.
+// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name, or the one
+// that a link names, is replaced when all is written; a pipe or a device is written to.
 func save(taken *snapshot.Snapshot, name string) error {
-	if info, err := os.Lstat(name); err == nil && !info.Mode().IsRegular() {
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_TRUNC, 0)
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}

@@ -97,7 +97,11 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code := run(t, o, "record", "-o", file); code != Done {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(file, link); err != nil {
+		t.Fatal(err)
+	}
+	if code := run(t, o, "record", "-o", link); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
 	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
