@@ -90,8 +90,8 @@ func (t *Target) GoesOn() bool { return t.InFlight && !t.Deferred && !t.Refused 
 
 // limitInvalid reports whether the limit of c cannot be parsed, so that it allows nothing.
 func (c *Check) limitInvalid() bool {
-	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(is metav1.Condition) bool {
-		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.InvalidLimitReason
+	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(cond metav1.Condition) bool {
+		return cond.Type == nhcv1.DisabledCondition && cond.Status == metav1.ConditionTrue && cond.Reason == nhcv1.InvalidLimitReason
 	})
 }
 

@@ -41,8 +41,8 @@ func (r *Remediation) Answer() Answer {
 		a.By, a.Implied = "step "+step, true
 	}
 	state := powercycle.State(r.State)
-	switch final, is := finals[state]; {
-	case is:
+	switch final, ended := finals[state]; {
+	case ended:
 		a.State, a.Implied = final, r.Reason == r.State
 	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !r.Acts && !inCourse[powercycle.Reason(r.Reason)]:
 		a.State = IsBlocked
@@ -87,15 +87,16 @@ var inCourse = map[powercycle.Reason]bool{
 	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
 }
 
-// CycledBy sets Cycle to the first of the power cycles of t that is one of all, has not left t to its owner, and was requested by the check or by a user.
-func (t *Target) CycledBy(all []Remediation) {
+// CycledBy sets Cycle to the first of the known power cycles of t that has not left t to its owner, and was requested by the check or by
+// a user.
+func (t *Target) CycledBy(known []Remediation) {
 	cycles := t.Requests
 	if b := t.blocker(RemediationUnderWay); b != nil {
 		cycles = append(slices.Clip(cycles), b.Object)
 	}
 	for _, ref := range cycles {
-		for i := range all {
-			if r := &all[i]; t.Cycle == nil && r.Reference == ref && r.State != string(powercycle.OwnerRequested) {
+		for i := range known {
+			if r := &known[i]; t.Cycle == nil && r.Reference == ref && r.State != string(powercycle.OwnerRequested) {
 				t.Cycle = r
 			}
 		}

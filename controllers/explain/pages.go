@@ -61,18 +61,18 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
-	var all []string
+	var remarks []string
 	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
 	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
-		all = append(all, NotHealthy(c.Counts))
+		remarks = append(remarks, NotHealthy(c.Counts))
 	}
 	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		all = append(all, c.ModeMessage)
+		remarks = append(remarks, c.ModeMessage)
 	}
 	if c.NodesUnknown != nil {
-		all = append(all, c.NodesUnknown.Message)
+		remarks = append(remarks, c.NodesUnknown.Message)
 	} else if c.Message != "" && !tooMany {
-		all = append(all, c.Message)
+		remarks = append(remarks, c.Message)
 	}
-	return all
+	return remarks
 }

@@ -219,8 +219,8 @@ func (p *page) restrictions(c *Check) {
 	}
 }
 
-func (p *page) readErrors(all []string) {
-	for _, what := range all {
+func (p *page) readErrors(unread []string) {
+	for _, what := range unread {
 		p.line("  ", explain.CouldNotBeRead(what)+".")
 	}
 }
