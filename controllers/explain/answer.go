@@ -118,9 +118,9 @@ func (a Answer) Text(at Moment) string {
 	return text
 }
 
-// Beside is a, which is printed below the answer about all of the check: what that has said is not repeated.
-func (a Answer) Beside(all Answer) Answer {
-	if a.Reason == all.Reason && a.Detail == all.Detail {
+// Beside is a, which is printed below the answer about its check: what that has said of all targets is not repeated.
+func (a Answer) Beside(check Answer) Answer {
+	if a.By == "" && a.Reason == check.Reason && a.Detail == check.Detail {
 		a.Detail = ""
 	}
 	return a

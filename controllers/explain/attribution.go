@@ -53,9 +53,11 @@ func (a Attribution) Text() string {
 // Attributions are the facts about who asked with `kubectl mend` for something about o.
 func Attributions(o metav1.Object) []Fact {
 	var facts []Fact
-	for _, is := range []Fact{{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation}} {
-		if a, has := AttributionOf(o, is.Value); has {
-			facts = append(facts, Fact{Name: is.Name, Value: a.Text()})
+	for _, annotated := range []Fact{
+		{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation},
+	} {
+		if by, has := AttributionOf(o, annotated.Value); has {
+			facts = append(facts, Fact{Name: annotated.Name, Value: by.Text()})
 		}
 	}
 	return facts
