@@ -141,6 +141,14 @@ func (c *Check) FollowTargets() {
 	}
 }
 
+// Todo is what a person has to do about a check that nobody acts on, while something else is next; zero if there is nothing.
+func (c *Check) Todo() Step {
+	if todo := c.waitedFor(); c.Mode == None && todo.Manual && !c.Next.Manual {
+		return todo
+	}
+	return Step{}
+}
+
 // waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
 func (c *Check) waitedFor() Step {
 	var first Step
