@@ -94,11 +94,8 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	folder := t.TempDir()
 	file := filepath.Join(folder, "record")
-	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
-		t.Fatal(err)
-	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(file, link); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte("another"), 0o644), os.Symlink(file, link)); err != nil {
 		t.Fatal(err)
 	}
 	if code := run(t, o, "record", "-o", link); code != Done {
