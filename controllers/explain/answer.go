@@ -2,7 +2,6 @@ package explain
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -120,9 +118,9 @@ func (a Answer) Text(at Moment) string {
 	return text
 }
 
-// Beside is a, which is printed below the answer about all of the check: what that has said is not repeated.
-func (a Answer) Beside(all Answer) Answer {
-	if a.Reason == all.Reason && a.Detail == all.Detail {
+// Beside is a, which is printed below the answer about its check: what that has said of all targets is not repeated.
+func (a Answer) Beside(check Answer) Answer {
+	if a.By == "" && a.Reason == check.Reason && a.Detail == check.Detail {
 		a.Detail = ""
 	}
 	return a
@@ -233,7 +231,7 @@ func (c *Check) remediated(t *Target) Answer {
 		a.Action = BeingRemediated
 		t.remediatedBy(&a)
 		if t.Cycle == nil && t.Next.Manual && c.Mode != Unknown || t.Cycle != nil && t.Cycle.Answer().Phase() == cliv1.Blocked {
-			a.Action, a.Implied = RemediationBlocked, false
+			a.Action, a.Implied, a.Detail = RemediationBlocked, false, ""
 		}
 	}
 	return a
@@ -245,6 +243,9 @@ func (t *Target) remediatedBy(a *Answer) {
 	switch {
 	case t.Cycle != nil:
 		a.Reason = t.Cycle.Reason
+		if step := t.Cycle.stepInCourse(); step != "" {
+			a.Implied, a.Detail = true, "step "+step
+		}
 	case t.OwnerAsked && t.OwnerReason != "":
 		a.Reason = t.OwnerReason
 	case t.InFlight:
@@ -270,6 +271,8 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	b := &blockers[0]
 	a.Reason, a.Detail, a.Until, a.ofCheck = b.Reason, b.Detail, b.Until, c.PartOf(b) != OfTarget
 	switch {
+	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown != nil && !c.NodesNotReadable():
+		a.Reason, a.Detail, a.Since = c.NodesUnknown.Reason, "", c.unreachableSince() // for which the limit counts nodes that nobody sees
 	case b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason: // of both kinds of checks
 		a.Detail = c.Numbers()
 	case b.Reason == mendv1.UnreachableReason:
@@ -338,21 +341,6 @@ func (t *Target) remediator() string {
 	return cmp.Or(t.Remediator, t.Owner)
 }
 
-// CycledBy sets Cycle to the first of the power cycles of t that is one of all, has not left t to its owner, and was requested by the check or by a user.
-func (t *Target) CycledBy(all []Remediation) {
-	cycles := t.Requests
-	if b := t.blocker(RemediationUnderWay); b != nil {
-		cycles = append(slices.Clip(cycles), b.Object)
-	}
-	for _, ref := range cycles {
-		for i := range all {
-			if r := &all[i]; t.Cycle == nil && r.Reference == ref && r.State != string(powercycle.OwnerRequested) {
-				t.Cycle = r
-			}
-		}
-	}
-}
-
 // blocker is the first blocker of t of that reason; nil if it has none.
 func (t *Target) blocker(reason string) *Blocker {
 	for i := range t.Blockers {
@@ -371,30 +359,23 @@ func (t *Target) NotInCharge() string {
 	return ""
 }
 
-// Answer is the answer about r.
-func (r *Remediation) Answer() Answer {
-	a := Answer{State: InProgress, Reason: r.Reason}
-	if r.Attempts > 0 && r.Attempt > 0 {
-		a.Detail = fmt.Sprintf("attempt %d of %d", r.Attempt, r.Attempts)
-	}
-	state := powercycle.State(r.State)
-	switch final, is := finals[state]; {
-	case is:
-		a.State, a.Implied = final, r.Reason == r.State
-	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !r.Acts && !inCourse[powercycle.Reason(r.Reason)]:
-		a.State = IsBlocked
+// SilentToYou is a, the answer about a Cluster, where it answers the manager alone.
+func (a Answer) SilentToYou() Answer {
+	if a.State == CapacityComplete {
+		a.Rest += ", but the cluster does not answer you"
 	}
 	return a
 }
 
-// finals are the final states of a remediation.
-var finals = map[powercycle.State]AnswerState{
-	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
-	powercycle.Stopped: WasStopped,
+// OutOfReach is the answer in place of a where a workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
+func (a Answer) OutOfReach(reason string, since time.Time) Answer {
+	return Answer{State: IsUnknown, Reason: reason, Since: since, Rest: a.Rest + ", as Cluster API said before"}
 }
 
-// inCourse are the reasons of what every power cycle may wait for.
-var inCourse = map[powercycle.Reason]bool{
-	powercycle.PowerSettlingReason: true, powercycle.AwaitingReceiptReason: true, powercycle.ReceiptGivenReason: true,
-	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
+// ReachCluster is what a person has to do about a workload cluster that cannot be reached.
+func ReachCluster(reason, cluster string) Step {
+	if reason == MissingPermission {
+		return Step{Reason: reason, Manual: true, Text: "ask as a user who may read the kubeconfig of Cluster " + cluster}
+	}
+	return Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster}
 }

@@ -17,11 +17,11 @@ import (
 
 // Numbers are how many targets of c are not healthy, of how many, and the limit.
 func (c *Check) Numbers() string {
-	bad, all, most := c.Counts.NotHealthy(), c.Counts.Total(), ptr.Deref(c.Limits.AtMost, 0)
+	bad, total, most := c.Counts.NotHealthy(), c.Counts.Total(), ptr.Deref(c.Limits.AtMost, 0)
 	if c.Limits.AtLeast > 0 {
-		return fmt.Sprintf("%d of %d, range %d-%d", bad, all, c.Limits.AtLeast, most)
+		return fmt.Sprintf("%d of %d, range %d-%d", bad, total, c.Limits.AtLeast, most)
 	}
-	return fmt.Sprintf("%d of %d, limit %d", bad, all, most)
+	return fmt.Sprintf("%d of %d, limit %d", bad, total, most)
 }
 
 // Answer is the answer about c: that about the worst of its targets, and how many are not healthy.
@@ -46,14 +46,14 @@ var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1
 // worst is the answer about the worst of the targets of c: of several in one phase the first, and the one whose timeout expires
 // first. Those that are not judged do not count.
 func (c *Check) worst() Answer {
-	is := Answer{State: IsHealthy}
+	worst := Answer{State: IsHealthy}
 	switch {
 	case c.SelectsNothing():
 		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
 	case c.NodesUnknown != nil:
-		is = Answer{State: IsUnknown, Reason: c.NodesUnknown.Reason, Since: c.unreachableSince()}
+		worst = Answer{State: IsUnknown, Reason: c.NodesUnknown.Reason, Since: c.unreachableSince()}
 	case c.NotCounted(), c.Mode == Unknown, c.Counts.Unread > 0:
-		is = Answer{State: IsUnknown}
+		worst = Answer{State: IsUnknown}
 	}
 	judged := 0
 	for i := range c.Targets {
@@ -62,33 +62,33 @@ func (c *Check) worst() Answer {
 			continue
 		}
 		judged++
-		better := cmp.Compare(slices.Index(ranks, a.Phase()), slices.Index(ranks, is.Phase()))
-		if better < 0 || better == 0 && !a.Expires.Equal(is.Expires) && a.Expires.Equal(health.Earliest(a.Expires, is.Expires)) {
-			is, is.Target = a, c.Targets[i].Name
+		better := cmp.Compare(slices.Index(ranks, a.Phase()), slices.Index(ranks, worst.Phase()))
+		if better < 0 || better == 0 && !a.Expires.Equal(worst.Expires) && a.Expires.Equal(health.Earliest(a.Expires, worst.Expires)) {
+			worst, worst.Target = a, c.Targets[i].Name
 		}
 	}
-	if judged == 1 || is.ofCheck {
-		is.Target = ""
+	if judged == 1 || worst.ofCheck {
+		worst.Target = ""
 	}
-	return is
+	return worst
 }
 
 // restrict replaces a by what keeps all of c from being remediated, if anything does.
 func (c *Check) restrict(a *Answer) {
-	is := Answer{State: a.State}
+	restricted := Answer{State: a.State}
 	switch {
 	case c.Mode != Acting:
-		c.otherwise(&is)
+		c.otherwise(&restricted)
 	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Counts.NotHealthy() > 0:
-		is.Action, is.Reason, is.Detail = NotRemediated, c.Reason, c.Numbers()
+		restricted.Action, restricted.Reason, restricted.Detail = NotRemediated, c.Reason, c.Numbers()
 	case c.Message != "" && c.Blocked() != string(budget.AtWork):
-		is.Action, is.Reason = NotRemediated, c.Reason
+		restricted.Action, restricted.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
-		is.Action, is.Reason = NotRemediated, c.Useless().Reason
+		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason
 	default:
 		return
 	}
-	*a = is
+	*a = restricted
 }
 
 // otherwise is what is done about the targets of a check that kubemend does not act on.
@@ -108,18 +108,18 @@ func (c *Check) otherwise(a *Answer) {
 
 // count adds to a how many of the targets of c are not healthy, and how many are being remediated, as far as a has not said that.
 func (c *Check) count(a *Answer) {
-	bad, all := c.Counts.NotHealthy(), c.Counts.Total()
+	bad, total := c.Counts.NotHealthy(), c.Counts.Total()
 	var parts []string
 	switch {
-	case c.NotCounted(), c.NodesUnknown != nil && a.State == IsUnknown, a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
-	case all == 0:
+	case c.NotCounted(), c.NodesUnknown != nil && (a.State == IsUnknown || a.Reason == c.NodesUnknown.Reason), a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case total == 0:
 		parts = append(parts, "it selects nothing")
 	case bad > 0:
-		parts = append(parts, fmt.Sprintf("%d of %d not healthy", bad, all))
+		parts = append(parts, fmt.Sprintf("%d of %d not healthy", bad, total))
 	case *a == Answer{State: IsHealthy}:
-		parts = append(parts, fmt.Sprintf("%d of %d", all, all))
+		parts = append(parts, fmt.Sprintf("%d of %d", total, total))
 	default:
-		parts = append(parts, fmt.Sprintf("%d of %d healthy", all, all))
+		parts = append(parts, fmt.Sprintf("%d of %d healthy", total, total))
 	}
 	underWay, starting := c.countRemediations()
 	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {

@@ -93,7 +93,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 			limited, leftToOwner("WaitingForRemediation"), cliv1.Remediating, "WaitingForRemediation",
 		},
 		"UNHEALTHY, BEING REMEDIATED: KubeadmControlPlane cp": {limited, silent, cliv1.Remediating, OwnerActs},
-		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m (WorkloadMoving)": {
+		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m (step fence, move)": {
 			limited, cycled(powercycle.MovingWorkload, powercycle.WorkloadMovingReason, Blocker{Reason: "WorkloadMoving"}), cliv1.Remediating, "WorkloadMoving",
 		},
 		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (WaitingInQueue)": {
@@ -132,6 +132,8 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		"UNKNOWN: Unreachable since 12:00:00": {Check{Check: cliv1.Check{Mode: Acting, NodesUnknown: away}}, Target{
 			Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}},
 		}, cliv1.Unknown, mendv1.UnreachableReason},
+		"UNHEALTHY, NOT REMEDIATED: Unreachable since 12:00:00": {Check{Check: cliv1.Check{Mode: Acting, NodesUnknown: away}}, blocked(tooMany),
+			cliv1.Blocked, mendv1.UnreachableReason},
 		"SKIPPED: the machine has an annotation": {limited, Target{Target: cliv1.Target{Skipped: "The machine has an annotation"}}, cliv1.NotChecked, Skipped},
 	} {
 		a := tc.check.AnswerOn(&tc.given)
@@ -172,7 +174,7 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 2, limit 1); 1 being remediated": {
 			checkOf(Acting, tooManyReason, 1, nil, 0, 2, moving, blocked(tooMany)), cliv1.Blocked, tooManyReason,
 		},
-		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (WorkloadMoving); 2 of 2 not healthy": {
+		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (step fence, move); 2 of 2 not healthy": {
 			checkOf(Acting, tooManyReason, 0, nil, 0, 2, named("a", moving), pending(noon)), cliv1.Remediating, "WorkloadMoving",
 		},
 		"UNHEALTHY, NOT REMEDIATED: b: RemediationTemplateNotFound (RebootTemplate t); 3 of 4 not healthy, 1 being remediated, 1 remediated now": {
@@ -206,10 +208,10 @@ func TestTheAnswerAboutARemediationIsItsStateAndItsReason(t *testing.T) {
 		given Remediation
 		phase cliv1.Phase
 	}{
-		"IN PROGRESS: PoweringOff (attempt 1 of 2)": {
+		"IN PROGRESS: step power off (attempt 1 of 2)": {
 			inState(powercycle.PoweringOff, "PoweringOff", Remediation{HostRemediation: cliv1.HostRemediation{Attempt: 1, Attempts: 2}}), cliv1.Remediating,
 		},
-		"IN PROGRESS: AwaitingReceipt": {
+		"IN PROGRESS: step power off": {
 			inState(powercycle.PoweringOff, "AwaitingReceipt", Remediation{Blockers: []Blocker{{}}}), cliv1.Remediating,
 		},
 		"BLOCKED: PowerOnFailed":    {inState(powercycle.PoweringOn, "PowerOnFailed", Remediation{Blockers: []Blocker{{}}}), cliv1.Blocked},

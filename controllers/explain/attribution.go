@@ -53,33 +53,18 @@ func (a Attribution) Text() string {
 // Attributions are the facts about who asked with `kubectl mend` for something about o.
 func Attributions(o metav1.Object) []Fact {
 	var facts []Fact
-	for _, is := range []Fact{{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation}} {
-		if a, has := AttributionOf(o, is.Value); has {
-			facts = append(facts, Fact{Name: is.Name, Value: a.Text()})
+	for _, annotated := range []Fact{
+		{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation},
+	} {
+		if by, has := AttributionOf(o, annotated.Value); has {
+			facts = append(facts, Fact{Name: annotated.Name, Value: by.Text()})
 		}
 	}
 	return facts
 }
 
-// RequestedByHand is that a person asked for the remediation of an object.
-func RequestedByHand(a Attribution) string {
-	return withReason("remediation requested by "+a.By, a.Reason)
-}
-
-// ResetByHand is that a person removed the marks of an object.
-func ResetByHand(a Attribution) string { return withReason("reset by "+a.By, a.Reason) }
-
-// ConfirmedByHand is that a person confirmed the workload cluster that answers.
-func ConfirmedByHand(a Attribution) string {
-	return withReason("the workload cluster was confirmed by "+a.By, a.Reason)
-}
-
-func withReason(text, reason string) string {
-	if reason == "" {
-		return text
-	}
-	return text + ": " + reason
-}
+// Note is the text of an event about what a person did: "reset by alice: the NIC drops packets".
+func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
 // stamp is a moment for users.
 func stamp(at time.Time) string {

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,15 +32,11 @@ func Sum(p budget.Population) string {
 	if p.Total() == 0 {
 		return "It selects nothing"
 	}
-	targets := "targets"
-	if p.Total() == 1 {
-		targets = "target"
-	}
 	parts := counted(p)
 	if p.Healthy > 0 {
 		parts = append([]string{fmt.Sprintf("%d healthy", p.Healthy)}, parts...)
 	}
-	return fmt.Sprintf("%d %s: %s", p.Total(), targets, strings.Join(parts, ", "))
+	return Count(p.Total(), "target") + ": " + strings.Join(parts, ", ")
 }
 
 // counted are those that are not healthy, by what they are.
@@ -93,8 +90,8 @@ func (t *Target) GoesOn() bool { return t.InFlight && !t.Deferred && !t.Refused 
 
 // limitInvalid reports whether the limit of c cannot be parsed, so that it allows nothing.
 func (c *Check) limitInvalid() bool {
-	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(is metav1.Condition) bool {
-		return is.Type == nhcv1.DisabledCondition && is.Status == metav1.ConditionTrue && is.Reason == nhcv1.InvalidLimitReason
+	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(cond metav1.Condition) bool {
+		return cond.Type == nhcv1.DisabledCondition && cond.Status == metav1.ConditionTrue && cond.Reason == nhcv1.InvalidLimitReason
 	})
 }
 
@@ -129,4 +126,51 @@ func (c *Check) PartOf(b *Blocker) Part {
 // TextHasMode reports whether Message says what ModeMessage says.
 func (c *Check) TextHasMode() bool {
 	return c.Reason == mendv1.ClusterNotFoundReason || c.Reason == mendv1.InvalidSelectorReason
+}
+
+// FollowTargets completes the next step of c with those of its targets: the soonest, or else the one that is waited for.
+func (c *Check) FollowTargets() {
+	if (c.Mode == None || c.Mode == Unknown) && c.Next != (Step{}) {
+		return // without a controller nothing else happens
+	}
+	if soonest := Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
+		c.Next = soonest
+	}
+	if c.Next == (Step{}) {
+		c.Next = cmp.Or(c.Useless(), c.waitedFor())
+	}
+}
+
+// Todo is what a person has to do about a check that nobody acts on, while something else is next; zero if there is nothing.
+func (c *Check) Todo() Step {
+	if todo := c.waitedFor(); c.Mode == None && todo.Manual && !c.Next.Manual {
+		return todo
+	}
+	return Step{}
+}
+
+// waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
+func (c *Check) waitedFor() Step {
+	var first Step
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		if t.Skipped != "" || t.Next == (Step{}) || first.Manual || first != (Step{}) && !t.Next.Manual {
+			continue
+		}
+		first = t.Next
+		if !c.sharesNext(t) {
+			first.Text = t.Kind + " " + t.Name + ": " + first.Text
+		}
+	}
+	return first
+}
+
+// sharesNext reports whether the next step of t concerns all of c.
+func (c *Check) sharesNext(t *Target) bool {
+	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }) {
+		return true
+	}
+	return slices.ContainsFunc(t.Blockers, func(b Blocker) bool {
+		return c.PartOf(&b) != OfTarget && (b.Fix == "" || t.Next.Manual)
+	})
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -86,26 +85,6 @@ type Target struct {
 	Told *metav1.Condition
 	// Next is the next thing that happens to the target.
 	Next Step
-}
-
-// Remediation is the power cycle of a host of the API, with what pages and answers need besides.
-type Remediation struct {
-	cliv1.HostRemediation
-	// Requested is who requested it with kubectl mend, when and why; empty if a controller did.
-	Requested string
-	// Conditions are those of the remediation, which say when each step was done.
-	Conditions []metav1.Condition
-	Blockers   []Blocker
-	Next       Step
-}
-
-// InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.
-func (r *Remediation) InProgress() bool { return r.State != "" && !powercycle.State(r.State).Final() }
-
-// Over reports whether nothing follows the power cycle of the host: neither its owner nor a person has to act.
-func (r *Remediation) Over() bool {
-	state := powercycle.State(r.State)
-	return state.Final() && state != powercycle.OwnerRequested && !r.Next.Manual
 }
 
 // Findings are those of a verdict at now.

@@ -63,8 +63,21 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 		check.Targets = append(check.Targets, leftAlone(facts, machine))
 	}
 	slices.SortFunc(check.Targets, func(a, b Target) int { return strings.Compare(a.Name, b.Name) })
+	check.outageFirst()
 	check.Next = Soonest(check.Targets)
 	return check
+}
+
+// outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
+func (c *Check) outageFirst() {
+	unjudged := slices.IndexFunc(c.Targets, func(target Target) bool {
+		return slices.ContainsFunc(target.Blockers, func(b Blocker) bool { return b.Fix == target.Next.Text && c.PartOf(&b) == SameAsNodesUnknown })
+	})
+	for i := range c.Targets {
+		if next := &c.Targets[i].Next; unjudged >= 0 && next.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+			*next = c.Targets[unjudged].Next
+		}
+	}
 }
 
 // idleNext is the next step of a check whose machines are not read.

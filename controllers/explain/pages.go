@@ -2,35 +2,17 @@ package explain
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Moment renders a moment, such as "11:47:00 (in 5m)".
 type Moment func(time.Time) string
-
-// Painter colours words by what they mean.
-type Painter interface {
-	Good(string) string
-	Bad(string) string
-	Waits(string) string
-}
 
 // Fact is one thing that is known of an object, such as its node.
 type Fact = cliv1.Fact
@@ -60,134 +42,6 @@ func (c *Check) NotJudged() Answer {
 // CouldNotBeRead reports what could not be read.
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
-// MachineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
-func MachineUnjudged(m *clusterv1.Machine, why string, told bool) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
-	if told {
-		return note + "what the manager wrote on the Machine"
-	}
-	note += "without them"
-	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
-		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
-		if c.Message != "" {
-			note += ": " + strings.Join(strings.Fields(c.Message), " ")
-		}
-	}
-	return note
-}
-
-// MachineFacts are what m belongs to.
-func MachineFacts(m *clusterv1.Machine) []Fact {
-	facts := []Fact{{Name: "cluster", Value: m.Spec.ClusterName}, {Name: "node", Value: m.Status.NodeRef.Name}, {Name: "owner", Value: ""}}
-	if owner := metav1.GetControllerOf(m); owner != nil {
-		facts[2].Value = owner.Kind + " " + owner.Name
-	}
-	facts = append(facts, Fact{Name: "infrastructure", Value: strings.TrimSpace(m.Spec.InfrastructureRef.Kind + " " + m.Spec.InfrastructureRef.Name)})
-	if !m.DeletionTimestamp.IsZero() {
-		facts = append(facts, Fact{Name: "being deleted", Value: "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
-	}
-	facts = append(facts, Attributions(m)...)
-	return slices.DeleteFunc(facts, func(f Fact) bool { return f.Value == "" && f.Name != "cluster" })
-}
-
-var onOff = map[bool]string{true: "on", false: "off"}
-
-// HostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
-func HostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []Fact {
-	facts := []Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
-	marks := host.AllMarks(h)
-	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
-		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, Fact{Name: powerEffect(name), Value: name})
-		}
-	}
-	if host.Unhealthy(h) {
-		facts = append(facts, Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
-	}
-	if h.Status.ErrorMessage != "" {
-		facts = append(facts, Fact{Name: "error", Value: h.Status.ErrorMessage})
-	}
-	return append(facts, Attributions(h)...)
-}
-
-// OutOfService is what a person has to do about h, which is marked so that no machine is put on it; zero if it is not.
-func OutOfService(h *bmov1alpha1.BareMetalHost) Step {
-	if !host.Unhealthy(h) {
-		return Step{}
-	}
-	return Step{Reason: HostOutOfService, Manual: true,
-		Text: fmt.Sprintf("repair the host, then remove its marks: kubectl mend reset host/%s -n %s", h.Name, h.Namespace)}
-}
-
-// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
-// the host to be off. Whether it is, its power says.
-func powerEffect(annotation string) string {
-	switch annotation {
-	case infrav1.RebootAnnotation:
-		return "asked to reboot by"
-	case mendv1.RebootedForAnnotation:
-		return "rebooted for"
-	}
-	return "asked to be off by"
-}
-
-// PowerHolds are the annotations of a host by which its power is changed, and that are of no remediation that exists.
-type PowerHolds struct {
-	// Orphaned are of remediations that do not exist, Foreign of others than remediations.
-	Orphaned, Foreign []string
-}
-
-// HoldsOf are the power holds of h. Unknown are the UIDs of remediations that act on the power and do not exist.
-func HoldsOf(h *bmov1alpha1.BareMetalHost, unknown []types.UID) PowerHolds {
-	var holds PowerHolds
-	marks := host.AllMarks(h)
-	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
-		uid, marked := marks[name]
-		switch {
-		case !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix), name == infrav1.RebootAnnotation: // which asks for one reboot
-		case !marked:
-			holds.Foreign = append(holds.Foreign, name)
-		case slices.Contains(unknown, uid):
-			holds.Orphaned = append(holds.Orphaned, name)
-		}
-	}
-	return holds
-}
-
-// Held adds to a, the answer about h, what the power holds do.
-func (p PowerHolds) Held(a Answer, h *bmov1alpha1.BareMetalHost) Answer {
-	holds := slices.Concat(p.Foreign, p.Orphaned)
-	if len(holds) == 0 || !h.Spec.Online || a.Action != "" {
-		return a
-	}
-	a.Action, a.Reason, a.Implied, a.Detail = KeptPoweredOff, string(powercycle.HostKeptOffReason), true, strings.Join(holds, ", ")
-	if h.Status.PoweredOn {
-		a.Action = AboutToBePoweredOff
-	}
-	return a
-}
-
-// Next is what happens to h because of the power holds, and what a user has to do; each is zero if there is nothing.
-func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
-	if !h.Spec.Online || len(p.Foreign)+len(p.Orphaned) == 0 {
-		return Step{}, Step{}
-	}
-	next.Reason = string(powercycle.HostKeptOffReason)
-	if next.Text = "the host stays powered off"; h.Status.PoweredOn {
-		next.Text = "the Bare Metal Operator powers the host off"
-	}
-	if len(p.Orphaned) > 0 {
-		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over", strings.Join(p.Orphaned, ", "))
-	}
-	if len(p.Foreign) > 0 {
-		todo = Step{Reason: string(powercycle.HostKeptOffReason), Manual: true,
-			Text: fmt.Sprintf("if the host is to be on, remove %s from it", strings.Join(p.Foreign, ", "))}
-	}
-	return next, todo
-}
-
 // Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
 func (f *Finding) Timing(at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
@@ -207,70 +61,18 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
-	var all []string
+	var remarks []string
 	tooMany := c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.NodesUnknown == nil
 	if c.Counts.NotHealthy() > 0 && !c.NodesNotReadable() {
-		all = append(all, NotHealthy(c.Counts))
+		remarks = append(remarks, NotHealthy(c.Counts))
 	}
 	if c.ModeMessage != "" && !c.TextHasMode() && !c.ActsElsewhere() {
-		all = append(all, c.ModeMessage)
+		remarks = append(remarks, c.ModeMessage)
 	}
 	if c.NodesUnknown != nil {
-		all = append(all, c.NodesUnknown.Message)
+		remarks = append(remarks, c.NodesUnknown.Message)
 	} else if c.Message != "" && !tooMany {
-		all = append(all, c.Message)
+		remarks = append(remarks, c.Message)
 	}
-	return all
-}
-
-// Manager is whether m runs and with which flags; serves are the CRDs that it serves, and notServed those that it does not, with the reasons.
-func Manager(m managerlease.Manager, p Painter, at Moment) (text string, serves, notServed []string) {
-	switch a := m.Announcement; {
-	case !m.Alive:
-		return fmt.Sprintf("Manager %s: %s since %s", m.Namespace, p.Bad("not running"), at(m.Gone)), nil, nil
-	case a == nil:
-		return fmt.Sprintf("Manager %s/%s: %s, without an announcement", m.Namespace, m.Holder, p.Good("running")), nil, nil
-	}
-	a := m.Announcement
-	runs := p.Good("running")
-	if a.Outside {
-		runs += " outside of the cluster"
-	}
-	text = fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, a.Version, a.Unclaimed)
-	if a.Namespace != "" {
-		text += "; only namespace " + a.Namespace
-	}
-	if a.WatchFilter != "" {
-		text += "; only what has the label " + clusterv1.WatchLabel + ": " + a.WatchFilter
-	}
-	if len(m.Within) > 0 {
-		text += "; it has rights in namespace " + strings.Join(m.Within, ", ") + " alone"
-	}
-	if m.Unverified != "" {
-		text += "; " + p.Waits("whether it is one cannot be seen: "+m.Unverified)
-	}
-	if a.Teardown {
-		text += "; " + p.Waits("it is in teardown, and starts nothing")
-	}
-	for _, k := range a.Kinds {
-		if k.Reason == "" {
-			serves = append(serves, k.CRD)
-		} else {
-			notServed = append(notServed, k.CRD+": "+k.Because)
-		}
-	}
-	return text, serves, notServed
-}
-
-// LastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
-func LastRemediation(r *mendv1.RemediationRecord) string {
-	how := "by its owner"
-	if n := len(r.Status.Requests); n > 0 {
-		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
-	}
-	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
-		how = "power-cycled " + how
-	}
-	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
-		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
+	return remarks
 }

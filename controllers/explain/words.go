@@ -15,13 +15,16 @@ func Are(n int) string {
 	return "are"
 }
 
-// Number is how many things there are, with the verb.
-func Number(n int, thing string) string {
+// Count is how many things there are.
+func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
 	}
-	return fmt.Sprintf("%d %s %s", n, thing, Are(n))
+	return fmt.Sprintf("%d %s", n, thing)
 }
+
+// Number is Count with the verb.
+func Number(n int, thing string) string { return Count(n, thing) + " " + Are(n) }
 
 // Clause is a sentence as it goes on in another one: without the capital at its beginning, if it begins with a word that is not a name.
 func Clause(sentence string) string {

@@ -49,6 +49,7 @@ type byHand struct {
 func (b *byHand) addFlags(c *cobra.Command) {
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
 }
 
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
@@ -161,10 +162,9 @@ type change struct {
 	named, done string
 	// write changes the object, which then has the annotation that says who asked.
 	write func(ctx context.Context, annotation string) error
-	// about is what the event is about, reason its reason, and text its text.
-	about  *corev1.ObjectReference
-	reason string
-	text   func(explain.Attribution) string
+	// about is what the event is about, reason its reason, and did what its text says that the user did.
+	about       *corev1.ObjectReference
+	reason, did string
 }
 
 // apply asks, makes the change, and creates the event. What the user may not do, the API server says.
@@ -206,7 +206,7 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 		ObjectMeta:          metav1.ObjectMeta{Namespace: c.about.Namespace, Name: fmt.Sprintf("%s.%x", c.about.Name, b.now.UnixNano())},
 		EventTime:           metav1.NewMicroTime(b.now),
 		ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
-		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: c.text(by),
+		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: by.Note(c.did),
 	}
 }
 

@@ -165,6 +165,17 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 	}
 }
 
+// kubectl logs a bare flag as deprecated, in a line that begins with its own file and number.
+func TestABareDryRunIsOneOfTheClient(t *testing.T) {
+	c := (&Options{}).reset()
+	if err := c.ParseFlags([]string{"--dry-run"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Flags().GetString("dry-run"); err != nil || got != "client" {
+		t.Errorf("it is %q, %v", got, err)
+	}
+}
+
 func TestAChangeWithoutItsEventIsMadeAllTheSame(t *testing.T) {
 	p := aPlace(t, func(p *place) { p.mayNot = "events" })
 	got, code := p.does("remediate", "machine/w1", confirmed)

@@ -23,7 +23,7 @@ type claimCommand struct {
 	release, force bool
 }
 
-// selection says which checks are meant. No namespace means all namespaces, no names mean all names.
+// selection says which checks are meant: those of the names, or else those of a Cluster and of labels. No namespace means all.
 type selection struct {
 	namespace string
 	names     []string
@@ -94,8 +94,8 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 		s.names = append(s.names, check.name)
 	}
 	switch {
-	case len(s.names) > 0 && (selector != "" || s.namespace == ""):
-		return s, Exit{Misused, errors.New("names go neither with --selector nor with --all-namespaces")}
+	case len(s.names) > 0 && (selector != "" || cluster != "" || s.namespace == ""):
+		return s, Exit{Misused, errors.New("names go neither with --selector, nor with --cluster, nor with --all-namespaces")}
 	case len(s.names) == 0 && cluster == "" && selector == "":
 		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
 	}
@@ -104,30 +104,24 @@ func (o *Options) selection(args []string, cluster, selector string) (selection,
 
 // selected are the checks that are meant. If a name does not exist none is returned, so that a typing error changes nothing.
 func (h *claimCommand) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
+	if len(s.names) > 0 {
+		checks := make([]clusterv1.MachineHealthCheck, len(s.names))
+		for i, name := range s.names {
+			if err := h.read(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &checks[i], machineCheckKind); err != nil {
+				return nil, err
+			}
+		}
+		return checks, nil
+	}
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := h.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
-	missing := slices.Clone(s.names)
 	checks := slices.DeleteFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool {
-		if s.cluster != "" && check.Spec.ClusterName != s.cluster || len(s.names) > 0 && !slices.Contains(s.names, check.Name) {
-			return true
-		}
-		missing = slices.DeleteFunc(missing, func(name string) bool { return name == check.Name })
-		return false
+		return s.cluster != "" && check.Spec.ClusterName != s.cluster
 	})
-	where := "in any namespace"
-	if s.namespace != "" {
-		where = "in namespace " + s.namespace
-	}
-	if s.cluster != "" {
-		where += " of Cluster " + s.cluster
-	}
-	switch {
-	case len(missing) > 0:
-		return nil, fmt.Errorf("there is no MachineHealthCheck %s %s", strings.Join(missing, ", "), where)
-	case len(checks) == 0:
-		return nil, fmt.Errorf("no MachineHealthCheck %s is selected", where)
+	if len(checks) == 0 {
+		return nil, errors.New("no MachineHealthCheck is selected")
 	}
 	return checks, nil
 }
@@ -146,11 +140,13 @@ func (h *claimCommand) run(ctx context.Context, s selection) error {
 			return err
 		}
 		decided := h.plan(facts)
-		if h.announce(checkNamed(&checks[i]), decided) != nil {
-			refused++
-		}
-		if decided.outcome == changes {
+		_ = h.announce(checkNamed(&checks[i]), decided) // that one stays as it is holds up no other
+		switch decided.outcome {
+		case changes:
 			changed = append(changed, &checks[i])
+		case refuses:
+			refused++
+		case staysSo:
 		}
 	}
 	if len(changed) > 0 {

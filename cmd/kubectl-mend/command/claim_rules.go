@@ -97,6 +97,7 @@ func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHeal
 	return facts, nil
 }
 
+// plan is what becomes of a check. --force overrides a refusal that is for what could not be seen.
 func (h *claimCommand) plan(facts *claimFacts) plan {
 	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim
@@ -111,28 +112,23 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	case !h.release && claimed:
 		return plan{staysSo, "is claimed already"}
 	}
-	will, refused := "kubemend will act on it in place of Cluster API core", refuseClaim
+	says, refused := "kubemend will act on it in place of Cluster API core", refuseClaim(facts)
 	if h.release {
-		will, refused = "Cluster API core will act on it in place of kubemend", refuseRelease
+		says, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts)
 	}
-	return h.unless(refused(facts), plan{changes, will}, facts.check)
-}
-
-// unless is what is decided unless it is refused. --force overrides a refusal that is for what could not be seen.
-func (h *claimCommand) unless(refused refusal, decided plan, check *clusterv1.MachineHealthCheck) plan {
 	switch {
 	case refused.text == "":
-	case refused.unsure && h.force:
-		decided.text += "; " + refused.text
-	case refused.unsure:
+	case !refused.unsure:
+		return plan{refuses, refused.text}
+	case !h.force:
 		return plan{refuses, refused.text + "; --force goes on all the same"}
 	default:
-		return plan{refuses, refused.text}
+		says += "; " + refused.text
 	}
-	for _, applier := range explain.AppliersOf(check) {
-		decided.text += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
+	for _, applier := range explain.AppliersOf(facts.check) {
+		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
 	}
-	return decided
+	return plan{changes, says}
 }
 
 // refuseClaim refuses to claim a check on which no controller would act then.

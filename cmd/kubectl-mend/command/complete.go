@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,37 +15,21 @@ import (
 
 const completionTimeout = 2 * time.Second
 
-// fileFlags are the flags of kubectl whose values are files or folders.
-var fileFlags = []string{"kubeconfig", "cache-dir", "certificate-authority", "client-certificate", "client-key"}
-
-// completeFlags completes the values of the flags of a command and of those below it. Where there is nothing to choose from, the shell
-// would offer files. A flag that has its completion keeps it.
+// completeFlags completes the values of flags that name objects of the cluster, as the arguments are completed, and the context.
 func (o *Options) completeFlags(c *cobra.Command) {
-	ofKind := func(k kind) cobra.CompletionFunc {
+	names := func(given []string, kinds ...kind) cobra.CompletionFunc {
 		return func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return o.completeNames(k)(c, []string{k.alias()}, typed)
+			return o.completeNames(kinds...)(c, given, typed)
 		}
 	}
-	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
-		_, file := f.Annotations[cobra.BashCompFilenameExt]
-		if file || f.NoOptDefVal != "" || slices.Contains(fileFlags, f.Name) {
-			return
-		}
-		complete := cobra.NoFileCompletions
-		switch f.Name {
-		case "cluster":
-			complete = ofKind(clusterKind)
-		case "namespace":
-			complete = ofKind(namespaceKind)
-		case "fail":
-			complete = func(c *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-				return o.completeNames(machineKind, nodeKind)(c, nil, typed)
-			}
-		case "context":
-			complete = o.completeContexts
-		}
-		_ = c.RegisterFlagCompletionFunc(f.Name, complete) // it is an error where the flag has one
-	})
+	for flag, complete := range map[string]cobra.CompletionFunc{
+		"namespace": names([]string{namespaceKind.alias()}, namespaceKind),
+		"cluster":   names([]string{clusterKind.alias()}, clusterKind),
+		"fail":      names(nil, machineKind, nodeKind),
+		"context":   o.completeContexts,
+	} {
+		_ = c.RegisterFlagCompletionFunc(flag, complete) // it is an error where the command has no such flag
+	}
 	for _, below := range c.Commands() {
 		o.completeFlags(below)
 	}

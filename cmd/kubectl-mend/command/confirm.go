@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -46,7 +45,7 @@ func (b *byHand) confirmNamed(ctx context.Context, named subject) error {
 	}
 	return b.apply(ctx, change{
 		named: named.String(), done: "confirmed", about: referenceTo(clusterKind, cluster),
-		reason: mendv1.EventConfirmed, text: explain.ConfirmedByHand,
+		reason: mendv1.EventConfirmed, did: "the workload cluster was confirmed",
 		write: func(ctx context.Context, annotation string) error {
 			return b.annotate(ctx, clusterKind, cluster, map[string]any{
 				mendv1.WorkloadClusterAnnotation: workload.Keeps(cluster, found), mendv1.ConfirmedAnnotation: annotation,

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -284,8 +285,8 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
-	switch k {
-	case machineKind, deploymentKind, kubeadmKind, clusterKind: // records have kept which machines are gone, and which came in their place
+	switch k { // records say what is over, and which machines came in place of others
+	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind:
 		scope.Records = key.Namespace != ""
 	}
 	if k == nodeKind {
@@ -339,4 +340,30 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		machine = key.Name
 	}
 	return cluster, machine
+}
+
+// codeOf are those of `explain --exit-code`; a healthy object has none.
+var codeOf = map[cliv1.Phase]int{
+	cliv1.Blocked: Blocked, cliv1.Remediating: Remediating, cliv1.Unknown: Unknown, cliv1.NotChecked: Unknown, cliv1.Pending: Pending,
+}
+
+// exitOf is the error with the code of the worst phase of all; nil if all are healthy.
+func exitOf(found []*page.Explanation) error {
+	codes := sets.New[int]()
+	for _, e := range found {
+		codes.Insert(codeOf[e.Document().Phase])
+	}
+	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
+		if codes.Has(code) {
+			return Exit{code, nil}
+		}
+	}
+	return nil
+}
+
+func standing(d *cliv1.Explanation) string {
+	if d.Reason == "" {
+		return string(d.Phase)
+	}
+	return fmt.Sprintf("%s (%s)", d.Phase, d.Reason)
 }

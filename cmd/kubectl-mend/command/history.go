@@ -8,6 +8,11 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -58,7 +63,7 @@ func (o *Options) historyScope(args []string) (history.Scope, error) {
 	return history.Scope{Kind: string(named.kind), Name: named.name}, nil
 }
 
-// tellHistory reads and prints what has happened in a scope. Records are enough for a history, and so is the rest.
+// tellHistory reads and prints what has happened in a scope.
 func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration, utc bool) error {
 	reader, namespace, err := o.reader()
 	if err != nil {
@@ -72,25 +77,50 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	}
 	records = slices.DeleteFunc(records, func(record *mendv1.RemediationRecord) bool { return !s.Concerns(record) })
 	objects, trouble, err := observeHistory(ctx, reader, s.Namespace)
-	switch {
-	case err != nil && len(records) == 0:
+	if err != nil && len(records) == 0 {
 		return err
-	case err != nil:
-		trouble = []error{err}
 	}
 	if unread != nil {
-		trouble = append(trouble, unread)
+		trouble = append(trouble, unread.Error())
 	}
 	objects.Records = records
 	found := history.Of(objects, s)
-	for _, err := range trouble {
-		found.ReadErrors = append(found.ReadErrors, err.Error())
-	}
+	found.ReadErrors = trouble
 	return o.print(o.Out, found, nil, func() error {
 		return o.printHistory(found, s, history.Layout{
 			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		})
 	})
+}
+
+// observeHistory reads what history is made of beside records, of one namespace or of all if it is empty. What may not be read is done
+// without, and said; it is an error if nothing can be. A kind that is not installed has no objects, and that is no trouble.
+func observeHistory(ctx context.Context, c client.Reader, namespace string) (*history.Objects, []string, error) {
+	var machines clusterv1.MachineList
+	var events, ofNodes eventsv1.EventList
+	var trouble []string
+	asked := 0
+	list := func(into client.ObjectList, namespace, what string) {
+		asked++
+		if err := c.List(ctx, into, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+			trouble = append(trouble, what+": "+err.Error())
+		}
+	}
+	list(&machines, namespace, "Machines")
+	list(&events, namespace, "events")
+	if namespace != "" && namespace != metav1.NamespaceDefault { // there are the events about what has no namespace
+		list(&ofNodes, metav1.NamespaceDefault, "events about nodes")
+	}
+	for _, event := range ofNodes.Items {
+		if about := event.Regarding.Kind; about == string(nodeKind) || about == string(nodeCheckKind) {
+			events.Items = append(events.Items, event)
+		}
+	}
+	objects := &history.Objects{Events: events.Items, Machines: machines.Items}
+	if len(trouble) == asked {
+		return objects, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
+	}
+	return objects, trouble, nil
 }
 
 func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout history.Layout) error {

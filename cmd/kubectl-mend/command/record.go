@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -75,18 +76,27 @@ func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
 	return ctx.Err()
 }
 
-// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A pipe or a link is written to.
+// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name, or the one
+// that a link names, is replaced when all is written; a pipe or a device is written to.
 func save(taken *snapshot.Snapshot, name string) error {
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		file, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(taken.Save(file), file.Close())
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), ".kubectl-mend-record-*") // with mode 0600
 	if err != nil {
 		return err
 	}
-	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() { // a file that was there keeps its mode
-		if err := file.Chmod(0o600); err != nil {
-			return errors.Join(err, file.Close())
-		}
+	if err := errors.Join(taken.Save(file), file.Close()); err != nil {
+		return errors.Join(err, os.Remove(file.Name()))
 	}
-	return errors.Join(taken.Save(file), file.Close())
+	return os.Rename(file.Name(), name)
 }
 
 func (o *Options) sayRecorded(taken *snapshot.Snapshot, name string) error {

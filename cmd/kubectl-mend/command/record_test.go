@@ -94,10 +94,11 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	folder := t.TempDir()
 	file := filepath.Join(folder, "record")
-	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.WriteFile(file, []byte("another"), 0o644), os.Symlink(file, link)); err != nil {
 		t.Fatal(err)
 	}
-	if code := run(t, o, "record", "-o", file); code != Done {
+	if code := run(t, o, "record", "-o", link); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
 	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
@@ -105,6 +106,9 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	}
 	if _, err := load(file); err != nil {
 		t.Error(err)
+	}
+	if files, err := os.ReadDir(folder); err != nil || len(files) != 1 {
+		t.Errorf("besides the record there are %v, %v", files, err)
 	}
 	if code := run(t, o, "record", "-o", filepath.Join(folder, "nowhere", "record")); code != Failed || !strings.Contains(errOut.String(), "write the record: ") {
 		t.Errorf("into a folder that is not there: exit code %d: %s", code, errOut)

@@ -2,17 +2,26 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 var remediable = []kind{machineKind, nodeKind, hostKind}
@@ -56,8 +65,12 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return err
 	}
 	requested := change{
-		named: named.String(), about: referenceTo(machineKind, facts.machine),
-		reason: mendv1.EventRequestedByHand, text: explain.RequestedByHand,
+		named: named.String(), about: referenceTo(machineKind, facts.machine), done: "marked",
+		reason: mendv1.EventRequestedByHand, did: "remediation requested",
+		write: func(ctx context.Context, annotation string) error {
+			annotations := map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}
+			return b.annotate(ctx, machineKind, facts.machine, annotations)
+		},
 	}
 	if facts.cycles() {
 		b.say(b.hardPowerOff(ctx, facts.machine))
@@ -70,15 +83,10 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return b.apply(ctx, requested)
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	if err := facts.after.Print(o.Out, page.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+	if err := facts.after.Print(o.Out, page.Layout{Width: o.width(), Paint: o.painter(o.Out)}); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	requested.done = "marked"
-	requested.write = func(ctx context.Context, annotation string) error {
-		annotations := map[string]any{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: annotation}
-		return b.annotate(ctx, machineKind, facts.machine, annotations)
-	}
 	return b.apply(ctx, requested)
 }
 
@@ -97,4 +105,134 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 	}
 	machine := &clusterv1.Machine{}
 	return machine, b.read(ctx, named.key(), machine, machineKind)
+}
+
+// remediationFacts are all that the plan of a remediation by hand is made from.
+type remediationFacts struct {
+	named subject
+	// machine is nil if the host, or the node, has none.
+	machine *clusterv1.Machine
+	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
+	before, after *page.Explanation
+	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
+	alone string
+	// template is the kind of the requests that the check makes which acts first; empty if it asks the owner.
+	template string
+	// underway reports that a remediation of the machine has not ended, or begins now.
+	underway bool
+	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
+	request   *mendv1.HostRemediation
+	cyclePage *page.Explanation
+}
+
+// cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
+func (f *remediationFacts) cycles() bool {
+	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
+}
+
+// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
+// about.
+func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
+	machine, err := b.machineNamed(ctx, a, named, cluster)
+	if err != nil {
+		return nil, err
+	}
+	facts := &remediationFacts{named: named, machine: machine}
+	if machine == nil {
+		if named.kind == nodeKind {
+			facts.before, err = page.Node(ctx, a, named.namespace, cluster, named.name)
+		}
+		return facts, err
+	}
+	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine)); err != nil {
+		return nil, err
+	}
+	if facts.after, err = marked(ctx, a, machine); err != nil {
+		return nil, err
+	}
+	target := targetOf(facts.before)
+	facts.underway = target != nil && (target.InFlight || target.StartsNow) ||
+		slices.ContainsFunc(facts.before.Remediations, func(rem explain.Remediation) bool { return !powercycle.State(rem.State).Final() })
+	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, machine)
+	if facts.cycles() {
+		err = facts.observeCycle(ctx, a)
+	}
+	return facts, err
+}
+
+// marked is how a machine would stand with the annotation that marks it unhealthy. The snapshot has the machine without it afterwards.
+func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (*page.Explanation, error) {
+	with := machine.DeepCopy()
+	metav1.SetMetaDataAnnotation(&with.ObjectMeta, clusterv1.RemediateMachineAnnotation, "")
+	if err := a.Snapshot.Add(with); err != nil {
+		return nil, err
+	}
+	after, err := page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
+	return after, errors.Join(err, a.Snapshot.Add(machine.DeepCopy()))
+}
+
+// aloneBy is what keeps every controller from a machine, whichever check judges it; empty if nothing does.
+func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
+	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
+		if _, has := machine.Annotations[key]; has {
+			return explain.MachineAnnotated(key)
+		}
+	}
+	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
+	if cluster != nil && ptr.Deref(cluster.Spec.Paused, false) {
+		return fmt.Sprintf("Cluster %s is paused (spec.paused)", cluster.Name)
+	}
+	return ""
+}
+
+// templateOf is the kind of requests that the check makes which acts first; empty if it makes none.
+func templateOf(a *inspect.Asker, e *page.Explanation) string {
+	if len(e.Checks) == 0 || e.Checks[0].Kind != string(machineCheckKind) {
+		return ""
+	}
+	key := client.ObjectKey{Namespace: e.Checks[0].Namespace, Name: e.Checks[0].Name}
+	check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, key)
+	if check == nil || !check.Spec.Remediation.TemplateRef.IsDefined() {
+		return ""
+	}
+	return remediationrequest.KindOf(remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)).Kind
+}
+
+// observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
+func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
+	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == remediation.Own.Kind && k.New != nil }) {
+		return nil
+	}
+	list := &mendv1.HostRemediationList{}
+	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil {
+		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
+	}
+	f.request = requestByHand(f.machine, list.Items)
+	if err := a.Snapshot.Add(f.request); err != nil {
+		return err
+	}
+	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
+	return err
+}
+
+// requestByHand is the HostRemediation of a machine that a person asks for. Two who ask at once mean the same name, so that one of them
+// is refused; those that have ended stay, and the next one has a number.
+func requestByHand(machine *clusterv1.Machine, others []mendv1.HostRemediation) *mendv1.HostRemediation {
+	name := machine.Name + "-by-hand"
+	for n := 2; slices.ContainsFunc(others, func(other mendv1.HostRemediation) bool { return other.Name == name }); n++ {
+		name = fmt.Sprintf("%s-by-hand-%d", machine.Name, n)
+	}
+	request := &mendv1.HostRemediation{}
+	request.Namespace, request.Name = machine.Namespace, name
+	request.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: string(machineKind), Name: machine.Name, UID: machine.UID,
+	}}
+	request.Spec.Strategy = &mendv1.HostRemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: ptr.To[int32](1), TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
+	}
+	return request
 }

@@ -42,19 +42,19 @@ func planRemediation(facts *remediationFacts) plan {
 		return refuse(fmt.Sprintf(nodeCheckAlone, facts.before.Checks[0].String()), "")
 	case machine == nil:
 		return refuse(facts.before.Verdict, facts.before.Next.Text)
-	}
-	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
-	switch {
 	case !machine.DeletionTimestamp.IsZero():
 		return refuse(fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", machine.Name), "")
 	case facts.underway:
 		return plan{staysSo, fmt.Sprintf("Machine %s is being remediated already", machine.Name)}
-	case marked:
+	}
+	if _, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]; marked {
 		says := fmt.Sprintf("Machine %s has the annotation %s already", machine.Name, clusterv1.RemediateMachineAnnotation)
 		if by, known := explain.AttributionOf(machine, mendv1.RequestedAnnotation); known {
 			says += ", requested " + by.Text()
 		}
 		return plan{staysSo, says}
+	}
+	switch {
 	case facts.alone != "":
 		return refuse(facts.alone, "")
 	case len(facts.after.Checks) > 0:
@@ -124,15 +124,12 @@ func planCycle(facts *remediationFacts) plan {
 		return refuse("HostRemediations are not installed in the management cluster",
 			"Install their CRD, or delete the machine, so that its owner replaces it")
 	}
-	cycle := facts.cyclePage.Remediations[0]
-	if cycle.Reason == explain.NotServed || cycle.Reason == explain.NoManager {
-		fix := ""
-		if cycle.Next.Manual {
-			fix = text.Capital(cycle.Next.Text)
-		}
-		return refuse(cycle.Message, fix)
-	}
-	if facts.named.kind == hostKind && facts.named.name != cycle.Host {
+	switch cycle := &facts.cyclePage.Remediations[0]; {
+	case (cycle.Reason == explain.NotServed || cycle.Reason == explain.NoManager) && cycle.Next.Manual:
+		return refuse(cycle.Message, text.Capital(cycle.Next.Text))
+	case cycle.Reason == explain.NotServed, cycle.Reason == explain.NoManager:
+		return refuse(cycle.Message, "")
+	case facts.named.kind == hostKind && facts.named.name != cycle.Host:
 		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Message)), "")
 	}
 	if len(facts.after.Checks) > 0 {

@@ -1,23 +1,26 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) reset() *cobra.Command {
@@ -36,31 +39,34 @@ func (o *Options) reset() *cobra.Command {
 
 func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	var object metav1.Object
-	var decided resetPlan
+	var decided plan
+	var marks map[string]string
 	if named.kind == machineKind {
 		machine := &clusterv1.Machine{}
 		if err := b.read(ctx, named.key(), machine, machineKind); err != nil {
 			return err
 		}
-		object, decided = machine, planResetMachine(machine)
+		object, marks = machine, marksOf(machine)
+		decided = planReset(machine, marks)
 	} else {
 		facts, err := b.observeHost(ctx, named.key())
 		if err != nil {
 			return err
 		}
-		object, decided = facts.host, planResetHost(facts)
+		object, marks = facts.host, facts.marks()
+		decided = planResetHost(facts, marks)
 	}
-	if err := b.announce(named.String(), decided.plan); err != nil || decided.outcome != changes {
+	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
-	for _, key := range slices.Sorted(maps.Keys(decided.marks)) {
-		b.say("  - " + key + ": " + decided.marks[key])
+	for _, key := range slices.Sorted(maps.Keys(marks)) {
+		b.say("  - " + key + ": " + marks[key])
 	}
 	return b.apply(ctx, change{
-		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, text: explain.ResetByHand,
+		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, did: "reset",
 		write: func(ctx context.Context, annotation string) error {
 			annotations := map[string]any{mendv1.ResetAnnotation: annotation}
-			for key := range decided.marks {
+			for key := range marks {
 				annotations[key] = nil
 			}
 			return b.annotate(ctx, named.kind, object, annotations)
@@ -68,46 +74,133 @@ func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	})
 }
 
+type resetFacts struct {
+	host *bmov1alpha1.BareMetalHost
+	// orphans are the annotations that act on its power for remediations that do not exist.
+	orphans map[string]types.UID
+	// remediations are those that act on its power, and those of its machine.
+	remediations []remediation.OfKind
+	// markedFor is the machine for which kubemend marked it; nil if there is none any more.
+	markedFor *clusterv1.Machine
+}
+
 // observeHost reads what a reset of a host depends on, from the API server itself. What cannot be read fails it: a remediation that is
 // not seen would be taken for one that does not exist.
-func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (resetFacts, error) {
-	f := resetFacts{host: &bmov1alpha1.BareMetalHost{}}
-	if err := b.read(ctx, key, f.host, hostKind); err != nil {
-		return f, err
+func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetFacts, error) {
+	facts := &resetFacts{host: &bmov1alpha1.BareMetalHost{}}
+	if err := b.read(ctx, key, facts.host, hostKind); err != nil {
+		return nil, err
 	}
 	kinds, err := remediation.InstalledKinds(b.client.RESTMapper())
 	if err != nil {
-		return f, err
+		return nil, err
 	}
 	existing, err := remediation.List(ctx, b.client, kinds, key.Namespace)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	f.orphans = host.AllMarks(f.host)
-	if len(f.orphans) > 0 && len(kinds) == 0 {
-		return f, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: see docs/uninstall.md")
+	facts.orphans = host.AllMarks(facts.host)
+	if len(facts.orphans) > 0 && len(kinds) == 0 {
+		return nil, errors.New("no kind of remediations is installed, so whether those exist that the host is annotated for is not known: " +
+			"see docs/uninstall.md")
 	}
-	for mark, uid := range f.orphans {
-		if existing.Has(uid) {
-			delete(f.orphans, mark)
-		}
+	maps.DeleteFunc(facts.orphans, func(_ string, uid types.UID) bool { return existing.Has(uid) })
+	machines := &clusterv1.MachineList{}
+	if err := b.client.List(ctx, machines, client.InNamespace(key.Namespace)); err != nil {
+		return nil, fmt.Errorf("list Machines in %s: %w", key.Namespace, err)
 	}
-	list := &clusterv1.MachineList{}
-	if err := b.client.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
-		return f, fmt.Errorf("list Machines in %s: %w", key.Namespace, err)
-	}
-	marked := host.MarkedFor(f.host)
-	if i := slices.IndexFunc(list.Items, func(m clusterv1.Machine) bool { return marked != "" && m.UID == marked }); i >= 0 {
-		f.markedFor = &list.Items[i]
+	marked := host.MarkedFor(facts.host)
+	if i := slices.IndexFunc(machines.Items, func(machine clusterv1.Machine) bool { return marked != "" && machine.UID == marked }); i >= 0 {
+		facts.markedFor = &machines.Items[i]
 	}
 	hosts := &host.Hosts{Client: b.client, Live: b.client}
-	m, err := hosts.MachineOf(ctx, f.host)
+	machine, err := hosts.MachineOf(ctx, facts.host)
 	if err != nil {
-		return f, err
+		return nil, err
 	}
-	f.remediations, _ = existing.OnHost(f.host)
-	if m != nil {
-		f.remediations = append(f.remediations, existing.Of(m)...)
+	facts.remediations, _ = existing.OnHost(facts.host)
+	if machine != nil {
+		facts.remediations = append(facts.remediations, existing.Of(machine)...)
 	}
-	return f, nil
+	return facts, nil
+}
+
+// meanings are what annotations do; %s stands for the UID of the remediation that wrote one.
+var meanings = map[string]string{
+	infrav1.UnhealthyAnnotation:          "keeps CAPM3 from putting a machine on the host",
+	infrav1.LegacyUnhealthyAnnotation:    "keeps CAPM3 from putting a machine on the host",
+	mendv1.PowerOffDisprovedAnnotation:   "keeps kubemend from power-cycling the host, whose reported power was wrong",
+	mendv1.MarkedForAnnotation:           "says for which machine kubemend marked the host",
+	mendv1.RebootedForAnnotation:         "says that the host was asked to reboot for remediation %s, which does not exist any more",
+	mendv1.ReceiptForAnnotation:          "asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more",
+	infrav1.RebootAnnotation:             "asks the Bare Metal Operator to reboot the host, for the same remediation",
+	clusterv1.RemediateMachineAnnotation: "marks the machine unhealthy",
+	mendv1.RequestedAnnotation:           "says who marked it",
+}
+
+// marks are the annotations that are removed from the host, and what each does.
+func (f *resetFacts) marks() map[string]string {
+	marks := map[string]string{}
+	for key := range host.Cleared(f.host, f.orphans) {
+		meaning := cmp.Or(meanings[key], "keeps the host powered off for remediation %s, which does not exist any more")
+		marks[key] = strings.ReplaceAll(meaning, "%s", string(f.orphans[key]))
+	}
+	return marks
+}
+
+// marksOf are the annotations that are removed from a machine, and what each does.
+func marksOf(machine *clusterv1.Machine) map[string]string {
+	marks := map[string]string{}
+	for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
+		if _, has := machine.Annotations[key]; has {
+			marks[key] = meanings[key]
+		}
+	}
+	return marks
+}
+
+func planReset(object metav1.Object, marks map[string]string) plan {
+	switch {
+	case object.GetDeletionTimestamp() != nil:
+		return plan{refuses, "it is being deleted"}
+	case len(marks) == 0:
+		return plan{staysSo, "it has no mark that could be removed"}
+	case len(marks) == 1:
+		return plan{changes, "1 annotation is removed"}
+	}
+	return plan{changes, fmt.Sprintf("%d annotations are removed", len(marks))}
+}
+
+func planResetHost(facts *resetFacts, marks map[string]string) plan {
+	decided, underway := planReset(facts.host, marks), underwayOf(facts)
+	switch {
+	case decided.outcome == refuses:
+		return decided
+	case underway != "":
+		return plan{refuses, underway + " is under way, and removes by itself what it has written. To end it, delete it"}
+	case facts.markedFor != nil:
+		return plan{refuses, fmt.Sprintf("Machine %s, for which the host is marked, is still to be replaced by its owner: "+
+			"without the mark its replacement may be put on this host. "+
+			"Reset it when that machine is gone, or when kubemend removes the mark because it is healthy", facts.markedFor.Name)}
+	case decided.outcome == changes:
+		decided.text += "; no remediation of it is under way"
+		if host.Unhealthy(facts.host) && host.MarkedFor(facts.host) == "" {
+			decided.text += "; kubemend did not mark the host unhealthy, so ask first who did"
+		}
+	}
+	return decided
+}
+
+// underwayOf is the remediation of the host that has not ended; empty if there is none. One that waits for this very reset does not count.
+func underwayOf(facts *resetFacts) string {
+	underway := ""
+	for _, rem := range facts.remediations {
+		state := remediation.Remembered(rem).State
+		ended := state.Final() && len(rem.GetFinalizers()) == 0
+		begins := state == powercycle.Pending || state == powercycle.Preparing
+		if waits := host.Disproved(facts.host) && begins; !ended && !waits {
+			underway = rem.Kind.Kind + " " + rem.GetName()
+		}
+	}
+	return underway
 }

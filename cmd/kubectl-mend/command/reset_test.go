@@ -74,7 +74,6 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 		"that somebody marked by hand": {[]func(*place){exhausted("gone"), func(p *place) { delete(p.hosts["w1"].Annotations, mendv1.MarkedForAnnotation) }}, []string{
 			"2 annotations are removed", "kubemend did not mark the host unhealthy",
 		}},
-		"that its owner keeps off": {[]func(*place){exhausted("gone"), func(p *place) { p.hosts["w1"].Spec.Online = false }}, []string{"not removed: spec.online: false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -98,7 +97,6 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 }
 
 func TestNoMarkIsRemovedThatIsNeeded(t *testing.T) {
-	byHand := func(p *place) { p.hosts["w1"].Annotations = map[string]string{"reboot.metal3.io/mine": ""} }
 	for name, tc := range map[string]struct {
 		edits []func(*place)
 		code  int
@@ -113,7 +111,6 @@ func TestNoMarkIsRemovedThatIsNeeded(t *testing.T) {
 		},
 		"its machine is to be replaced":        {[]func(*place){exhausted("w1")}, Refused, "Machine w1, for which the host is marked, is still to be replaced"},
 		"it has no mark":                       {nil, Done, "nothing to do for host/host-w1 in metal: it has no mark that could be removed"},
-		"somebody else keeps it powered off":   {[]func(*place){byHand}, Done, "not removed: reboot.metal3.io/mine, which another client wrote"},
 		"its machine is marked, and it is not": {[]func(*place){func(p *place) { p.machines["w1"].Annotations = map[string]string{mendv1.RequestedAnnotation: "{}"} }}, Done, "no mark"},
 	} {
 		t.Run(name, func(t *testing.T) {

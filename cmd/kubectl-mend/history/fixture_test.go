@@ -3,7 +3,6 @@ package history
 import (
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,16 +143,10 @@ func metal() *Objects {
 		told(5, regarding("Pod", "workers-a"), "Started", "Started container", old("kubelet", 1, 5)),
 		told(6, node, "NodeHasSufficientMemory", "no matter", old("kubelet", 1, 6)),
 	}}
-	for i, name := range []string{"workers-a", "workers-b", "workers-c"} {
-		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, UID: regarding(machineKind, name).UID, Labels: map[string]string{"pool": "workers"}}}
-		m.Spec.ClusterName, m.Spec.InfrastructureRef.Name, m.Status.NodeRef.Name = "prod", name, name
+	for _, name := range []string{"workers-a", "workers-b", "workers-c"} {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, UID: regarding(machineKind, name).UID}}
+		m.Spec.ClusterName, m.Status.NodeRef.Name = "prod", name
 		o.Machines = append(o.Machines, m)
-		h := bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "host-" + string(rune('0'+i))}}
-		h.UID, h.Spec.ConsumerRef = regarding(hostKind, h.Name).UID, &corev1.ObjectReference{Name: name}
-		o.Hosts = append(o.Hosts, h)
 	}
-	c := clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers", UID: check.UID}}
-	c.Spec.ClusterName, c.Spec.Selector.MatchLabels = "prod", map[string]string{"pool": "workers"}
-	o.Checks = append(o.Checks, c)
 	return o
 }

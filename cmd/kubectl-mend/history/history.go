@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	eventsv1 "k8s.io/api/events/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -19,10 +18,8 @@ type Objects struct {
 	Events []eventsv1.Event
 	// Records are those that concern the scope.
 	Records []*mendv1.RemediationRecord
-	// Machines, Hosts and Checks are those of the namespace, by which the objects of the scope are found.
+	// Machines are those of the namespace, by which those of a Node or a Cluster are found.
 	Machines []clusterv1.Machine
-	Hosts    []bmov1alpha1.BareMetalHost
-	Checks   []clusterv1.MachineHealthCheck
 }
 
 // alike is how far apart an event and a step of a record may be that are about the same fact: events are sent in bundles, records are

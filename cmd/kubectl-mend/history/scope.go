@@ -5,14 +5,10 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
@@ -87,62 +83,21 @@ type members struct {
 	objects map[cliv1.Reference][]member
 }
 
-// members are what the user has named, the machines that it stands for with their nodes, hosts, requests and checks, and what records name.
+// members are the machines that the user means, and what records name. Nodes and hosts are those of records, which know their UIDs: a node
+// of another cluster may have the same name.
 func (s Scope) members(o *Objects) *members {
 	m := &members{Scope: s, objects: map[cliv1.Reference][]member{}}
 	for i := range o.Machines {
-		if machine := &o.Machines[i]; s.Kind != "" && s.means(machine, o) {
-			m.addMachine(machine, o)
-		}
-	}
-	for i := range o.Checks {
-		if check := &o.Checks[i]; s.Kind == clusterKind && check.Spec.ClusterName == s.Name && s.in(check.Namespace) {
-			m.add(machineCheckKind, check)
+		machine := &o.Machines[i]
+		if s.named(nodeKind, "", machine.Status.NodeRef.Name) || s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName) {
+			ref := cliv1.Reference{Kind: machineKind, Namespace: machine.Namespace, Name: machine.Name}
+			m.objects[ref] = append(m.objects[ref], member{uid: machine.UID})
 		}
 	}
 	for _, record := range o.Records {
 		m.addRecord(record)
 	}
 	return m
-}
-
-// means reports whether the user means a machine, by its own name or by that of what it belongs to.
-func (s Scope) means(machine *clusterv1.Machine, o *Objects) bool {
-	switch {
-	case !s.in(machine.Namespace):
-		return false
-	case s.Kind == hostKind:
-		return slices.ContainsFunc(o.Hosts, func(host bmov1alpha1.BareMetalHost) bool {
-			return host.Name == s.Name && carries(&host, machine)
-		})
-	case s.Kind == machineCheckKind:
-		return slices.ContainsFunc(o.Checks, func(check clusterv1.MachineHealthCheck) bool {
-			return check.Name == s.Name && judges(&check, machine)
-		})
-	}
-	return s.named(machineKind, machine.Namespace, machine.Name) || s.named(nodeKind, "", machine.Status.NodeRef.Name) ||
-		s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName)
-}
-
-// addMachine adds a machine and what belongs to it. What its node is called another one may be called too, in another cluster: only a
-// record knows its UID.
-func (m *members) addMachine(machine *clusterv1.Machine, o *Objects) {
-	m.add(machineKind, machine)
-	for i := range o.Hosts {
-		if carries(&o.Hosts[i], machine) {
-			m.add(hostKind, &o.Hosts[i])
-		}
-	}
-	for i := range o.Checks {
-		if judges(&o.Checks[i], machine) {
-			m.add(machineCheckKind, &o.Checks[i])
-		}
-	}
-}
-
-func (m *members) add(kind string, object metav1.Object) {
-	ref := cliv1.Reference{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	m.objects[ref] = append(m.objects[ref], member{uid: object.GetUID()})
 }
 
 // addRecord adds what a record is about: its machine, requests and check for good, its node and host for the time of the remediation.
@@ -173,11 +128,13 @@ func (m *members) addRecord(r *mendv1.RemediationRecord) {
 	}
 }
 
-// have reports whether an event belongs to the scope. A check has events about other machines too, which they name as related, and is named
-// as related itself.
+// have reports whether an event belongs to the scope: by what it is about, or by what it names as related. A check has events about other
+// machines too, which they name as related, and is named as related by events of all its machines.
 func (m *members) have(e *event) bool {
 	switch at := e.Time.Time; {
-	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.has(&e.about, at) && (!e.about.isCheck() || e.related.Kind == ""):
+	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.named(e.related.Kind, e.related.Namespace, e.related.Name):
+		return true
+	case m.has(&e.about, at) && (!e.about.isCheck() || e.related.Kind == ""):
 		return true
 	default:
 		return m.has(&e.related, at) && !e.related.isCheck()
@@ -198,14 +155,4 @@ func (m *members) has(o *object, at time.Time) bool {
 		ended := !known.until.IsZero() && at.After(known.until.Add(alike))
 		return same && !ended && !at.Before(known.from.Add(-alike))
 	})
-}
-
-// carries reports whether a machine runs on a host: both name the object between them.
-func carries(host *bmov1alpha1.BareMetalHost, machine *clusterv1.Machine) bool {
-	between := host.Spec.ConsumerRef
-	return between != nil && between.Name == machine.Spec.InfrastructureRef.Name && host.Namespace == machine.Namespace
-}
-
-func judges(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) bool {
-	return check.Namespace == machine.Namespace && machinehealthcheck.Unselected(check, machine) == ""
 }

@@ -64,7 +64,7 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	follow(ctx, a, c)
 	e.Checks = []Check{about(*c, remarkable(c))}
 	e.answer(e.Checks[0].answer)
-	e.Next = cmp.Or(c.Next, explain.NothingNext)
+	e.Next, e.Todo = cmp.Or(c.Next, explain.NothingNext), c.Todo()
 	return e, nil
 }
 

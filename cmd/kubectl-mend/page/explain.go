@@ -11,7 +11,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -128,7 +127,7 @@ func (e *Explanation) conclude() {
 		if a.State == explain.IsHealthy && a.Action == "" && e.awaitsNode() {
 			a = explain.NoRuleMatches
 		}
-		e.answer(e.underWay(a))
+		e.answer(a.UnderWay(e.Remediations))
 	case len(e.Checks) > 0:
 		e.answer(e.Checks[0].NotJudged())
 	case len(e.Unread) > 0:
@@ -138,23 +137,8 @@ func (e *Explanation) conclude() {
 		if e.awaitsNode() {
 			a.Rest = "its node is not Ready"
 		}
-		e.answer(e.underWay(a))
+		e.answer(a.UnderWay(e.Remediations))
 	}
-}
-
-// underWay is a with the remediation that goes on although no check has asked for it: a person has.
-func (e *Explanation) underWay(a explain.Answer) explain.Answer {
-	if a.Action != "" || a.State != explain.IsHealthy && a.State != explain.NotChecked {
-		return a
-	}
-	for i := range e.Remediations {
-		r := &e.Remediations[i]
-		if state := r.Answer().State; state == explain.InProgress || state == explain.IsBlocked {
-			a.Action, a.By, a.Reason, a.Detail, a.Implied = explain.BeingRemediated, r.Reference.String(), r.Reason, "", false
-			return a
-		}
-	}
-	return a
 }
 
 // awaitsNode reports whether the node of the machine is there, and not Ready.
@@ -215,7 +199,7 @@ func (e *Explanation) next() explain.Step {
 		return next
 	}
 	t := e.target()
-	if next := e.remediationNext(t != nil && t.InFlight && t.Next != (explain.Step{})); next != (explain.Step{}) {
+	if next := explain.CyclesNext(e.Remediations, t != nil && t.InFlight && t.Next != (explain.Step{})); next != (explain.Step{}) {
 		return next
 	}
 	switch {
@@ -229,16 +213,4 @@ func (e *Explanation) next() explain.Step {
 		return explain.ChecksUnreadNext
 	}
 	return explain.NoCheckNext
-}
-
-// remediationNext is the next step of the first remediation that has one. A remediation that has requested owner remediation does not count if
-// ownerNext, since then the next step is the owner's.
-func (e *Explanation) remediationNext(ownerNext bool) explain.Step {
-	for i := range e.Remediations {
-		r := &e.Remediations[i]
-		if r.Next != (explain.Step{}) && (!ownerNext || r.State != string(powercycle.OwnerRequested)) {
-			return r.Next
-		}
-	}
-	return explain.Step{}
 }

@@ -130,6 +130,7 @@ func TestExplanations(t *testing.T) {
 		"a control plane that is not initialized":        {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
 		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
 		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
+		"a check that counts what nobody sees":           {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation), outOfSight), check("workers")},
 		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
 		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
 		"an unseen machine that is healthy":              {aScene(unseen), machine("w1")},

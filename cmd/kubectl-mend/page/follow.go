@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,15 +21,7 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 			c.ReadErrors = append(c.ReadErrors, err.Error())
 		}
 	}
-	if (c.Mode == explain.None || c.Mode == explain.Unknown) && c.Next != (explain.Step{}) {
-		return // without a controller nothing else happens
-	}
-	if soonest := explain.Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
-		c.Next = soonest
-	}
-	if c.Next == (explain.Step{}) {
-		c.Next = cmp.Or(c.Useless(), waitedFor(c))
-	}
+	c.FollowTargets()
 }
 
 // followTarget sets the power cycle that remediates t, if one is in progress, and makes its next step that of t, unless t has one with a time or for a user.
@@ -51,35 +42,4 @@ func followTarget(ctx context.Context, a *inspect.Asker, t *explain.Target) erro
 		t.Next = cmp.Or(t.Cycle.Next, t.Next)
 	}
 	return nil
-}
-
-// waitedFor is the next step of a target of c that does not depend on time: first one that a user has to take.
-func waitedFor(c *explain.Check) explain.Step {
-	var first explain.Step
-	for i := range c.Targets {
-		t := &c.Targets[i]
-		if t.Skipped != "" || t.Next == (explain.Step{}) || first.Manual || first != (explain.Step{}) && !t.Next.Manual {
-			continue
-		}
-		first = t.Next
-		if !shared(c, t) {
-			first.Text = t.Kind + " " + t.Name + ": " + first.Text
-		}
-	}
-	return first
-}
-
-// shared reports whether the next step of t concerns all of c.
-func shared(c *explain.Check, t *explain.Target) bool {
-	if c.ActsElsewhere() {
-		return true
-	}
-	for i := range c.Targets {
-		if other := &c.Targets[i]; other.Name != t.Name && other.Next == t.Next {
-			return true
-		}
-	}
-	return slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
-		return c.PartOf(&b) != explain.OfTarget && (b.Fix == "" || t.Next.Manual)
-	})
 }

@@ -3,16 +3,13 @@ package page
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -20,13 +17,8 @@ import (
 // Host explains a BareMetalHost: its machine, and who acts on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	switch err := a.Reader().Get(ctx, key, h); {
-	case apierrors.IsNotFound(err):
-		return nil, explain.NoSuch("BareMetalHost", key.Namespace, key.Name)
-	case meta.IsNoMatchError(err):
-		return nil, errors.New("BareMetalHosts are not installed in the management cluster")
-	case err != nil:
-		return nil, fmt.Errorf("read BareMetalHost %s: %w", key, err)
+	if err := read(ctx, a, key, h, "BareMetalHost"); err != nil {
+		return nil, err
 	}
 	m, err := a.Hosts().MachineOf(ctx, h)
 	if err != nil {
@@ -45,14 +37,15 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	e.Facts = append(e.Facts, explain.HostFacts(h, unknown)...)
+	e.Facts = append(e.Facts, hostFacts(h, unknown)...)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)
 		}
 	}
 	if m == nil {
-		e.Next = cmp.Or(e.remediationNext(false), explain.NothingNext)
+		e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Host != nil && target.Host.Name == h.Name })
+		e.Next = cmp.Or(explain.CyclesNext(e.Remediations, false), explain.NothingNext)
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
@@ -70,12 +63,7 @@ func (e *Explanation) outOfService(repair explain.Step) {
 	if repair == (explain.Step{}) {
 		return
 	}
-	switch a := e.Answer; {
-	case a == explain.NoMachineOfHost:
-		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: a.Detail})
-	case a.State == explain.IsHealthy && a.Action == "":
-		e.answer(explain.Answer{State: explain.IsBlocked, Reason: repair.Reason, Detail: "its Machine is healthy"})
-	}
+	e.answer(e.Answer.OutOfService(repair.Reason))
 	if e.Next == explain.NothingNext {
 		e.Next = repair
 	} else {

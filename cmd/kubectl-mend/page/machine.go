@@ -29,7 +29,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, At: a.Now}
-	e.Facts = explain.MachineFacts(m)
+	e.Facts = machineFacts(m)
 	selected := func(c *clusterv1.MachineHealthCheck) bool {
 		if c.Namespace != m.Namespace {
 			return false
@@ -60,13 +60,13 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.Notes = append(notes(a), invalidLabels(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})...)
 	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
-		e.Notes = append(e.Notes, explain.MachineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
+		e.Notes = append(e.Notes, machineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {
 		return nil, err
 	}
 	e.madeFor(a, m)
-	e.remediatedBefore(a, m)
+	e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Machine != nil && target.Machine.Name == m.Name })
 	e.conclude()
 	e.deletionAnswer()
 	return e, nil
@@ -87,23 +87,27 @@ func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m
 	return nil
 }
 
-// remediatedBefore adds to the facts which remediations of m are over: by the last record, and those that are there, which are shown no more.
-func (e *Explanation) remediatedBefore(a *inspect.Asker, m *clusterv1.Machine) {
+// remediatedBefore adds to the facts which remediations of a machine or a host are over: by the last record about it, and those that are
+// there, which are shown no more.
+func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.RecordTarget) bool) {
 	var last *mendv1.RemediationRecord
-	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, m.Namespace) {
-		machine, closed := r.Spec.Target.Machine, !r.Open() && r.Status.Begun != nil
-		if machine != nil && machine.Name == m.Name && closed && (last == nil || last.Status.Ended.Before(r.Status.Ended)) {
-			last = r
+	for _, record := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, e.Subject.Namespace) {
+		closed := !record.Open() && record.Status.Begun != nil
+		if closed && about(&record.Spec.Target) && (last == nil || last.Status.Ended.Before(record.Status.Ended)) {
+			last = record
 		}
 	}
 	if last != nil {
-		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: explain.LastRemediation(last)})
+		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: lastRemediation(last)})
 	}
-	t := e.target()
-	e.Remediations = slices.DeleteFunc(e.Remediations, func(r explain.Remediation) bool {
-		over := r.Over() && (t == nil || !t.InFlight || !slices.Contains(t.Requests, r.Reference))
+	target := e.target()
+	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
+		over := rem.Over() && (target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
 		if over {
-			value := fmt.Sprintf("%s: %s since %s", r.Reference, r.State, r.StateSince.UTC().Format(time.RFC3339))
+			value := fmt.Sprintf("%s: %s", rem.Reference, rem.State)
+			if rem.StateSince != nil {
+				value += " since " + rem.StateSince.UTC().Format(time.RFC3339)
+			}
 			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
 		}
 		return over

@@ -55,42 +55,20 @@ func askedBy(m *records.Missing) explain.Ref {
 // addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
 // The records of a NodeHealthCheck are in the namespaces of its requests. That records could not be read, the notes of the page say.
 func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
-	read, requests := []string{namespace}, map[string][]string{}
-	if cluster == "" { // NodeHealthChecks belong to no namespace and no cluster
+	namespaces := []string{namespace}
+	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
 			for _, ref := range snapshot.TemplatesOf(&check.Spec) {
-				requests[check.Name] = append(requests[check.Name], ref.Namespace)
-				read = append(read, ref.Namespace)
+				namespaces = append(namespaces, ref.Namespace)
 			}
 		}
 	}
-	found, unread := missingIn(ctx, a, read)
-	s.Missing = found.only(func(m *records.Missing) bool {
-		here := namespace == "" || m.Namespace == namespace || m.Check.Kind == nodeCheckKind
-		return here && (cluster == "" || m.Cluster == cluster)
-	})
-	for i := range s.Checks {
-		r := &s.Checks[i]
-		in := []string{r.Namespace}
-		if r.Kind == nodeCheckKind {
-			in = requests[r.Name]
-		}
-		r.Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == r.Reference })
-		r.Missing.Known = !unread[""] && !slices.ContainsFunc(in, func(namespace string) bool { return unread[namespace] })
-	}
-}
-
-// missingIn reads what is not back by the records of some namespaces, or of all if one is empty, and which of them could not be read.
-func missingIn(ctx context.Context, a *inspect.Asker, namespaces []string) (found Missing, unread map[string]bool) {
 	slices.Sort(namespaces)
-	if namespaces[0] == "" {
-		namespaces = namespaces[:1]
-	}
-	unread = map[string]bool{}
+	found := Missing{Known: true}
 	for _, namespace := range slices.Compact(namespaces) {
 		list := &mendv1.RemediationRecordList{}
 		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
-			unread[namespace] = true
+			found.Known = false
 		}
 		for i := range list.Items {
 			if one := records.MissingBy(&list.Items[i]); one != nil {
@@ -98,9 +76,14 @@ func missingIn(ctx context.Context, a *inspect.Asker, namespaces []string) (foun
 			}
 		}
 	}
-	found.Known = len(unread) == 0
 	records.OldestFirst(found.All)
-	return found, unread
+	s.Missing = found.only(func(m *records.Missing) bool {
+		here := namespace == "" || m.Namespace == namespace || m.Check.Kind == nodeCheckKind
+		return here && (cluster == "" || m.Cluster == cluster)
+	})
+	for i := range s.Checks {
+		s.Checks[i].Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == s.Checks[i].Reference })
+	}
 }
 
 // notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.

@@ -82,7 +82,7 @@ func moreHosts() map[string]story {
 		})), host("rack-w1")},
 		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
 		"a machine that was power-cycled":                        {aScene(powerCycledBefore), machine("w1")},
-		"a host that is out of service":                          {aScene(powerCycled("", retired, free)), host("rack-w1")},
+		"a host that is out of service":                          {aScene(powerCycled("", retired, free), powerCycledBefore), host("rack-w1")},
 		"a host of a machine that is out of service":             {aScene(powerCycled("", retired)), host("rack-w1")},
 		"a machine of a cluster that does not answer you":        {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
 		"the status when a cluster does not answer you":          {aScene(noAnswer), nil},
@@ -164,7 +164,7 @@ func noAnswer(s *scene) { s.unseen = "no answer came in time" }
 func powerCycledBefore(s *scene) {
 	begun, ended := at(40*time.Minute), at(39*time.Minute)
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-x7k2p"}}
-	r.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Name: "w1"}
+	r.Spec.Target.Machine, r.Spec.Target.Host = &mendv1.RecordRef{Kind: "Machine", Name: "w1"}, &mendv1.RecordRef{Kind: "BareMetalHost", Name: "rack-w1"}
 	r.Status = mendv1.RemediationRecordStatus{Begun: &begun, Ended: &ended, Outcome: mendv1.RecordHealed,
 		Requests: []mendv1.RecordRef{{Kind: "HostRemediation", Name: "w1"}}}
 	s.others = append(s.others, r)

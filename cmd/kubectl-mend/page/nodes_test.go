@@ -109,6 +109,7 @@ func ofPausedMachine(s *scene) {
 func TestExplanationsOfNodes(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/nodes", map[string]story{
+		"a check whose template is not there":             {aScene(ownNodes(due, noTemplate)), nodeCheck("own-nodes")},
 		"a check that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
 		"a storm":                                         {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
 		"a pending node in a storm":                       {aScene(ownNodes(soon, also(due, 1, 2), stormy)), node("n1")},
@@ -135,6 +136,11 @@ func barredFrom(namespace string, question func(context.Context, *inspect.Asker)
 		a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, namespace, why)
 		return question(ctx, a)
 	}
+}
+
+// noTemplate has the check name a template that is not there.
+func noTemplate(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.RemediationTemplate.Name = "none"
 }
 
 // few has the check remediate however many are unhealthy.

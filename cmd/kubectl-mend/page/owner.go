@@ -9,7 +9,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -130,9 +132,8 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
-			if why == explain.NoAnswer && e.Answer.State == explain.CapacityComplete {
-				e.Answer.Rest += ", but the cluster does not answer you"
-				e.answer(e.Answer)
+			if why == explain.NoAnswer {
+				e.answer(e.Answer.SilentToYou())
 			}
 			return // the manager sees the nodes, and says how they are
 		}
@@ -140,18 +141,18 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
 		return
 	}
-	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
-	e.Next = explain.Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster.Name}
-	if reason == explain.MissingPermission {
-		e.Next.Text = "ask as a user who may read the kubeconfig of Cluster " + cluster.Name
-	}
+	e.answer(e.Answer.OutOfReach(reason, since))
+	e.Next = explain.ReachCluster(reason, cluster.Name)
 }
 
 // read reads the object that a page is about.
 func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
-	if err := a.Reader().Get(ctx, key, obj); apierrors.IsNotFound(err) {
+	switch err := a.Reader().Get(ctx, key, obj); {
+	case apierrors.IsNotFound(err):
 		return explain.NoSuch(kind, key.Namespace, key.Name)
-	} else if err != nil {
+	case meta.IsNoMatchError(err):
+		return fmt.Errorf("%ss are not installed in the management cluster", kind)
+	case err != nil:
 		return fmt.Errorf("read %s %s: %w", kind, key, err)
 	}
 	return nil
@@ -177,23 +178,19 @@ func ownerOf(obj client.Object) *Owner {
 
 // ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) []*Owner {
-	planes, deployments, sets := &controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{planes, deployments, sets} {
+	var owners []*Owner
+	for _, list := range []client.ObjectList{&controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}} {
 		_ = a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)) // that some could not be read, the notes say
+		_ = meta.EachListItem(list, func(item runtime.Object) error {
+			obj := item.(client.Object) // as all items of these lists are
+			o := ownerOf(obj)
+			if o.cluster == cluster.Name && (o.Kind != setKind || metav1.GetControllerOf(obj) == nil) {
+				owners = append(owners, o)
+			}
+			return nil
+		})
 	}
-	owners := make([]*Owner, 0, len(planes.Items)+len(deployments.Items)+len(sets.Items))
-	for i := range planes.Items {
-		owners = append(owners, ownerOf(&planes.Items[i]))
-	}
-	for i := range deployments.Items {
-		owners = append(owners, ownerOf(&deployments.Items[i]))
-	}
-	for i := range sets.Items {
-		if metav1.GetControllerOf(&sets.Items[i]) == nil {
-			owners = append(owners, ownerOf(&sets.Items[i]))
-		}
-	}
-	return slices.DeleteFunc(owners, func(o *Owner) bool { return o.cluster != cluster.Name })
+	return owners
 }
 
 // withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:

@@ -219,8 +219,8 @@ func (p *page) restrictions(c *Check) {
 	}
 }
 
-func (p *page) readErrors(all []string) {
-	for _, what := range all {
+func (p *page) readErrors(unread []string) {
+	for _, what := range unread {
 		p.line("  ", explain.CouldNotBeRead(what)+".")
 	}
 }
@@ -254,16 +254,8 @@ const mostNames = 10
 
 func (p *page) groups(indent string, groups []Group) {
 	for _, g := range groups {
-		p.line(indent+string(g.Class)+": ", firstOf(g.Names))
+		p.line(indent+string(g.Class)+": ", text.FirstOf(g.Names, mostNames))
 	}
-}
-
-// firstOf are the first of names, and how many more there are.
-func firstOf(names []string) string {
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }
 
 // target is what c makes of one of its targets. The answer about the subject is in the first line of the page.

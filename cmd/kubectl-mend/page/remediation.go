@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -31,13 +30,12 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 		remediation += ", since " + p.moment(t.InFlightSince.Time)
 	}
 	p.line("  Remediation: ", strings.TrimPrefix(remediation, ", ")+".")
-	if t.Message == "" {
-		return
-	}
+	label := "  Reported: "
 	if c.Kind == "MachineHealthCheck" {
-		p.line("  Machine condition: ", t.Message+".")
-	} else {
-		p.line("  Reported: ", t.Message+".")
+		label = "  Machine condition: "
+	}
+	if t.Message != "" {
+		p.line(label, t.Message+".")
 	}
 }
 
@@ -78,18 +76,6 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	return b.Reason + ": " + why
 }
 
-// cycleSteps are the steps of a power cycle, with the states of each, and the condition of the remediation that is True when it is done.
-var cycleSteps = []struct {
-	name   string
-	states []powercycle.State
-	done   string
-}{
-	{"power off", []powercycle.State{powercycle.Preparing, powercycle.PoweringOff}, infrav1.PoweredOffCondition},
-	{"fence, move", []powercycle.State{powercycle.MovingWorkload}, infrav1.WorkloadMovedCondition},
-	{"power on", []powercycle.State{powercycle.PoweringOn, powercycle.Rebooting, powercycle.Servicing}, infrav1.PoweredOnCondition},
-	{"Ready", []powercycle.State{powercycle.Booting}, infrav1.NodeHealthyCondition},
-}
-
 // cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one
 // goes on. It is nil before the first step and after the last.
 func (p *page) cycle(r *explain.Remediation) [][]string {
@@ -99,14 +85,14 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		}
 		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(max(until.Sub(began.Time), 0))}
 	}
-	rows := make([][]string, 0, len(cycleSteps))
+	rows := make([][]string, 0, len(explain.CycleSteps))
 	going, began := false, r.AttemptStarted
-	for _, step := range cycleSteps {
-		row, cond := []string{"  " + step.name}, meta.FindStatusCondition(r.Conditions, step.done)
+	for _, step := range explain.CycleSteps {
+		row, cond := []string{"  " + step.Name}, meta.FindStatusCondition(r.Conditions, step.Done)
 		switch {
-		case slices.Contains(step.states, powercycle.State(r.State)):
+		case slices.Contains(step.States, powercycle.State(r.State)):
 			going = true
-			row = append([]string{p.paint.Strong("> " + step.name)}, span(r.StateSince, p.now)...)
+			row = append([]string{p.paint.Strong("> " + step.Name)}, span(r.StateSince, p.now)...)
 			if r.Deadline != nil {
 				row = append(row, "until "+p.moment(r.Deadline.Time))
 			}

@@ -40,6 +40,14 @@ func TestAWidePageHasTheEvidence(t *testing.T) {
 	})
 }
 
+func TestARemediationThatEndedAtNoKnownTimeIsAFact(t *testing.T) {
+	e := &Explanation{Remediations: []explain.Remediation{{HostRemediation: cliv1.HostRemediation{State: string(powercycle.Succeeded)}}}}
+	e.remediatedBefore(aScene().asker(t), func(*mendv1.RecordTarget) bool { return false })
+	if len(e.Remediations) > 0 || len(e.Facts) != 1 || e.Facts[0].Name != "ended" {
+		t.Errorf("there are %v, and the facts are %v", e.Remediations, e.Facts)
+	}
+}
+
 // A host that cannot be held off is rebooted: the page says that it was not proven off.
 func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	rem := aRemediation("w1", powercycle.Booting)

@@ -95,14 +95,13 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 
 // noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
 func (s *Status) noteUnread(a *inspect.Asker, counted int) {
-	switch counted {
-	case 0:
-	case 1:
-		s.Notes = append(s.Notes,
-			"1 check says in its status that all targets are healthy; its machines and nodes were not read (--full reads them)")
-	default:
-		s.Notes = append(s.Notes, fmt.Sprintf(
-			"%d checks say in their status that all targets are healthy; their machines and nodes were not read (--full reads them)", counted))
+	if counted > 0 {
+		say, their := "1 check says", "its"
+		if counted > 1 {
+			say, their = fmt.Sprintf("%d checks say", counted), "their"
+		}
+		s.Notes = append(s.Notes, fmt.Sprintf("%s in %[2]s status that all targets are healthy; "+
+			"%[2]s machines and nodes were not read (--full reads them)", say, their))
 	}
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })

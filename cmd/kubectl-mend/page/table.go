@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -57,15 +58,51 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	return p.write(out)
 }
 
-// manager is one line, and what it does not serve; with what it serves if that is asked for.
+// manager is whether a manager runs and with which flags, and what it does not serve; with what it serves if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {
-	sentence, serves, notServed := explain.Manager(m, p.paint, p.moment)
-	p.line("", sentence+".")
-	if wide && len(serves) > 0 {
-		p.line("  Serves: ", strings.Join(serves, ", ")+".")
+	announced := m.Announcement
+	switch {
+	case !m.Alive:
+		p.line("", fmt.Sprintf("Manager %s: %s since %s.", m.Namespace, p.paint.Bad("not running"), p.moment(m.Gone)))
+		return
+	case announced == nil:
+		p.line("", fmt.Sprintf("Manager %s/%s: %s, without an announcement.", m.Namespace, m.Holder, p.paint.Good("running")))
+		return
 	}
-	for _, kind := range notServed {
-		p.line("  Does not serve: ", kind+".")
+	runs := p.paint.Good("running")
+	if announced.Outside {
+		runs += " outside of the cluster"
+	}
+	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, announced.Version, announced.Unclaimed)}
+	if announced.Namespace != "" {
+		parts = append(parts, "only namespace "+announced.Namespace)
+	}
+	if announced.WatchFilter != "" {
+		parts = append(parts, "only what has the label "+clusterv1.WatchLabel+": "+announced.WatchFilter)
+	}
+	if len(m.Within) > 0 {
+		parts = append(parts, "it has rights in namespace "+strings.Join(m.Within, ", ")+" alone")
+	}
+	if m.Unverified != "" {
+		parts = append(parts, p.paint.Waits("whether it is one cannot be seen: "+m.Unverified))
+	}
+	if announced.Teardown {
+		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
+	}
+	p.line("", strings.Join(parts, "; ")+".")
+	var served, unserved []string
+	for _, kind := range announced.Kinds {
+		if kind.Reason == "" {
+			served = append(served, kind.CRD)
+		} else {
+			unserved = append(unserved, kind.CRD+": "+kind.Because+".")
+		}
+	}
+	if wide && len(served) > 0 {
+		p.line("  Serves: ", strings.Join(served, ", ")+".")
+	}
+	for _, kind := range unserved {
+		p.line("  Does not serve: ", kind)
 	}
 }
 
@@ -92,24 +129,21 @@ func (p *page) checks(s *Status, l Layout) {
 		}
 	}
 	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.At.Format(time.TimeOnly+" MST"))
-	if missing := len(s.Missing.All); missing == 1 {
-		summary += " The capacity of 1 remediation is not back."
-	} else if missing > 1 {
-		summary += fmt.Sprintf(" The capacity of %d remediations is not back.", missing)
+	if missing := len(s.Missing.All); missing > 0 {
+		summary += " The capacity of " + explain.Count(missing, "remediation") + " is not back."
 	}
 	p.line("", summary)
 	if len(rows) > 0 {
 		p.gap()
 		p.rows(s, rows, l)
 	}
-	switch left := len(s.Checks) - len(rows); left {
-	case 0:
-	case 1:
+	if left := len(s.Checks) - len(rows); left > 0 {
+		that, it := explain.Are(left), "it"
+		if left > 1 {
+			it = "them"
+		}
 		p.gap()
-		p.line("", "1 check that is OK is not listed: --all lists it.")
-	default:
-		p.gap()
-		p.line("", fmt.Sprintf("%d checks that are OK are not listed: --all lists them.", left))
+		p.line("", fmt.Sprintf("%s that %[2]s OK %[2]s not listed: --all lists %[3]s.", explain.Count(left, "check"), that, it))
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -41,7 +42,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 			parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
 		}
 		if len(notReady) > 0 {
-			parts = append(parts, "not Ready, and no check sees to it: "+firstOf(notReady))
+			parts = append(parts, "not Ready, and no check sees to it: "+text.FirstOf(notReady, mostNames))
 		}
 		if s.notReady += len(notReady); len(parts) > 0 {
 			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
@@ -104,9 +105,9 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 
 // troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
 func (s *Status) troubles() string {
-	text := ""
+	says := ""
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
-		text = "No manager of kubemend runs. "
+		says = "No manager of kubemend runs. "
 	}
 	short := 0
 	for i := range s.Checks {
@@ -115,13 +116,13 @@ func (s *Status) troubles() string {
 		}
 	}
 	if short > 0 {
-		text += explain.Number(short, "check") + " blocked by too many unhealthy. "
+		says += explain.Number(short, "check") + " blocked by too many unhealthy. "
 	}
 	if s.notReady > 0 {
-		text += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
+		says += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
 	}
 	if n := len(s.OutOfService); n > 0 {
-		text += explain.Number(n, "host") + " out of service. "
+		says += explain.Number(n, "host") + " out of service. "
 	}
-	return text
+	return says
 }

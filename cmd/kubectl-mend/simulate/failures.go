@@ -2,16 +2,21 @@ package simulate
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -21,19 +26,23 @@ type nodeKey struct {
 	name    string
 }
 
+func compareNodes(a, b nodeKey) int {
+	return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
+}
+
 // Silent is the condition of a node whose kubelet hangs.
 const Silent = "Ready=Unknown"
 
 // ParseCondition reads TYPE=STATUS, by which a node fails.
-func ParseCondition(text string) (corev1.NodeCondition, error) {
-	name, status, _ := strings.Cut(text, "=")
+func ParseCondition(given string) (corev1.NodeCondition, error) {
+	name, status, _ := strings.Cut(given, "=")
 	cond := corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status), Reason: "Simulated"}
 	known := cond.Status == corev1.ConditionTrue || cond.Status == corev1.ConditionFalse || cond.Status == corev1.ConditionUnknown
-	if name == "" || !known || text == "Ready=True" {
+	if name == "" || !known || given == "Ready=True" {
 		return cond, fmt.Errorf("--fail-condition %q: expected the condition by which a node fails, such as %s or KernelDeadlock=True",
-			text, Silent)
+			given, Silent)
 	}
-	if text == Silent {
+	if given == Silent {
 		cond.Reason, cond.Message = "NodeStatusUnknown", "Kubelet stopped posting node status."
 	}
 	return cond, nil
@@ -50,10 +59,10 @@ func (s *simulation) fail(checks []explain.Check) error {
 	}
 	candidates, unknown := s.candidates(checks)
 	nodes, err := chosen(s.Fail, candidates)
-	switch {
-	case err != nil && unknown != "":
-		return fmt.Errorf("--fail %q: %w; %s", s.Fail, err, unknown)
-	case err != nil:
+	if err != nil && unknown != "" {
+		err = fmt.Errorf("%w; %s", err, unknown)
+	}
+	if err != nil {
 		return fmt.Errorf("--fail %q: %w", s.Fail, err)
 	}
 	cond.LastTransitionTime = metav1.NewTime(s.clock.Now())
@@ -70,20 +79,111 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if s.For > 0 {
 		lasts = " for " + explain.Brief(s.For)
 	}
-	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, firstOf(names)))
+	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, text.FirstOf(names, mostNames)))
 	return nil
+}
+
+// candidate is a node that may fail: a check selects it, alone or by its machine.
+type candidate struct {
+	nodeKey
+
+	machine string // its name; empty if it is not known
+	labels  labels.Set
+	healthy bool
+}
+
+// candidates are those of the checks that the answer is about, by name. unknown is why nodes of others are not known; empty if they are.
+func (s *simulation) candidates(checks []explain.Check) (candidates []candidate, unknown string) {
+	for i := range checks {
+		check := &checks[i]
+		if !s.concerns(check.Reference) {
+			continue
+		}
+		if check.NodesUnknown != nil {
+			unknown = cmp.Or(unknown, check.NodesUnknown.Message)
+		}
+		for j := range check.Targets {
+			target := &check.Targets[j]
+			c := candidate{nodeKey: s.nodeOf(check, target), healthy: target.State == cliv1.StateHealthy && target.Skipped == ""}
+			node := s.node(c.nodeKey)
+			if node == nil {
+				continue
+			}
+			c.labels = node.Labels
+			switch machine := s.machine(target.Reference); {
+			case target.Machine != nil:
+				c.machine = target.Machine.Name
+			case machine != nil:
+				c.machine, c.labels = machine.Name, machine.Labels
+			}
+			candidates = append(candidates, c)
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return compareNodes(a.nodeKey, b.nodeKey) })
+	return candidates, unknown
+}
+
+// chosen are the nodes that --fail means, each once, by name: so many of the healthy ones, those that it names, or those that it selects.
+func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
+	number, err := strconv.Atoi(fail)
+	if err == nil {
+		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy })
+		if number < 1 || number > len(nodes) {
+			return nil, fmt.Errorf("the checks select %d healthy nodes: expected a number from 1 to that", len(nodes))
+		}
+		return nodes[:number], nil
+	}
+	if kind, _, listed := strings.Cut(fail, "/"); listed && (slices.Contains(nodeNames, kind) || slices.Contains(machineNames, kind)) {
+		return named(strings.Split(fail, ","), candidates)
+	}
+	selector, err := labels.Parse(fail)
+	if err != nil {
+		return nil, fmt.Errorf("expected a number, a label selector, or machine/NAME and node/NAME separated by commas: %w", err)
+	}
+	nodes := nodesOf(candidates, func(c candidate) bool { return selector.Matches(c.labels) })
+	if len(nodes) == 0 {
+		return nil, errors.New("it selects no machine or node that a check selects and whose node is known")
+	}
+	return nodes, nil
+}
+
+// What names of --fail begin with.
+var nodeNames, machineNames = []string{"node", "no"}, []string{"machine", "ma"}
+
+// named are the nodes of names such as machine/w1 and node/n2, each of which has to be that of one alone.
+func named(names []string, candidates []candidate) ([]nodeKey, error) {
+	nodes := make([]nodeKey, 0, len(names))
+	for _, text := range names {
+		kind, name, _ := strings.Cut(strings.TrimSpace(text), "/")
+		found := nodesOf(candidates, func(c candidate) bool {
+			return name != "" && (slices.Contains(nodeNames, kind) && c.name == name || slices.Contains(machineNames, kind) && c.machine == name)
+		})
+		switch len(found) {
+		case 0:
+			return nil, fmt.Errorf("there is no %q that a check selects and whose node is known", text)
+		case 1:
+			nodes = append(nodes, found[0])
+		default:
+			return nil, fmt.Errorf("there are several called %q: say which with -n, or by a label", text)
+		}
+	}
+	slices.SortFunc(nodes, compareNodes)
+	return slices.Compact(nodes), nil
+}
+
+// nodesOf are the nodes of the candidates that are wanted, each once.
+func nodesOf(candidates []candidate, wanted func(candidate) bool) []nodeKey {
+	var nodes []nodeKey
+	for _, c := range candidates {
+		if wanted(c) {
+			nodes = append(nodes, c.nodeKey)
+		}
+	}
+	return slices.Compact(nodes)
 }
 
 // mostNames is how many names stand in one sentence.
 const mostNames = 20
-
-// firstOf are the first names, and how many more there are.
-func firstOf(names []string) string {
-	if more := len(names) - mostNames; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:mostNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
 
 // ready makes a node healthy.
 func (s *simulation) ready(node nodeKey) {
@@ -98,8 +198,8 @@ func (s *simulation) ready(node nodeKey) {
 // heal ends the remediation of a target: its node is healthy, and its machine is as a new one would be.
 func (s *simulation) heal(target explain.Ref, node nodeKey) {
 	s.ready(node)
-	machine := snapshot.One[clusterv1.Machine](s.snapshot, client.ObjectKey{Namespace: target.Namespace, Name: target.Name}).DeepCopy()
-	if target.Kind != "Machine" || machine == nil {
+	machine := s.machine(target).DeepCopy()
+	if machine == nil {
 		return
 	}
 	delete(machine.Annotations, clusterv1.RemediateMachineAnnotation)
@@ -109,6 +209,14 @@ func (s *simulation) heal(target explain.Ref, node nodeKey) {
 		LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}}}
 	_ = s.snapshot.Add(machine) // it is known by its type
+}
+
+// machine is shared; nil if there is none, or if the target is a node.
+func (s *simulation) machine(target explain.Ref) *clusterv1.Machine {
+	if target.Kind != "Machine" {
+		return nil
+	}
+	return snapshot.One[clusterv1.Machine](s.snapshot, client.ObjectKey{Namespace: target.Namespace, Name: target.Name})
 }
 
 // edit changes a node wherever it is known: a cluster that manages itself has its nodes twice here. One that is not there registers.

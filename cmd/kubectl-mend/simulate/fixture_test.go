@@ -134,9 +134,9 @@ func (s *fixture) nodesHere(n int) *fixture {
 
 // existing adds the objects of a manifest as they are.
 func (s *fixture) existing(documents string) *fixture {
-	for _, d := range read(s.t, documents).documents {
-		d.obj.SetCreationTimestamp(at(24 * time.Hour))
-		s.objs = append(s.objs, d.obj)
+	for _, obj := range read(s.t, documents).objects {
+		obj.SetCreationTimestamp(at(24 * time.Hour))
+		s.objs = append(s.objs, obj)
 	}
 	return s
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -87,25 +86,6 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 				t.Errorf("%d remediations start, want %d: %v", len(answer.Starts), tc.starts, answer.Starts)
 			}
 		})
-	}
-}
-
-func TestChecksOfOtherNamespacesAreNotSimulated(t *testing.T) {
-	for namespace, starts := range map[string]int{"default": 0, "other": 1, "": 1} {
-		s := newFixture(t)
-		for _, obj := range newFixture(t).workers(5).existing(workersCheck).objs {
-			if c, is := obj.(*clusterv1.Cluster); is {
-				c.UID = "another c1"
-			}
-			obj.SetNamespace("other")
-			s.objs = append(s.objs, obj)
-		}
-		w := s.snapshot()
-		w.SetNodes(client.ObjectKey{Namespace: "other", Name: "c1"}, newFixture(t).workers(5).silent(time.Hour, "w2").nodes)
-		answer := runIn(t, w, "", question(func(q *Question) { q.Namespace = namespace }))
-		if len(answer.Starts) != starts {
-			t.Errorf("-n %q: %d remediations start, want %d", namespace, len(answer.Starts), starts)
-		}
 	}
 }
 

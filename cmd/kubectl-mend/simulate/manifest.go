@@ -7,9 +7,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -19,21 +23,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Manifest is what is to be applied: checks, and the templates that they name.
-type Manifest struct{ documents []document }
-
-// document is one object of a file.
-type document struct {
-	obj client.Object
-	// notes are what there is to say of it.
-	notes []string
-}
+type Manifest struct{ objects []client.Object }
 
 // Read reads documents of YAML or JSON. What has no namespace goes into the given one. Errors say which document of the file called name,
 // and which field, is wrong.
@@ -51,18 +51,18 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 		if content, err := utilyaml.ToJSON(data); err == nil && string(content) == "null" {
 			continue // there are only comments in it
 		}
-		d, err := decode(data)
+		obj, err := decode(data)
 		if err != nil {
 			return nil, fmt.Errorf("%s, document %d: %w", name, number, err)
 		}
-		if _, everywhere := d.obj.(*nhcv1.NodeHealthCheck); everywhere {
-			d.obj.SetNamespace("")
-		} else if d.obj.GetNamespace() == "" {
-			d.obj.SetNamespace(namespace)
+		if _, everywhere := obj.(*nhcv1.NodeHealthCheck); everywhere {
+			obj.SetNamespace("")
+		} else if obj.GetNamespace() == "" {
+			obj.SetNamespace(namespace)
 		}
-		m.documents = append(m.documents, d)
+		m.objects = append(m.objects, obj)
 	}
-	if len(m.documents) == 0 {
+	if len(m.objects) == 0 {
 		return nil, fmt.Errorf("%s: there is nothing in it", name)
 	}
 	return m, nil
@@ -76,21 +76,16 @@ var manifestScheme = func() *runtime.Scheme {
 	return scheme
 }()
 
-// checkKinds are those of checks. What else may be in a manifest are templates.
-var checkKinds = []schema.GroupKind{
-	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: nhcv1.GroupVersion.Group, Kind: "NodeHealthCheck"},
-}
-
 // decode reads one document, and takes no field that its kind does not have. A check has to be of a version that is known; a template may
 // be of any kind.
-func decode(data []byte) (document, error) {
+func decode(data []byte) (client.Object, error) {
 	typeMeta := metav1.TypeMeta{}
 	if err := yaml.Unmarshal(data, &typeMeta); err != nil {
-		return document{}, fmt.Errorf("it is no YAML: %w", err)
+		return nil, fmt.Errorf("it is no YAML: %w", err)
 	}
 	kind := typeMeta.GroupVersionKind()
 	if err := refuseKind(kind); err != nil {
-		return document{}, err
+		return nil, err
 	}
 	tree := &unstructured.Unstructured{}
 	var obj client.Object = tree
@@ -100,28 +95,31 @@ func decode(data []byte) (document, error) {
 	} else {
 		err = yaml.UnmarshalStrict(data, &tree.Object)
 	}
-	if err != nil {
-		return document{}, fmt.Errorf("%s: %w", kind.Kind, err)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", kind.Kind, err)
+	case obj.GetName() == "":
+		return nil, errors.New("metadata.name is missing")
 	}
-	if obj.GetName() == "" {
-		return document{}, errors.New("metadata.name is missing")
-	}
-	d := document{obj: obj}
-	if old, is := obj.(*clusterv1beta1.MachineHealthCheck); is {
-		if d, err = converted(old); err != nil {
-			return d, err
+	switch check := obj.(type) {
+	case *clusterv1beta1.MachineHealthCheck:
+		converted := &clusterv1.MachineHealthCheck{}
+		if err := clusterv1beta1.Convert_v1beta1_MachineHealthCheck_To_v1beta2_MachineHealthCheck(check, converted, nil); err != nil {
+			return nil, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
 		}
+		converted.SetGroupVersionKind(kind) // which says that it was converted, until it is applied
+		return converted, selectsNothing(&converted.Spec)
+	case *clusterv1.MachineHealthCheck:
+		return obj, selectsNothing(&check.Spec)
 	}
-	if check, is := d.obj.(*clusterv1.MachineHealthCheck); is {
-		err = selectsNothing(&check.Spec)
-	}
-	return d, err
+	return obj, nil
 }
 
 // refuseKind is why an object of that kind cannot be in a manifest; nil if it can.
 func refuseKind(kind schema.GroupVersionKind) error {
 	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
-	check := slices.Contains(checkKinds, kind.GroupKind())
+	check := kind.GroupKind() == clusterv1.GroupVersion.WithKind("MachineHealthCheck").GroupKind() ||
+		kind.GroupKind() == nhcv1.GroupVersion.WithKind("NodeHealthCheck").GroupKind()
 	switch {
 	case kind.Kind == "" || kind.Version == "":
 		return errors.New("it has no apiVersion or no kind")
@@ -161,44 +159,140 @@ func selectsNothing(spec *clusterv1.MachineHealthCheckSpec) error {
 	return nil
 }
 
-// converted is a check of an old version in that which the controllers know.
-func converted(old *clusterv1beta1.MachineHealthCheck) (document, error) {
-	check := &clusterv1.MachineHealthCheck{}
-	if err := clusterv1beta1.Convert_v1beta1_MachineHealthCheck_To_v1beta2_MachineHealthCheck(old, check, nil); err != nil {
-		return document{}, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
-	}
-	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
-	note := fmt.Sprintf("It is of %s, and was converted to %s", clusterv1beta1.GroupVersion.String(), clusterv1.GroupVersion.String())
-	return document{obj: check, notes: []string{note}}, nil
-}
-
-func (d document) ref() explain.Ref {
-	return refOf(d.obj.GetObjectKind().GroupVersionKind().Kind, d.obj)
-}
-
-// has reports whether the manifest has an object; nil has none.
-func (m *Manifest) has(ref explain.Ref) bool {
-	return m != nil && slices.ContainsFunc(m.documents, func(d document) bool { return d.ref() == ref })
-}
-
-// hasChecks reports whether there is more in it than templates; in nil there is nothing.
-func (m *Manifest) hasChecks() bool {
-	return m != nil && slices.ContainsFunc(m.documents, func(d document) bool {
-		return slices.Contains(checkKinds, d.obj.GetObjectKind().GroupVersionKind().GroupKind())
-	})
+// has reports whether the manifest has an object that is wanted; nil has none.
+func (m *Manifest) has(wanted func(client.Object) bool) bool {
+	return m != nil && slices.ContainsFunc(m.objects, wanted)
 }
 
 // JudgesNodes reports whether there is a NodeHealthCheck in it.
 func (m *Manifest) JudgesNodes() bool {
-	return slices.ContainsFunc(m.documents, func(d document) bool { _, is := d.obj.(*nhcv1.NodeHealthCheck); return is })
+	return m.has(func(obj client.Object) bool { return kindOf(obj) == nodeCheckKind })
 }
 
 // Elsewhere is the namespace of the first MachineHealthCheck that is in another one than the given; empty if there is none.
 func (m *Manifest) Elsewhere(namespace string) string {
-	for _, d := range m.documents {
-		if check, ok := d.obj.(*clusterv1.MachineHealthCheck); ok && check.Namespace != namespace {
-			return check.Namespace
+	for _, obj := range m.objects {
+		if kindOf(obj) == machineCheckKind && obj.GetNamespace() != namespace {
+			return obj.GetNamespace()
 		}
 	}
 	return ""
+}
+
+// The kinds of checks.
+const (
+	machineCheckKind = "MachineHealthCheck"
+	nodeCheckKind    = "NodeHealthCheck"
+)
+
+func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
+
+// refOf names an object of a kind.
+func refOf(kind string, obj client.Object) explain.Ref {
+	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// apply puts what the manifest has into the snapshot, and returns notes about it. Whether an API server would let it in is not asked:
+// kubectl apply --dry-run=server answers that.
+func (m *Manifest) apply(w *snapshot.Snapshot, now time.Time) (notes []string, err error) {
+	for _, obj := range m.objects {
+		ref := refOf(kindOf(obj), obj)
+		for _, note := range apply(w, obj, now) {
+			notes = append(notes, ref.String()+": "+note)
+		}
+		if err := w.Add(obj); err != nil {
+			return nil, fmt.Errorf("apply %s: %w", ref, err)
+		}
+	}
+	return notes, nil
+}
+
+// apply makes an object what it would be in the cluster, and makes its kind known.
+func apply(w *snapshot.Snapshot, obj client.Object, now time.Time) (notes []string) {
+	key, kind := client.ObjectKeyFromObject(obj), obj.GetObjectKind().GroupVersionKind()
+	switch check := obj.(type) {
+	case *clusterv1.MachineHealthCheck:
+		var before *metav1.ObjectMeta
+		if there := snapshot.One[clusterv1.MachineHealthCheck](w, key); there != nil {
+			before, check.Status = &there.ObjectMeta, there.Status
+		}
+		notes = replace(before, &check.ObjectMeta, now)
+		if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // kubemend is to act on it
+			metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
+			notes = append(notes, fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
+				clusterv1.PausedAnnotation+": "+mendv1.Claim))
+		}
+		if kind.GroupVersion() != clusterv1.GroupVersion {
+			check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(machineCheckKind))
+			notes = append(notes, fmt.Sprintf("It is of %s, and was converted to %s", kind.GroupVersion(), clusterv1.GroupVersion))
+		}
+	case *nhcv1.NodeHealthCheck:
+		var before *metav1.ObjectMeta
+		if there := snapshot.One[nhcv1.NodeHealthCheck](w, key); there != nil {
+			before, check.Status = &there.ObjectMeta, there.Status
+		}
+		notes = replace(before, &check.ObjectMeta, now)
+		setDefaults(&check.Spec)
+	default:
+		install(w, kind)
+	}
+	return notes
+}
+
+// replace makes the metadata of a check what they are once it is applied: if there is one of its name, it is as old as that, and keeps
+// the labels and annotations that the manifest does not mention. (kubectl apply removes only what it has put there itself, which a
+// snapshot does not know.)
+func replace(before, check *metav1.ObjectMeta, now time.Time) []string {
+	if before == nil {
+		*check = metav1.ObjectMeta{
+			Namespace: check.Namespace, Name: check.Name, Labels: check.Labels, Annotations: check.Annotations,
+			CreationTimestamp: metav1.NewTime(now), Generation: 1,
+		}
+		return []string{"It is new"}
+	}
+	merged := before.DeepCopy()
+	merged.Labels, merged.Annotations = labels.Merge(before.Labels, check.Labels), labels.Merge(before.Annotations, check.Annotations)
+	merged.ResourceVersion, merged.Generation = "", before.Generation+1
+	var kept []string
+	for name, value := range before.Annotations {
+		if _, mentioned := check.Annotations[name]; !mentioned {
+			kept = append(kept, name+": "+value)
+		}
+	}
+	*check = *merged
+	notes := []string{"It replaces the one of its name"}
+	if slices.Sort(kept); len(kept) > 0 {
+		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
+	}
+	return notes
+}
+
+// setDefaults gives a check what its CustomResourceDefinition gives to one that does not say it.
+func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
+	if spec.UnhealthyConditions != nil {
+		return
+	}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionUnknown} {
+		spec.UnhealthyConditions = append(spec.UnhealthyConditions, nhcv1.UnhealthyCondition{
+			Type: corev1.NodeReady, Status: status, Duration: metav1.Duration{Duration: 5 * time.Minute},
+		})
+	}
+}
+
+// install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
+func install(w *snapshot.Snapshot, template schema.GroupVersionKind) {
+	if remediationrequest.Refusal(template) != nil {
+		return
+	}
+	versions := []string{template.Version}
+	if template.Group == infrav1.GroupVersion.Group && w.Scheme().Recognizes(infrav1.GroupVersion.WithKind(template.Kind)) {
+		versions = []string{infrav1.GroupVersion.Version, infrav1beta1.GroupVersion.Version}
+	}
+	for _, version := range versions {
+		for _, kind := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
+			kind.Version = version
+			plural, _ := meta.UnsafeGuessKindToResource(kind)
+			w.Install(kind, plural.Resource, true)
+		}
+	}
 }

@@ -1,6 +1,8 @@
 package simulate
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,59 +16,58 @@ import (
 
 // note adds to the answer what has started since the checks decided last, and what their limits answer now.
 func (s *simulation) note(checks []explain.Check) {
-	before := s.starting
-	s.starting = map[explain.Ref]cliv1.SimulatedStart{}
+	before := map[explain.Ref]*cliv1.SimulatedStart{}
+	for ref, t := range s.targets {
+		before[ref], t.starting = t.starting, nil
+	}
 	for i := range checks {
 		check := &checks[i]
-		concerned := s.concerns(check.Reference)
 		for j := range check.Targets {
-			target := &check.Targets[j]
-			if concerned && target.Skipped == "" {
-				s.targets[target.Reference] = true
-			}
-			s.noteTarget(check, target, before)
+			s.noteTarget(check, &check.Targets[j], before)
 		}
-		if concerned {
+		if s.concerns(check.Reference) {
 			s.noteLimit(check)
 		}
 	}
 }
 
 // noteTarget adds the remediation of a target if it has started, and why it has not if the target is unhealthy.
-func (s *simulation) noteTarget(check *explain.Check, target *explain.Target, before map[explain.Ref]cliv1.SimulatedStart) {
-	ref, now := check.Reference, s.clock.Now()
-	if target.State == cliv1.StateUnhealthy {
-		delete(s.unnoticed, s.nodeOf(check, target))
+func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target, before map[explain.Ref]*cliv1.SimulatedStart) {
+	ref, now := judged.Reference, s.clock.Now()
+	t := s.targets[ref]
+	if t == nil {
+		t = &target{}
+		s.targets[ref] = t
+	}
+	t.counts = t.counts || s.concerns(check.Reference) && judged.Skipped == ""
+	if judged.State == cliv1.StateUnhealthy {
+		delete(s.unnoticed, s.nodeOf(check, judged))
 	}
 	switch {
-	case target.StartsNow:
-		s.starting[target.Reference] = cliv1.SimulatedStart{
-			After: s.after(), Time: metav1.NewTime(now.UTC()), Target: target.Reference, Check: ref, Action: target.Action.Message,
+	case judged.StartsNow:
+		t.starting = &cliv1.SimulatedStart{
+			After: s.after(), Time: metav1.NewTime(now.UTC()), Target: ref, Check: check.Reference, Action: judged.Action.Message,
 		}
-	case target.State == cliv1.StateUnhealthy && !target.InFlight && len(target.Blockers) > 0 && s.targets[target.Reference]:
-		s.waiting[target.Reference] = cliv1.SimulatedTarget{
-			Reference: target.Reference, Check: &ref, Reason: target.Blockers[0].Reason, Message: target.Blockers[0].Text,
-		}
+	case judged.State == cliv1.StateUnhealthy && !judged.InFlight && len(judged.Blockers) > 0 && t.counts:
+		by := check.Reference
+		t.waiting = &cliv1.SimulatedTarget{Reference: ref, Check: &by, Reason: judged.Blockers[0].Reason, Message: judged.Blockers[0].Text}
 	}
-	if !target.InFlight {
+	if !judged.InFlight {
 		return
 	}
-	if start, started := before[target.Reference]; started && s.targets[target.Reference] {
-		s.answer.Starts = append(s.answer.Starts, start)
-		delete(before, target.Reference)
+	if start := before[ref]; start != nil && t.counts {
+		s.answer.Starts, t.remediated = append(s.answer.Starts, *start), true
+		delete(before, ref)
 	}
-	if _, known := s.underway[target.Reference]; !known && check.Mode == explain.Acting {
-		s.underway[target.Reference] = remediation{s.nodeOf(check, target), now.Add(s.Takes)}
+	if t.ends.IsZero() && check.Mode == explain.Acting {
+		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
 	}
-	delete(s.waiting, target.Reference)
+	t.waiting = nil
 }
 
 // noteLimit adds what the limits of a check answer, if that has changed.
 func (s *simulation) noteLimit(check *explain.Check) {
-	parts := []string{check.Message}
-	if check.Message == "" {
-		parts[0] = check.Allowance()
-	}
+	parts := []string{cmp.Or(check.Message, check.Allowance())}
 	changed := check.Blocked()
 	if check.Mode != explain.Acting {
 		changed, parts = changed+string(check.Mode), append([]string{"kubemend does not act on it: " + check.ModeMessage}, parts...)
@@ -96,4 +97,27 @@ func (s *simulation) noteLimit(check *explain.Check) {
 // after is how long after the beginning it is.
 func (s *simulation) after() metav1.Duration {
 	return metav1.Duration{Duration: s.clock.Since(s.From).Truncate(time.Second)}
+}
+
+// conclude adds what is known at the end alone.
+func (s *simulation) conclude() {
+	for _, t := range s.targets {
+		if t.counts {
+			s.answer.Targets++
+		}
+		if t.remediated {
+			s.answer.Remediated++
+		} else if t.waiting != nil {
+			s.answer.NotStarted = append(s.answer.NotStarted, *t.waiting)
+		}
+	}
+	for node := range s.unnoticed {
+		s.answer.NotStarted = append(s.answer.NotStarted, cliv1.SimulatedTarget{
+			Reference: cliv1.Reference{Kind: "Node", Name: node.name},
+			Reason:    "NotUnhealthy", Message: "No check counts it as unhealthy in this time",
+		})
+	}
+	slices.SortFunc(s.answer.NotStarted, func(a, b cliv1.SimulatedTarget) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 }

@@ -57,7 +57,7 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	}
 	rows := make([][]string, 0, len(reasons))
 	for _, reason := range reasons {
-		rows = append(rows, []string{reason[0], reason[1], firstOf(names[reason]) + ": " + reason[2]})
+		rows = append(rows, []string{reason[0], reason[1], text.FirstOf(names[reason], mostNames) + ": " + reason[2]})
 	}
 	return rows
 }

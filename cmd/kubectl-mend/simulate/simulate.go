@@ -5,7 +5,6 @@
 package simulate
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,8 +22,10 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Question is what to simulate.
@@ -52,17 +53,22 @@ type Question struct {
 // simulates reports whether a MachineHealthCheck is simulated: a record may have more in it than was asked for.
 func (q *Question) simulates(check *clusterv1.MachineHealthCheck) bool {
 	here := (q.Namespace == "" || check.Namespace == q.Namespace) && (q.Cluster == "" || check.Spec.ClusterName == q.Cluster)
-	return here || q.Manifest.has(refOf("MachineHealthCheck", check))
+	return here || q.inManifest(refOf(machineCheckKind, check))
 }
 
 // simulatesNodes is the same of a NodeHealthCheck.
 func (q *Question) simulatesNodes(check *nhcv1.NodeHealthCheck) bool {
-	return q.Cluster == "" || q.Manifest.has(refOf("NodeHealthCheck", check))
+	return q.Cluster == "" || q.inManifest(refOf(nodeCheckKind, check))
 }
 
 // concerns reports whether the answer is about a check: about those of the manifest, or about all if it has none.
 func (q *Question) concerns(check explain.Ref) bool {
-	return !q.Manifest.hasChecks() || q.Manifest.has(check)
+	hasChecks := q.Manifest.has(func(obj client.Object) bool { return kindOf(obj) == machineCheckKind || kindOf(obj) == nodeCheckKind })
+	return !hasChecks || q.inManifest(check)
+}
+
+func (q *Question) inManifest(ref explain.Ref) bool {
+	return q.Manifest.has(func(obj client.Object) bool { return refOf(kindOf(obj), obj) == ref })
 }
 
 // simulation is a question on its way to the answer.
@@ -77,25 +83,25 @@ type simulation struct {
 	nodes    reconcile.Reconciler
 	answer   *cliv1.Simulation
 
-	// due is when each check is to be reconciled again.
-	due map[explain.Ref]time.Time
-	// targets are those of the checks that the answer is about.
-	targets map[explain.Ref]bool
+	// due is when each check is to be reconciled again, limits what its limits have answered last.
+	due    map[explain.Ref]time.Time
+	limits map[explain.Ref]string
 	// failed are the nodes that have failed and are not healthy again, unnoticed those that no check has counted as unhealthy.
 	failed, unnoticed map[nodeKey]bool
-	// starting are what the checks are about to start, underway the remediations that go on.
-	starting map[explain.Ref]cliv1.SimulatedStart
-	underway map[explain.Ref]remediation
-	// waiting are the unhealthy targets that are not remediated, with the last reason.
-	waiting map[explain.Ref]cliv1.SimulatedTarget
-	// limits is what the limits of each check have answered last.
-	limits map[explain.Ref]string
+	targets           map[explain.Ref]*target
 }
 
-// remediation is one that goes on: on which node, and when it is over.
-type remediation struct {
-	node nodeKey
+// target is what is known of a target of a check.
+type target struct {
+	// counts reports that a check which the answer is about selects it, remediated that its remediation has started.
+	counts, remediated bool
+	// starting is what its check is about to start; nil if that is nothing.
+	starting *cliv1.SimulatedStart
+	// ends is when its remediation on node is over; zero if there is none.
 	ends time.Time
+	node nodeKey
+	// waiting is why it is unhealthy and not remediated; nil if it is not.
+	waiting *cliv1.SimulatedTarget
 }
 
 // Run answers q. It changes w, which is not to be used for anything else afterwards.
@@ -104,14 +110,13 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 	q.From = begin.UTC()
 	ctx = log.IntoContext(ctx, logr.Discard())
 	s := &simulation{
-		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From), due: map[explain.Ref]time.Time{},
-		targets: map[explain.Ref]bool{}, failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{}, limits: map[explain.Ref]string{},
-		starting: map[explain.Ref]cliv1.SimulatedStart{}, underway: map[explain.Ref]remediation{},
-		waiting: map[explain.Ref]cliv1.SimulatedTarget{},
-	}
-	s.answer = &cliv1.Simulation{
-		TypeMeta: cliv1.TypeOf("Simulation"), Time: metav1.NewTime(begin), Horizon: metav1.Duration{Duration: q.Horizon},
-		Starts: []cliv1.SimulatedStart{}, Limits: []cliv1.SimulatedLimit{}, Assumptions: []string{},
+		Question: q, snapshot: w, clock: clocktesting.NewFakePassiveClock(q.From),
+		due: map[explain.Ref]time.Time{}, limits: map[explain.Ref]string{}, targets: map[explain.Ref]*target{},
+		failed: map[nodeKey]bool{}, unnoticed: map[nodeKey]bool{},
+		answer: &cliv1.Simulation{
+			TypeMeta: cliv1.TypeOf("Simulation"), Time: metav1.NewTime(begin), Horizon: metav1.Duration{Duration: q.Horizon},
+			Starts: []cliv1.SimulatedStart{}, Limits: []cliv1.SimulatedLimit{}, Assumptions: []string{},
+		},
 	}
 	if err := s.setUp(ctx); err != nil {
 		return nil, err
@@ -141,6 +146,37 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 	s.machines, s.nodes = s.asker.Acting(s.state, s.clock)
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil
+}
+
+// assumeManagers has the managers decide that run and stay, each by its settings. If there is none, one without flags is assumed, which
+// leaves NodeHealthChecks to the operator that has brought them along.
+func (s *simulation) assumeManagers(ctx context.Context) {
+	managers := &s.asker.Managers
+	managers.All = slices.DeleteFunc(managers.All, func(m managerlease.Manager) bool {
+		return !m.Alive || m.Announcement != nil && m.Announcement.Teardown
+	})
+	if len(managers.All) > 0 {
+		return
+	}
+	settings := &managerlease.Announcement{}
+	service := crdgate.NodeHealthChecks(crdgate.Auto)
+	definitions := &crdgate.Reconciler{Client: s.snapshot.ReadOnly()}
+	if why, because, err := definitions.Why(ctx, service); err == nil && why == crdgate.ForeignReason {
+		settings.Kinds = append(settings.Kinds, managerlease.Kind{CRD: service.CRD, Reason: why, Because: because})
+	}
+	managers.All = []managerlease.Manager{{Alive: true, Announcement: settings}}
+	if managers.Unknown != "" {
+		s.assume("Which manager runs is not known, one with default settings is assumed: " + managers.Unknown)
+		return
+	}
+	s.assume("No manager of kubemend runs that stays: one with default settings is assumed")
+}
+
+// assume adds a sentence to what is assumed, once.
+func (s *simulation) assume(sentence string) {
+	if !slices.Contains(s.answer.Assumptions, sentence) {
+		s.answer.Assumptions = append(s.answer.Assumptions, sentence)
+	}
 }
 
 const (
@@ -183,8 +219,8 @@ func (s *simulation) next() time.Time {
 	for _, due := range s.due {
 		next = health.Earliest(next, due)
 	}
-	for _, r := range s.underway {
-		next = health.Earliest(next, r.ends)
+	for _, t := range s.targets {
+		next = health.Earliest(next, t.ends)
 	}
 	if s.For > 0 && len(s.failed) > 0 {
 		next = health.Earliest(next, s.From.Add(s.For))
@@ -200,10 +236,10 @@ func (s *simulation) happen() {
 			s.ready(node)
 		}
 	}
-	for target, r := range s.underway {
-		if !now.Before(r.ends) {
-			s.heal(target, r.node)
-			delete(s.underway, target)
+	for ref, t := range s.targets {
+		if !t.ends.IsZero() && !now.Before(t.ends) {
+			s.heal(ref, t.node)
+			t.ends = time.Time{}
 		}
 	}
 }
@@ -221,7 +257,9 @@ func (s *simulation) settle(ctx context.Context) error {
 			s.reconcile(ctx, &checks[i])
 		}
 		if s.state.Changes() == before {
-			clear(s.starting) // what has changed nothing has not started
+			for _, t := range s.targets {
+				t.starting = nil // what has changed nothing has not started
+			}
 			return nil
 		}
 	}
@@ -246,7 +284,7 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 		return
 	}
 	controller := s.machines
-	if check.Kind == "NodeHealthCheck" {
+	if check.Kind == nodeCheckKind {
 		controller = s.nodes
 	}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}
@@ -258,39 +296,4 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	if result.RequeueAfter > 0 {
 		s.due[check.Reference] = s.clock.Now().Add(result.RequeueAfter)
 	}
-}
-
-// assume adds a sentence to what is assumed, once.
-func (s *simulation) assume(sentence string) {
-	if !slices.Contains(s.answer.Assumptions, sentence) {
-		s.answer.Assumptions = append(s.answer.Assumptions, sentence)
-	}
-}
-
-// conclude adds what is known at the end alone.
-func (s *simulation) conclude() {
-	remediated := map[cliv1.Reference]bool{}
-	for _, start := range s.answer.Starts {
-		remediated[start.Target] = true
-	}
-	s.answer.Targets, s.answer.Remediated = len(s.targets), len(remediated)
-	for _, target := range s.waiting {
-		if !remediated[target.Reference] {
-			s.answer.NotStarted = append(s.answer.NotStarted, target)
-		}
-	}
-	for node := range s.unnoticed {
-		s.answer.NotStarted = append(s.answer.NotStarted, cliv1.SimulatedTarget{
-			Reference: cliv1.Reference{Kind: "Node", Name: node.name},
-			Reason:    "NotUnhealthy", Message: "No check counts it as unhealthy in this time",
-		})
-	}
-	slices.SortFunc(s.answer.NotStarted, func(a, b cliv1.SimulatedTarget) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-}
-
-// refOf names an object of a kind.
-func refOf(kind string, obj client.Object) explain.Ref {
-	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }

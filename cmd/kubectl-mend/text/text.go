@@ -3,6 +3,7 @@
 package text
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -154,6 +155,14 @@ func Fit(rows [][]string, names, width int) []string {
 		rows, lines = cut, Table(cut)
 	}
 	return lines
+}
+
+// FirstOf are the first names of at most so many, and how many more there are.
+func FirstOf(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }
 
 // Capital is s with a capital at its beginning.

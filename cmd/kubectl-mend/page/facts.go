@@ -1,0 +1,99 @@
+package page
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	hosts "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
+
+// machineFacts are what m belongs to.
+func machineFacts(m *clusterv1.Machine) []explain.Fact {
+	owner, infrastructure := ptr.Deref(metav1.GetControllerOf(m), metav1.OwnerReference{}), m.Spec.InfrastructureRef
+	facts := []explain.Fact{
+		{Name: "cluster", Value: m.Spec.ClusterName}, {Name: "node", Value: m.Status.NodeRef.Name},
+		{Name: "owner", Value: strings.TrimSpace(owner.Kind + " " + owner.Name)},
+		{Name: "infrastructure", Value: strings.TrimSpace(infrastructure.Kind + " " + infrastructure.Name)},
+	}
+	if !m.DeletionTimestamp.IsZero() {
+		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
+	}
+	facts = append(facts, explain.Attributions(m)...)
+	return slices.DeleteFunc(facts, func(f explain.Fact) bool { return f.Value == "" && f.Name != "cluster" })
+}
+
+var onOff = map[bool]string{true: "on", false: "off"}
+
+// hostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
+func hostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []explain.Fact {
+	facts := []explain.Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
+	marks := hosts.AllMarks(h)
+	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
+		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
+			facts = append(facts, explain.Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
+		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
+			facts = append(facts, explain.Fact{Name: powerEffect(name), Value: name})
+		}
+	}
+	if hosts.Unhealthy(h) {
+		facts = append(facts, explain.Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
+	}
+	if h.Status.ErrorMessage != "" {
+		facts = append(facts, explain.Fact{Name: "error", Value: h.Status.ErrorMessage})
+	}
+	return append(facts, explain.Attributions(h)...)
+}
+
+// powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
+// the host to be off. Whether it is, its power says.
+func powerEffect(annotation string) string {
+	switch annotation {
+	case infrav1.RebootAnnotation:
+		return "asked to reboot by"
+	case mendv1.RebootedForAnnotation:
+		return "rebooted for"
+	}
+	return "asked to be off by"
+}
+
+// machineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
+func machineUnjudged(m *clusterv1.Machine, why string, told bool) string {
+	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
+	if told {
+		return note + "what the manager wrote on the Machine"
+	}
+	note += "without them"
+	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
+		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
+		if c.Message != "" {
+			note += ": " + strings.Join(strings.Fields(c.Message), " ")
+		}
+	}
+	return note
+}
+
+// lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func lastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
+	}
+	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
+		how = "power-cycled " + how
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
+}
