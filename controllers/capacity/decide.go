@@ -45,7 +45,7 @@ func (f *Facts) decide() found {
 	case made != nil && (end == "" || healthy(made)):
 		return f.follow(made).replacing(by)
 	case end != "":
-		return found{wait: ends[end], machine: f.Name, by: by}
+		return found{wait: wait{stage: NotReplaced, reason: end, message: ends[end]}, machine: f.Name, by: by}
 	case f.old != nil && f.old.DeletionTimestamp.IsZero():
 		return f.notDeleted()
 	case f.surplus():
@@ -90,12 +90,8 @@ func (f *Facts) pausedBy(w found, object rule.Ref, is bool) found {
 	return w
 }
 
-func isPausedMachine(machine *clusterv1.Machine) bool {
-	_, is := machine.Annotations[clusterv1.PausedAnnotation]
-	return is
-}
-
-// notDeleted is what an unhealthy machine waits for that is not being deleted: its owner, as that has answered, or to become healthy as it is.
+// notDeleted is what an unhealthy machine waits for that is not being deleted: its owner, as that has answered, or to become healthy as it
+// is.
 func (f *Facts) notDeleted() found {
 	answer := condOf(f.old, clusterv1.MachineOwnerRemediatedCondition)
 	if answer.Status != metav1.ConditionFalse {
@@ -202,12 +198,14 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 		f.inWorkload(&w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
 		w.since = firstKnown(began.WaitForPreTerminateHookStartTime.Time, at)
-		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane { // to remove its hook would lose a member of etcd
+		// That of a control plane is not for a user: to remove it would lose a member of etcd.
+		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 			w.object, w.hint, w.usual = f.owner.ref, endOwnHook, ownerTakes
 		}
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
 		w.object, w.ailing = infraOf(machine), ailing(machine)
-		w.since = latest(at, began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time, began.WaitForPreTerminateHookStartTime.Time)
+		drained := latest(began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time)
+		w.since = latest(at, drained, began.WaitForPreTerminateHookStartTime.Time)
 		w.onHost(f.hostOf(machine), hostIsCleaned, hostHinders)
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
 		ref := machine.Spec.Bootstrap.ConfigRef
@@ -221,7 +219,7 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 			w.wait, w.finalizers = otherFinalizer, strings.Join(others, ", ")
 		}
 	}
-	return f.pausedBy(w, machineRef(machine), isPausedMachine(machine))
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
 // inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
@@ -241,17 +239,19 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 
 // disconnect says that Cluster API has no connection to the workload cluster. A deadline holds all the same.
 func (f *Facts) disconnect(w *found, node metav1.Condition) {
-	w.reason, w.message = node.Reason, "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
-	w.object, w.said, w.since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, disconnected, nodeTakes
+	w.reason = node.Reason
+	w.message = "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
+	w.object, w.said, w.since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, reconnect, nodeTakes
 	if w.stage == Deleting && w.deadline.IsZero() {
-		w.next = step{goesOn.reason, "the deletion of {machine} goes on as soon as Cluster API has a connection again; this wait has no timeout"}
+		w.next = step{goesOn.reason, "the deletion of {machine} goes on once Cluster API has a connection again; this wait has no timeout"}
 	}
 }
 
-// evictionRefused is how Cluster API quotes the API server that refuses to evict pods because of a budget; it goes by that text itself. (Cluster API,
-// core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
+// evictionRefused is how Cluster API quotes the API server that refuses to evict pods because of a budget; it goes by that text itself.
+// (Cluster API, core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
 var evictionRefused = regexp.MustCompile(
-	`(?m)^\* Pods? ([a-z0-9-]{1,63})/.*: cannot evict pod as it would violate the pod's disruption budget\. The disruption budget ([a-z0-9.-]{1,253}) needs `)
+	`(?m)^\* Pods? ([a-z0-9-]{1,63})/.*: cannot evict pod as it would violate the pod's disruption budget\. ` +
+		`The disruption budget ([a-z0-9.-]{1,253}) needs `)
 
 // blockedByBudget names the PodDisruptionBudget that blocks a drain.
 func (w *found) blockedByBudget() {
@@ -305,11 +305,11 @@ func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition
 	if timeout := f.timeouts[machine.Name]; timeout > 0 {
 		w.timeout, w.deadline = timeout, f.awaitedSince(machine).Add(timeout)
 	}
-	return f.pausedBy(w, machineRef(machine), isPausedMachine(machine))
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
-// awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before. (Cluster API,
-// core/reconcilers/machinehealthcheck/targets.go.)
+// awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before.
+// (Cluster API, core/reconcilers/machinehealthcheck/targets.go.)
 func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	since := func(conditions []metav1.Condition, kind string) time.Time {
 		if is := cond(conditions, kind); is.Status == metav1.ConditionTrue {
@@ -320,7 +320,8 @@ func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	at := latest(machine.CreationTimestamp.Time, since(machine.Status.Conditions, clusterv1.MachineInfrastructureReadyCondition))
 	if f.cluster != nil {
 		conditions := f.cluster.Status.Conditions
-		at = latest(at, since(conditions, clusterv1.ClusterControlPlaneInitializedCondition), since(conditions, clusterv1.ClusterInfrastructureReadyCondition))
+		initialized := since(conditions, clusterv1.ClusterControlPlaneInitializedCondition)
+		at = latest(at, initialized, since(conditions, clusterv1.ClusterInfrastructureReadyCondition))
 	}
 	return at
 }
@@ -355,7 +356,7 @@ func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condit
 	case node.Reason == clusterv1.MachineNodeConnectionDownReason:
 		f.disconnect(w, node)
 	}
-	w.stage = Booting
+	w.stage, w.next = Booting, nodeRegisters
 }
 
 // placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs

@@ -32,7 +32,8 @@ func available(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Status.Provisioning.State == bmov1alpha1.StateAvailable || host.Status.Provisioning.State == bmov1alpha1.StateReady
 }
 
-// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing does.
+// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing
+// does.
 func trouble(host *bmov1alpha1.BareMetalHost) (is string, hint step) {
 	name := "BareMetalHost " + host.Name
 	switch {
@@ -122,9 +123,10 @@ func stateText(state bmov1alpha1.ProvisioningState) string {
 
 // hostOf is the host that the Metal3Machine of machine has; nil if none is known.
 func (f *Facts) hostOf(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	infra := machine.Spec.InfrastructureRef
 	i := slices.IndexFunc(f.hosts, func(host bmov1alpha1.BareMetalHost) bool {
 		consumer := host.Spec.ConsumerRef
-		return consumer != nil && consumer.Kind == machine.Spec.InfrastructureRef.Kind && consumer.Name == machine.Spec.InfrastructureRef.Name
+		return consumer != nil && consumer.Kind == infra.Kind && consumer.Name == infra.Name
 	})
 	if i < 0 {
 		return nil

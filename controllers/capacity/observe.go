@@ -29,7 +29,8 @@ type Observer struct {
 	// Management reads the management cluster, Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the Machine counts.
+	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the
+	// Machine counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
 }
 
@@ -42,7 +43,8 @@ type reading struct {
 	*Facts
 }
 
-// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does not answer.
+// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does
+// not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
 	for _, step := range []func(context.Context) error{
@@ -75,7 +77,8 @@ func (r *reading) list(ctx context.Context, list client.ObjectList, kinds string
 	return false, r.note(kinds, err)
 }
 
-// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no such kind.
+// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no
+// such kind.
 func (r *reading) note(kinds string, err error) error {
 	if !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) && !errors.Is(err, explain.ErrUnread) {
 		return fmt.Errorf("read %s in %s: %w", kinds, r.Namespace, err)
@@ -120,7 +123,8 @@ func (r *reading) seen(machine *clusterv1.Machine) *clusterv1.Machine {
 	}
 	machine = machine.DeepCopy()
 	ready.Type = clusterv1.MachineNodeReadyCondition
-	machine.Status.Conditions = append(slices.DeleteFunc(machine.Status.Conditions, func(c metav1.Condition) bool { return c.Type == ready.Type }), ready)
+	meta.RemoveStatusCondition(&machine.Status.Conditions, ready.Type)
+	machine.Status.Conditions = append(machine.Status.Conditions, ready)
 	return machine
 }
 
@@ -137,7 +141,8 @@ func (r *reading) readCluster(ctx context.Context) error {
 	return err
 }
 
-// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its metadata.
+// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its
+// metadata.
 func (r *reading) readNamespace(ctx context.Context) error {
 	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
 		return nil
@@ -198,7 +203,8 @@ func (r *reading) readTimeouts(ctx context.Context) error {
 		for i := range checks.Items {
 			check := &checks.Items[i]
 			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-			if err != nil || check.Spec.ClusterName != machine.Spec.ClusterName || selector.Empty() || !selector.Matches(labels.Set(machine.Labels)) {
+			sameCluster := check.Spec.ClusterName == machine.Spec.ClusterName
+			if err != nil || !sameCluster || selector.Empty() || !selector.Matches(labels.Set(machine.Labels)) {
 				continue
 			}
 			timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, defaultNodeStartup)) * time.Second
@@ -214,8 +220,8 @@ func (r *reading) readTimeouts(ctx context.Context) error {
 func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool {
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
-		deletes := cond(m.Status.Conditions, clusterv1.MachineDeletingCondition).Reason == clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
-		return !onMetal(m) || !awaited && !deletes
+		deletion := condOf(m, clusterv1.MachineDeletingCondition).Reason
+		return !onMetal(m) || !awaited && deletion != clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
 	})
 	if len(concerned) == 0 {
 		return nil
@@ -237,8 +243,8 @@ func (r *reading) readHosts(ctx context.Context) error {
 	return nil
 }
 
-// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a hostSelector that
-// cannot be used.
+// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a
+// hostSelector that cannot be used.
 func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
 	ref, between := machine.Spec.InfrastructureRef, &unstructured.Unstructured{}
 	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or what a terminal
-// obeys.
+// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or
+// what a terminal obeys.
 const mostQuoted = 2048
 
 // oneLine is a message of several lines in one, without the bullets, and bounded.

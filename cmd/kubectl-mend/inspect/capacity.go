@@ -46,7 +46,8 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
 				return metav1.Condition{
-					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+					LastTransitionTime: c.LastTransitionTime,
 				}, true
 			}
 		}

@@ -20,7 +20,8 @@ import (
 // Capacity is what the capacity of a machine waits for.
 type Capacity struct {
 	capacity.Story
-	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says that.
+	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says
+	// that.
 	Deletion *capacity.Story
 	// Made says for which machine a new one was made; empty if that is not known.
 	Made string
