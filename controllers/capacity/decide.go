@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -80,7 +81,7 @@ func (f *Facts) end() string {
 func (f *Facts) pausedBy(w found, object rule.Ref, is bool) found {
 	stage := w.stage
 	switch {
-	case f.cluster != nil && f.cluster.Spec.Paused != nil && *f.cluster.Spec.Paused:
+	case f.cluster != nil && ptr.Deref(f.cluster.Spec.Paused, false):
 		w.wait, w.object = paused, f.clusterRef()
 		w.reason, w.hint = "Paused", unpauseCluster
 	case is:
@@ -181,21 +182,25 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // of a later Cluster API
 		w.reason, w.message = clusterv1.MachineDeletingReason, "the deletion of {machine} waits{reported}"
 	}
-	began, spec := clusterv1.MachineDeletionStatus{}, machine.Spec.Deletion
-	if machine.Status.Deletion != nil {
-		began = *machine.Status.Deletion
-	}
-	node := rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}
-	switch said.Reason {
+	f.phase(&w, machine)
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
+}
+
+// phase adds to a wait of the deletion of machine for what that waits, since when and until when.
+func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
+	at, spec := machine.DeletionTimestamp.Time, machine.Spec.Deletion
+	began := ptr.Deref(machine.Status.Deletion, clusterv1.MachineDeletionStatus{})
+	node, config := rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}, machine.Spec.Bootstrap.ConfigRef
+	switch w.said.Reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
 		w.since = firstKnown(began.WaitForPreDrainHookStartTime.Time, at)
 	case clusterv1.MachineDeletingDrainingNodeReason:
 		w.object = node
 		w.blockedByBudget()
-		f.inWorkload(&w, machine, began.NodeDrainStartTime.Time, spec.NodeDrainTimeoutSeconds)
+		f.inWorkload(w, machine, began.NodeDrainStartTime.Time, spec.NodeDrainTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForVolumeDetachReason:
 		w.object = node
-		f.inWorkload(&w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
+		f.inWorkload(w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
 		w.since = firstKnown(began.WaitForPreTerminateHookStartTime.Time, at)
 		// That of a control plane is not for a user: to remove it would lose a member of etcd.
@@ -208,18 +213,16 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 		w.since = latest(at, drained, began.WaitForPreTerminateHookStartTime.Time)
 		w.onHost(f.hostOf(machine), hostIsCleaned, hostHinders)
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
-		ref := machine.Spec.Bootstrap.ConfigRef
-		w.object = rule.Ref{Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}
+		w.object = rule.Ref{Kind: config.Kind, Namespace: machine.Namespace, Name: config.Name}
 	case clusterv1.MachineDeletingDeletingNodeReason:
 		w.object = node
-		f.inWorkload(&w, machine, at, spec.NodeDeletionTimeoutSeconds)
+		f.inWorkload(w, machine, at, spec.NodeDeletionTimeoutSeconds)
 	case clusterv1.MachineDeletingDeletionCompletedReason:
 		others := slices.DeleteFunc(slices.Clone(machine.Finalizers), func(name string) bool { return name == clusterv1.MachineFinalizer })
 		if len(others) > 0 {
 			w.wait, w.finalizers = otherFinalizer, strings.Join(others, ", ")
 		}
 	}
-	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
 // inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
@@ -286,10 +289,9 @@ func (f *Facts) follow(machine *clusterv1.Machine) found {
 // awaited is what machine waits for, whose node is not there yet. Until when a check waits for that is the deadline.
 func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition) found {
 	w := found{wait: notReady, machine: machine.Name, object: infraOf(machine), since: infra.LastTransitionTime.Time, said: infra}
-	provisioned := infra.Status == metav1.ConditionTrue || machine.Status.Initialization.InfrastructureProvisioned != nil &&
-		*machine.Status.Initialization.InfrastructureProvisioned
-	bootstrapped := !machine.Spec.Bootstrap.ConfigRef.IsDefined() || machine.Status.Initialization.BootstrapDataSecretCreated != nil &&
-		*machine.Status.Initialization.BootstrapDataSecretCreated
+	initialization := machine.Status.Initialization
+	provisioned := infra.Status == metav1.ConditionTrue || ptr.Deref(initialization.InfrastructureProvisioned, false)
+	bootstrapped := !machine.Spec.Bootstrap.ConfigRef.IsDefined() || ptr.Deref(initialization.BootstrapDataSecretCreated, false)
 	switch {
 	case provisioned:
 		f.booting(&w, machine, node)

@@ -101,7 +101,7 @@ func named(ref rule.Ref) string {
 func said(cond metav1.Condition) string {
 	switch {
 	case cond.Message != "":
-		return ":\n" + cond.Message
+		return ":\n" + strings.TrimSuffix(cond.Message, ".")
 	case cond.Reason != "":
 		return " (" + cond.Reason + ")"
 	}
