@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -78,13 +79,13 @@ func (f *Facts) end() string {
 }
 
 // pausedBy returns w as long as neither the Cluster nor object, on which it depends, is paused; else that this is waited for.
-func (f *Facts) pausedBy(w found, object rule.Ref, is bool) found {
+func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 	stage := w.stage
 	switch {
 	case f.cluster != nil && ptr.Deref(f.cluster.Spec.Paused, false):
 		w.wait, w.object = paused, f.clusterRef()
 		w.reason, w.hint = "Paused", unpauseCluster
-	case is:
+	case annotated:
 		w.wait, w.object = paused, object
 	}
 	w.stage = stage
@@ -175,10 +176,10 @@ func (f *Facts) noReplacement() found {
 func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	said, at := condOf(machine, clusterv1.MachineDeletingCondition), machine.DeletionTimestamp.Time
 	w := found{wait: deletionBegins, machine: machine.Name, object: machineRef(machine), since: at, said: said}
-	known, is := deletions[said.Reason]
+	phase, known := deletions[said.Reason]
 	switch {
-	case is:
-		w.wait, w.reason = known, said.Reason
+	case known:
+		w.wait, w.reason = phase, said.Reason
 	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // of a later Cluster API
 		w.reason, w.message = clusterv1.MachineDeletingReason, "the deletion of {machine} waits{reported}"
 	}
@@ -304,18 +305,37 @@ func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition
 		}
 		f.placed(&w, machine)
 	}
-	if timeout := f.timeouts[machine.Name]; timeout > 0 {
+	if timeout := f.startupTimeout(machine); timeout > 0 {
 		w.timeout, w.deadline = timeout, f.awaitedSince(machine).Add(timeout)
 	}
 	return f.pausedBy(w, machineRef(machine), isPaused(machine))
+}
+
+// startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check that
+// does not say.
+func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
+	var shortest time.Duration
+	for i := range f.checks {
+		check := &f.checks[i].Spec
+		selector, err := metav1.LabelSelectorAsSelector(&check.Selector)
+		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
+		if !selects || check.ClusterName != machine.Spec.ClusterName {
+			continue
+		}
+		timeout := time.Duration(ptr.Deref(check.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
+		if timeout > 0 && (shortest == 0 || timeout < shortest) {
+			shortest = timeout
+		}
+	}
+	return shortest
 }
 
 // awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before.
 // (Cluster API, core/reconcilers/machinehealthcheck/targets.go.)
 func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	since := func(conditions []metav1.Condition, kind string) time.Time {
-		if is := cond(conditions, kind); is.Status == metav1.ConditionTrue {
-			return is.LastTransitionTime.Time
+		if cond := cond(conditions, kind); cond.Status == metav1.ConditionTrue {
+			return cond.LastTransitionTime.Time
 		}
 		return time.Time{}
 	}

@@ -188,10 +188,9 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"a connection to it":                         {[]edit{follows(node("ConnectionDown", ten))}, "NodeNotReady ConnectionDown w4 waits=Cluster/c1 since=10m0s todo=RestoreConnection by=w4/Alone?"},
 		"nothing":                                    {[]edit{gone, made(worker("w4", 4*time.Minute))}, "Back Replaced w4 since=4m0s by=w4/Alone?"},
 		"a check that marks it":                      {[]edit{gone, made(worker("w4", 4*time.Minute, says(clusterv1.MachineHealthCheckSucceededCondition, "False", "", "", 0)))}, "NodeNotReady StillUnhealthy w4 waits=Machine/w4 by=w4/Alone?"},
-		"until its check counts it, from its making": {[]edit{follows(), func(f *Facts) { f.timeouts = map[string]time.Duration{"w4": 3 * time.Minute} }}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=-1m0s next=InfrastructureComes by=w4/Alone?"},
+		"until its check counts it, from its making": {[]edit{follows(), checked(180, 600)}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=-1m0s next=InfrastructureComes by=w4/Alone?"},
 		"or from when its Cluster was initialized": {
-			[]edit{follows(), func(f *Facts) {
-				f.timeouts = map[string]time.Duration{"w4": 3 * time.Minute}
+			[]edit{follows(), checked(180), func(f *Facts) {
 				f.cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: "True", LastTransitionTime: ago(time.Minute)}}
 			}}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=2m0s next=InfrastructureComes by=w4/Alone?",
 		},

@@ -30,8 +30,8 @@ type Facts struct {
 	// cluster is nil if it was not read. clusterDeleted and namespaceDeleted report that these are being deleted.
 	cluster                          *clusterv1.Cluster
 	clusterDeleted, namespaceDeleted bool
-	// timeouts are by machine how long a check waits for its node.
-	timeouts map[string]time.Duration
+	// checks are those of the namespace, if a machine has no node.
+	checks []clusterv1.MachineHealthCheck
 	// hosts are those of the namespace, if hostsKnown; wants are by machine what it asks of one.
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool

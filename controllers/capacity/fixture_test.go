@@ -161,6 +161,18 @@ func aHost(name string, state bmov1alpha1.ProvisioningState, edits ...editHost) 
 	return h
 }
 
+// checked are checks of all machines that wait so many seconds for their nodes.
+func checked(seconds ...int32) edit {
+	return func(f *Facts) {
+		for _, timeout := range seconds {
+			check := clusterv1.MachineHealthCheck{}
+			check.Spec.ClusterName, check.Spec.Checks.NodeStartupTimeoutSeconds = "c1", ptr.To(timeout)
+			check.Spec.Selector.MatchLabels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
+			f.checks = append(f.checks, check)
+		}
+	}
+}
+
 func consumedBy(machine string) editHost {
 	return func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: machine}

@@ -24,8 +24,8 @@ func hostRef(host *bmov1alpha1.BareMetalHost) rule.Ref {
 }
 
 func annotated(host *bmov1alpha1.BareMetalHost, key string) bool {
-	_, is := host.Annotations[key]
-	return is
+	_, set := host.Annotations[key]
+	return set
 }
 
 func available(host *bmov1alpha1.BareMetalHost) bool {
@@ -34,7 +34,7 @@ func available(host *bmov1alpha1.BareMetalHost) bool {
 
 // trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing
 // does.
-func trouble(host *bmov1alpha1.BareMetalHost) (is string, hint step) {
+func trouble(host *bmov1alpha1.BareMetalHost) (clause string, hint step) {
 	name := "BareMetalHost " + host.Name
 	switch {
 	case host.Status.ErrorMessage != "" && host.Status.ErrorType != "":
@@ -55,7 +55,7 @@ func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) 
 		return
 	}
 	w.wait, w.host, w.object = working, host, hostRef(host)
-	if is, hint := trouble(host); is != "" {
+	if clause, hint := trouble(host); clause != "" {
 		w.wait, w.hint = hindered, hint
 	}
 }

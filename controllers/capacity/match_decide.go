@@ -92,7 +92,7 @@ func (f *Facts) passedOn(loss Loss, asked string) bool {
 // onHost is the first of machines that has a host; nil if none has.
 func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Machine {
 	for _, machine := range machines {
-		if of := f.hostOf(machine); of != nil && of.Name == host {
+		if its := f.hostOf(machine); its != nil && its.Name == host {
 			return machine
 		}
 	}

@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -48,7 +46,7 @@ type reading struct {
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
 	for _, step := range []func(context.Context) error{
-		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readTimeouts, r.readHosts,
+		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -185,35 +183,15 @@ func (r *reading) all() []*clusterv1.Machine {
 	return append(slices.Clone(r.others), r.old)
 }
 
-// defaultNodeStartup applies where a check does not say; Cluster API's webhook writes the same into the spec.
-const defaultNodeStartup = 600
-
-// readTimeouts reads how long checks wait for the nodes of machines that have none.
-func (r *reading) readTimeouts(ctx context.Context) error {
-	awaited := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
-	if len(awaited) == 0 {
+// readChecks reads the checks that may wait for the node of a machine that has none.
+func (r *reading) readChecks(ctx context.Context) error {
+	if !slices.ContainsFunc(r.all(), func(m *clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() }) {
 		return nil
 	}
 	checks := &clusterv1.MachineHealthCheckList{}
-	if _, err := r.list(ctx, checks, "MachineHealthChecks"); err != nil {
-		return err
-	}
-	r.timeouts = map[string]time.Duration{}
-	for _, machine := range awaited {
-		for i := range checks.Items {
-			check := &checks.Items[i]
-			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-			sameCluster := check.Spec.ClusterName == machine.Spec.ClusterName
-			if err != nil || !sameCluster || selector.Empty() || !selector.Matches(labels.Set(machine.Labels)) {
-				continue
-			}
-			timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, defaultNodeStartup)) * time.Second
-			if shortest := r.timeouts[machine.Name]; timeout > 0 && (shortest == 0 || timeout < shortest) {
-				r.timeouts[machine.Name] = timeout
-			}
-		}
-	}
-	return nil
+	_, err := r.list(ctx, checks, "MachineHealthChecks")
+	r.checks = checks.Items
+	return err
 }
 
 // readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure.

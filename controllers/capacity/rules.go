@@ -56,7 +56,7 @@ var (
 	endHook          = step{"EndHook", "let the owner of the annotation finish, or remove the annotation from {machine}"}
 	endOwnHook       = step{"LookAtOwner", "look at {owner}, which ends its own hook, and at the owners of the other annotations"}
 	freeBudget       = step{"FreeBudget", "make {object} allow a disruption (more replicas, or another limit), or delete the pod yourself"}
-	reconnect        = step{"RestoreConnection", "make the API server of {object} reachable for Cluster API: endpoint, certificates, kubeconfig"}
+	reconnect        = step{"RestoreConnection", "make the API server of {object} reachable for Cluster API"}
 	repairHost       = step{"RepairHost", "repair BareMetalHost {host}"}
 	powerOn          = step{"PowerHostOn", "set spec.online of BareMetalHost {host} to true, unless it is kept off on purpose"}
 	unpause          = step{Unpause, "remove the annotation cluster.x-k8s.io/paused from {object}"}

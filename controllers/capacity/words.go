@@ -75,8 +75,8 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
-		is, _ := trouble(w.host)
-		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", is}
+		clause, _ := trouble(w.host)
+		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", clause}
 	}
 	machines, withNode := f.count()
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))

@@ -22,16 +22,16 @@ func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (*capacity.Fac
 
 // NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
 func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
-	if is, known := a.nodeReady(m); known {
-		return is.Status == metav1.ConditionTrue
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status == metav1.ConditionTrue
 	}
 	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
 }
 
 // NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
 func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
-	if is, known := a.nodeReady(m); known {
-		return is.Status != metav1.ConditionTrue
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status != metav1.ConditionTrue
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
 	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue

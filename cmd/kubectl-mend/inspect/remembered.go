@@ -52,8 +52,8 @@ func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
 
 // ofOwner reports whether r is about a machine of the owner of s: of its MachineDeployment, if there is one.
 func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
-	if of := r.Labels[clusterv1.MachineDeploymentNameLabel]; of != "" && s.Deployment != "" {
-		return of == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
+	if deployment := r.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" && s.Deployment != "" {
+		return deployment == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
 	}
 	owner := r.Spec.Target.Owner
 	return owner != nil && owner.Kind == s.Owner.Kind && owner.Name == s.Owner.Name
