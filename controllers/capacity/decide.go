@@ -385,12 +385,12 @@ func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condit
 // besides before it provisions that, it says itself.
 func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
 	host := f.hostOf(machine)
-	wants, known := f.wants[machine.Name]
+	sought, known := f.wants[machine.Name]
 	switch {
 	case host != nil && available(host) && w.said.Message != "":
 	case host != nil:
 		w.onHost(host, hostWorks, hostTrouble)
 	case f.hostsKnown && known:
-		f.hostless(w, wants)
+		f.hostless(w, sought)
 	}
 }

@@ -95,8 +95,8 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		}
 	}
 	down := says(clusterv1.MachineNodeReadyCondition, "Unknown", "ConnectionDown", "", ten)
-	onHost := func(reason string, hosts1 ...editHost) []edit {
-		return []edit{deleting(reason, metal, deleted(9*time.Minute)), hosts(aHost("h1", "deprovisioning", hosts1...))}
+	onHost := func(reason string, edits ...editHost) []edit {
+		return []edit{deleting(reason, metal, deleted(9*time.Minute)), hosts(aHost("h1", "deprovisioning", edits...))}
 	}
 	rows{
 		"one that has just begun is not reported on": {[]edit{old(deleted(time.Minute))}, "Deleting DeletionBegins w1 waits=Machine/w1 since=1m0s next=DeletionGoesOn"},
@@ -138,9 +138,22 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"nor of one whose owner is being deleted":     {[]edit{deleting("DeletionCompleted"), ofOwner(func(o *owner) { o.gone = true })}, "MachineIsGone"},
 		"one that is replaced goes":                   {[]edit{deleting("DeletionCompleted")}, "MachineGoes"},
 		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DrainGoesOn"},
+		"one that has gone meanwhile is made again":   {[]edit{gone}, "ReplacementIsMade"},
 	}.tell(t, func(f *Facts) string {
 		s := f.Deletion()
 		return s.Next.Reason
+	})
+}
+
+func TestANewMachineIsFollowed(t *testing.T) {
+	rows{
+		"as it boots": {[]edit{func(f *Facts) {
+			f.old = worker("w1", time.Minute, func(m *clusterv1.Machine) { m.Status = clusterv1.MachineStatus{} })
+		}}, "BootstrapNotReady"},
+		"if it has gone meanwhile": {[]edit{gone}, "OwnerCreates"},
+	}.tell(t, func(f *Facts) string {
+		s, _ := f.Follow()
+		return s.Reason
 	})
 }
 

@@ -191,14 +191,14 @@ type rows map[string]struct {
 	want  string
 }
 
-func (all rows) run(t *testing.T) {
+func (table rows) run(t *testing.T) {
 	t.Helper()
-	all.tell(t, func(f *Facts) string { return told(f.Story()) })
+	table.tell(t, func(f *Facts) string { return told(f.Story()) })
 }
 
-func (all rows) tell(t *testing.T, about func(*Facts) string) {
+func (table rows) tell(t *testing.T, about func(*Facts) string) {
 	t.Helper()
-	for name, tc := range all {
+	for name, tc := range table {
 		t.Run(name, func(t *testing.T) {
 			if got := about(given(tc.edits...)); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
