@@ -1,8 +1,8 @@
 // Package capacity says what the capacity of a machine that is being replaced waits for, and until when.
 //
-// It reads the conditions that Cluster API and its providers set on the old Machine (Deleting), on its owner (ScalingUp, Remediating), on the new Machine
-// (BootstrapConfigReady, InfrastructureReady, NodeReady) and the state of a BareMetalHost, and quotes them. It writes nothing. It reads with the rights of
-// its caller: what could not be read is in Unread, and is never taken for missing.
+// It reads the conditions that Cluster API and its providers set on the old Machine (Deleting), on its owner (ScalingUp, Remediating), on
+// the new Machine (BootstrapConfigReady, InfrastructureReady, NodeReady) and the state of a BareMetalHost, and quotes them. It writes
+// nothing. It reads with the rights of its caller: what could not be read is in Unread, and is never taken for missing.
 package capacity
 
 import (
@@ -31,9 +31,9 @@ const (
 
 // StageTexts are the stages as headings of a page.
 var StageTexts = map[string]string{
-	OwnerActs: "the owner acts", Deleting: "being deleted", NoReplacement: "no new machine", WaitingForBootstrapData: "waiting for bootstrap data",
-	NoHostFits: "no host fits", Provisioning: "provisioning", Booting: "booting", NodeNotReady: "node not Ready", Unread: "not known",
-	Back: "back", NotReplaced: "not replaced",
+	OwnerActs: "the owner acts", Deleting: "being deleted", NoReplacement: "no new machine",
+	WaitingForBootstrapData: "waiting for bootstrap data", NoHostFits: "no host fits", Provisioning: "provisioning", Booting: "booting",
+	NodeNotReady: "node not Ready", Unread: "not known", Back: "back", NotReplaced: "not replaced",
 }
 
 // Story is what the capacity of a machine waits for, or how the wait has ended.
@@ -47,13 +47,15 @@ type Story struct {
 	Owner, WaitsFor rule.Ref
 	// Replacement is the new machine; without a name there is none.
 	Replacement Replacement
-	// New is the Machine of Replacement, if it was read; Host is its BareMetalHost, Healthy reports that its node is Ready and no check marks it.
+	// New is the Machine of Replacement, if it was read; Host is its BareMetalHost, Healthy reports that its node is Ready and no check
+	// marks it.
 	New     *clusterv1.Machine
 	Host    string
 	Healthy bool
 	// Ready is how many machines of the owner have a Ready node.
 	Ready int
-	// Since is when the wait began. Deadline is when it ends by itself, or when a check counts the new machine as unhealthy, which follows from Timeout.
+	// Since is when the wait began. Deadline is when it ends by itself, or when a check counts the new machine as unhealthy, which follows
+	// from Timeout.
 	Since, Deadline time.Time
 	Timeout         time.Duration
 	Overdue         bool
@@ -72,8 +74,9 @@ func (s *Story) Ended() bool { return s.Stage == Back || s.Stage == NotReplaced 
 // Document is s for programs.
 func (s *Story) Document() cliv1.Capacity {
 	document := cliv1.Capacity{
-		Machine: s.Old, About: s.Machine, Stage: s.Stage, Reason: s.Reason, Since: cliv1.Moment(s.Since), Deadline: cliv1.Moment(s.Deadline),
-		Overdue: s.Overdue, Hosts: s.Hosts, Unread: s.Unread, Next: s.Next.Document(), Todo: s.Todo.Document(), Message: s.Message,
+		Machine: s.Old, About: s.Machine, Stage: s.Stage, Reason: s.Reason,
+		Since: cliv1.Moment(s.Since), Deadline: cliv1.Moment(s.Deadline), Overdue: s.Overdue, Hosts: s.Hosts, Unread: s.Unread,
+		Next: s.Next.Document(), Todo: s.Todo.Document(), Message: s.Message,
 	}
 	if s.Owner.Name != "" {
 		document.Owner = new(s.Owner)

@@ -8,6 +8,8 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -45,7 +47,7 @@ func (f *Facts) decide() found {
 	case made != nil && (end == "" || healthy(made)):
 		return f.follow(made).replacing(by)
 	case end != "":
-		return found{wait: ends[end], machine: f.Name, by: by}
+		return found{wait: wait{stage: NotReplaced, reason: end, message: ends[end]}, machine: f.Name, by: by}
 	case f.old != nil && f.old.DeletionTimestamp.IsZero():
 		return f.notDeleted()
 	case f.surplus():
@@ -77,25 +79,21 @@ func (f *Facts) end() string {
 }
 
 // pausedBy returns w as long as neither the Cluster nor object, on which it depends, is paused; else that this is waited for.
-func (f *Facts) pausedBy(w found, object rule.Ref, is bool) found {
+func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 	stage := w.stage
 	switch {
-	case f.cluster != nil && f.cluster.Spec.Paused != nil && *f.cluster.Spec.Paused:
+	case f.cluster != nil && ptr.Deref(f.cluster.Spec.Paused, false):
 		w.wait, w.object = paused, f.clusterRef()
 		w.reason, w.hint = "Paused", unpauseCluster
-	case is:
+	case annotated:
 		w.wait, w.object = paused, object
 	}
 	w.stage = stage
 	return w
 }
 
-func isPausedMachine(machine *clusterv1.Machine) bool {
-	_, is := machine.Annotations[clusterv1.PausedAnnotation]
-	return is
-}
-
-// notDeleted is what an unhealthy machine waits for that is not being deleted: its owner, as that has answered, or to become healthy as it is.
+// notDeleted is what an unhealthy machine waits for that is not being deleted: its owner, as that has answered, or to become healthy as it
+// is.
 func (f *Facts) notDeleted() found {
 	answer := condOf(f.old, clusterv1.MachineOwnerRemediatedCondition)
 	if answer.Status != metav1.ConditionFalse {
@@ -178,50 +176,54 @@ func (f *Facts) noReplacement() found {
 func (f *Facts) deletion(machine *clusterv1.Machine) found {
 	said, at := condOf(machine, clusterv1.MachineDeletingCondition), machine.DeletionTimestamp.Time
 	w := found{wait: deletionBegins, machine: machine.Name, object: machineRef(machine), since: at, said: said}
-	known, is := deletions[said.Reason]
+	phase, known := deletions[said.Reason]
 	switch {
-	case is:
-		w.wait, w.reason = known, said.Reason
+	case known:
+		w.wait, w.reason = phase, said.Reason
 	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // of a later Cluster API
 		w.reason, w.message = clusterv1.MachineDeletingReason, "the deletion of {machine} waits{reported}"
 	}
-	began, spec := clusterv1.MachineDeletionStatus{}, machine.Spec.Deletion
-	if machine.Status.Deletion != nil {
-		began = *machine.Status.Deletion
-	}
-	node := rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}
-	switch said.Reason {
+	f.phase(&w, machine)
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
+}
+
+// phase adds to a wait of the deletion of machine for what that waits, since when and until when.
+func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
+	at, spec := machine.DeletionTimestamp.Time, machine.Spec.Deletion
+	began := ptr.Deref(machine.Status.Deletion, clusterv1.MachineDeletionStatus{})
+	node, config := rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}, machine.Spec.Bootstrap.ConfigRef
+	switch w.said.Reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
 		w.since = firstKnown(began.WaitForPreDrainHookStartTime.Time, at)
 	case clusterv1.MachineDeletingDrainingNodeReason:
 		w.object = node
 		w.blockedByBudget()
-		f.inWorkload(&w, machine, began.NodeDrainStartTime.Time, spec.NodeDrainTimeoutSeconds)
+		f.inWorkload(w, machine, began.NodeDrainStartTime.Time, spec.NodeDrainTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForVolumeDetachReason:
 		w.object = node
-		f.inWorkload(&w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
+		f.inWorkload(w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
 		w.since = firstKnown(began.WaitForPreTerminateHookStartTime.Time, at)
-		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane { // to remove its hook would lose a member of etcd
+		// That of a control plane is not for a user: to remove it would lose a member of etcd.
+		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
 			w.object, w.hint, w.usual = f.owner.ref, endOwnHook, ownerTakes
 		}
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
 		w.object, w.ailing = infraOf(machine), ailing(machine)
-		w.since = latest(at, began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time, began.WaitForPreTerminateHookStartTime.Time)
+		drained := latest(began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time)
+		w.since = latest(at, drained, began.WaitForPreTerminateHookStartTime.Time)
 		w.onHost(f.hostOf(machine), hostIsCleaned, hostHinders)
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
-		ref := machine.Spec.Bootstrap.ConfigRef
-		w.object = rule.Ref{Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}
+		w.object = rule.Ref{Kind: config.Kind, Namespace: machine.Namespace, Name: config.Name}
 	case clusterv1.MachineDeletingDeletingNodeReason:
 		w.object = node
-		f.inWorkload(&w, machine, at, spec.NodeDeletionTimeoutSeconds)
+		f.inWorkload(w, machine, at, spec.NodeDeletionTimeoutSeconds)
 	case clusterv1.MachineDeletingDeletionCompletedReason:
 		others := slices.DeleteFunc(slices.Clone(machine.Finalizers), func(name string) bool { return name == clusterv1.MachineFinalizer })
 		if len(others) > 0 {
 			w.wait, w.finalizers = otherFinalizer, strings.Join(others, ", ")
 		}
 	}
-	return f.pausedBy(w, machineRef(machine), isPausedMachine(machine))
 }
 
 // inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
@@ -241,17 +243,19 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 
 // disconnect says that Cluster API has no connection to the workload cluster. A deadline holds all the same.
 func (f *Facts) disconnect(w *found, node metav1.Condition) {
-	w.reason, w.message = node.Reason, "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
-	w.object, w.said, w.since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, disconnected, nodeTakes
+	w.reason = node.Reason
+	w.message = "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
+	w.object, w.said, w.since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, reconnect, nodeTakes
 	if w.stage == Deleting && w.deadline.IsZero() {
-		w.next = step{goesOn.reason, "the deletion of {machine} goes on as soon as Cluster API has a connection again; this wait has no timeout"}
+		w.next = step{goesOn.reason, "the deletion of {machine} goes on once Cluster API has a connection again; this wait has no timeout"}
 	}
 }
 
-// evictionRefused is how Cluster API quotes the API server that refuses to evict pods because of a budget; it goes by that text itself. (Cluster API,
-// core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
+// evictionRefused is how Cluster API quotes the API server that refuses to evict pods because of a budget; it goes by that text itself.
+// (Cluster API, core/reconcilers/machine, drain/drain.go; Kubernetes, pkg/registry/core/pod/storage/eviction.go.)
 var evictionRefused = regexp.MustCompile(
-	`(?m)^\* Pods? ([a-z0-9-]{1,63})/.*: cannot evict pod as it would violate the pod's disruption budget\. The disruption budget ([a-z0-9.-]{1,253}) needs `)
+	`(?m)^\* Pods? ([a-z0-9-]{1,63})/.*: cannot evict pod as it would violate the pod's disruption budget\. ` +
+		`The disruption budget ([a-z0-9.-]{1,253}) needs `)
 
 // blockedByBudget names the PodDisruptionBudget that blocks a drain.
 func (w *found) blockedByBudget() {
@@ -286,10 +290,9 @@ func (f *Facts) follow(machine *clusterv1.Machine) found {
 // awaited is what machine waits for, whose node is not there yet. Until when a check waits for that is the deadline.
 func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition) found {
 	w := found{wait: notReady, machine: machine.Name, object: infraOf(machine), since: infra.LastTransitionTime.Time, said: infra}
-	provisioned := infra.Status == metav1.ConditionTrue || machine.Status.Initialization.InfrastructureProvisioned != nil &&
-		*machine.Status.Initialization.InfrastructureProvisioned
-	bootstrapped := !machine.Spec.Bootstrap.ConfigRef.IsDefined() || machine.Status.Initialization.BootstrapDataSecretCreated != nil &&
-		*machine.Status.Initialization.BootstrapDataSecretCreated
+	initialization := machine.Status.Initialization
+	provisioned := infra.Status == metav1.ConditionTrue || ptr.Deref(initialization.InfrastructureProvisioned, false)
+	bootstrapped := !machine.Spec.Bootstrap.ConfigRef.IsDefined() || ptr.Deref(initialization.BootstrapDataSecretCreated, false)
 	switch {
 	case provisioned:
 		f.booting(&w, machine, node)
@@ -302,25 +305,45 @@ func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition
 		}
 		f.placed(&w, machine)
 	}
-	if timeout := f.timeouts[machine.Name]; timeout > 0 {
+	if timeout := f.startupTimeout(machine); timeout > 0 {
 		w.timeout, w.deadline = timeout, f.awaitedSince(machine).Add(timeout)
 	}
-	return f.pausedBy(w, machineRef(machine), isPausedMachine(machine))
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
-// awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before. (Cluster API,
-// core/reconcilers/machinehealthcheck/targets.go.)
+// startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check that
+// does not say.
+func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
+	var shortest time.Duration
+	for i := range f.checks {
+		check := &f.checks[i].Spec
+		selector, err := metav1.LabelSelectorAsSelector(&check.Selector)
+		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
+		if !selects || check.ClusterName != machine.Spec.ClusterName {
+			continue
+		}
+		timeout := time.Duration(ptr.Deref(check.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
+		if timeout > 0 && (shortest == 0 || timeout < shortest) {
+			shortest = timeout
+		}
+	}
+	return shortest
+}
+
+// awaitedSince is from when checks count the start-up timeout of machine: the latest of the moments that it cannot have a node before.
+// (Cluster API, core/reconcilers/machinehealthcheck/targets.go.)
 func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	since := func(conditions []metav1.Condition, kind string) time.Time {
-		if is := cond(conditions, kind); is.Status == metav1.ConditionTrue {
-			return is.LastTransitionTime.Time
+		if cond := cond(conditions, kind); cond.Status == metav1.ConditionTrue {
+			return cond.LastTransitionTime.Time
 		}
 		return time.Time{}
 	}
 	at := latest(machine.CreationTimestamp.Time, since(machine.Status.Conditions, clusterv1.MachineInfrastructureReadyCondition))
 	if f.cluster != nil {
 		conditions := f.cluster.Status.Conditions
-		at = latest(at, since(conditions, clusterv1.ClusterControlPlaneInitializedCondition), since(conditions, clusterv1.ClusterInfrastructureReadyCondition))
+		initialized := since(conditions, clusterv1.ClusterControlPlaneInitializedCondition)
+		at = latest(at, initialized, since(conditions, clusterv1.ClusterInfrastructureReadyCondition))
 	}
 	return at
 }
@@ -355,19 +378,19 @@ func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condit
 	case node.Reason == clusterv1.MachineNodeConnectionDownReason:
 		f.disconnect(w, node)
 	}
-	w.stage = Booting
+	w.stage, w.next = Booting, nodeRegisters
 }
 
 // placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
 // besides before it provisions that, it says itself.
 func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
 	host := f.hostOf(machine)
-	wants, known := f.wants[machine.Name]
+	sought, known := f.wants[machine.Name]
 	switch {
 	case host != nil && available(host) && w.said.Message != "":
 	case host != nil:
 		w.onHost(host, hostWorks, hostTrouble)
 	case f.hostsKnown && known:
-		f.hostless(w, wants)
+		f.hostless(w, sought)
 	}
 }

@@ -95,8 +95,8 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		}
 	}
 	down := says(clusterv1.MachineNodeReadyCondition, "Unknown", "ConnectionDown", "", ten)
-	onHost := func(reason string, hosts1 ...editHost) []edit {
-		return []edit{deleting(reason, metal, deleted(9*time.Minute)), hosts(aHost("h1", "deprovisioning", hosts1...))}
+	onHost := func(reason string, edits ...editHost) []edit {
+		return []edit{deleting(reason, metal, deleted(9*time.Minute)), hosts(aHost("h1", "deprovisioning", edits...))}
 	}
 	rows{
 		"one that has just begun is not reported on": {[]edit{old(deleted(time.Minute))}, "Deleting DeletionBegins w1 waits=Machine/w1 since=1m0s next=DeletionGoesOn"},
@@ -118,17 +118,17 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"since the drain was over": {
 			[]edit{deleting("WaitingForInfrastructureDeletion", deleted(time.Hour), func(m *clusterv1.Machine) {
 				m.Status.Deletion = &clusterv1.MachineDeletionStatus{WaitForNodeVolumeDetachStartTime: ago(21 * time.Minute)}
-			})}, "Deleting WaitingForInfrastructureDeletion w1 waits=DockerMachine/w1 since=21m0s next=MachineGoes todo=LookAtInfrastructure",
+			})}, "Deleting WaitingForInfrastructureDeletion w1 waits=DockerMachine/w1 since=21m0s next=MachineGoes todo=LookAtProvider",
 		},
 		"a host that is cleaned":                {onHost("WaitingForInfrastructureDeletion", consumedBy("w1")), "Deleting HostDeprovisioning w1 waits=BareMetalHost/h1 since=9m0s next=MachineGoes"},
 		"a host with an error hinders it":       {onHost("WaitingForInfrastructureDeletion", consumedBy("w1"), failing), "Deleting HostHindersDeletion w1 waits=BareMetalHost/h1 since=9m0s next=MachineGoes todo=RepairHost"},
 		"a host of another machine does not":    {onHost("WaitingForInfrastructureDeletion", consumedBy("w2"), failing), "Deleting WaitingForInfrastructureDeletion w1 waits=Metal3Machine/w1 since=9m0s next=MachineGoes"},
-		"its bootstrap config":                  {[]edit{deleting("WaitingForBootstrapDeletion")}, "Deleting WaitingForBootstrapDeletion w1 waits=KubeadmConfig/w1 since=9m0s next=MachineGoes todo=LookAtBootstrap"},
+		"its bootstrap config":                  {[]edit{deleting("WaitingForBootstrapDeletion")}, "Deleting WaitingForBootstrapDeletion w1 waits=KubeadmConfig/w1 since=9m0s next=MachineGoes todo=LookAtProvider"},
 		"a node that cannot be deleted":         {[]edit{deleting("DeletingNode")}, "Deleting DeletingNode w1 waits=Node/node-w1 since=9m0s next=MachineGoes todo=LookAtController"},
 		"and is given up":                       {[]edit{deleting("DeletingNode", func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To[int32](600) })}, "Deleting DeletingNode w1 waits=Node/node-w1 since=9m0s until=1m0s next=DeletionGivenUp"},
 		"an error needs a person":               {[]edit{deleting("InternalError")}, "Deleting InternalError w1 waits=Machine/w1 since=9m0s next=GoesOn todo=LookAtController"},
-		"a finalizer that is left is a user's":  {[]edit{deleting("DeletionCompleted", func(m *clusterv1.Machine) { m.Finalizers = append(m.Finalizers, "x/y") })}, "Deleting ForeignFinalizer w1 waits=Machine/w1 since=9m0s next=ReplacementIsMade todo=RemoveFinalizer"},
-		"without one it is as good as gone":     {[]edit{deleting("DeletionCompleted")}, "Deleting DeletionCompleted w1 waits=Machine/w1 since=9m0s next=ReplacementIsMade"},
+		"a finalizer that is left is a user's":  {[]edit{deleting("DeletionCompleted", func(m *clusterv1.Machine) { m.Finalizers = append(m.Finalizers, "x/y") })}, "Deleting ForeignFinalizer w1 waits=Machine/w1 since=9m0s next=MachineGoes todo=RemoveFinalizer"},
+		"without one it is as good as gone":     {[]edit{deleting("DeletionCompleted")}, "Deleting DeletionCompleted w1 waits=Machine/w1 since=9m0s next=MachineGoes"},
 		"a paused machine is not deleted":       {[]edit{deleting("DrainingNode", isPausedNow)}, "Deleting ObjectPaused w1 waits=Machine/w1 since=9m0s next=GoesOn todo=Unpause"},
 		"one that is made before is another's":  {[]edit{deleting("DrainingNode"), replicas(4), made(worker("w4", time.Minute))}, "Deleting DrainingNode w1 waits=Node/node-w1 since=9m0s next=DrainGoesOn todo=SetDrainTimeout"},
 		"that of a replacement is followed too": {[]edit{follows(deleted(time.Minute))}, "Deleting DeletionBegins w4 waits=Machine/w4 since=1m0s next=DeletionGoesOn by=w4/Alone?"},
@@ -138,9 +138,22 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"nor of one whose owner is being deleted":     {[]edit{deleting("DeletionCompleted"), ofOwner(func(o *owner) { o.gone = true })}, "MachineIsGone"},
 		"one that is replaced goes":                   {[]edit{deleting("DeletionCompleted")}, "MachineGoes"},
 		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DrainGoesOn"},
+		"one that has gone meanwhile is made again":   {[]edit{gone}, "ReplacementIsMade"},
 	}.tell(t, func(f *Facts) string {
 		s := f.Deletion()
 		return s.Next.Reason
+	})
+}
+
+func TestANewMachineIsFollowed(t *testing.T) {
+	rows{
+		"as it boots": {[]edit{func(f *Facts) {
+			f.old = worker("w1", time.Minute, func(m *clusterv1.Machine) { m.Status = clusterv1.MachineStatus{} })
+		}}, "BootstrapNotReady"},
+		"if it has gone meanwhile": {[]edit{gone}, "OwnerCreates"},
+	}.tell(t, func(f *Facts) string {
+		s, _ := f.Follow()
+		return s.Reason
 	})
 }
 
@@ -163,11 +176,11 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 	}
 	rows{
 		"its bootstrap data":                         {[]edit{follows()}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s next=InfrastructureComes by=w4/Alone?"},
-		"which is looked at when it is late":         {[]edit{follows(bootstrap("NotReady", 6*time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=6m0s next=InfrastructureComes todo=LookAtBootstrap by=w4/Alone?"},
-		"at once where its provider fails":           {[]edit{follows(bootstrap("ReadyUnknown", time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=1m0s next=InfrastructureComes todo=LookAtBootstrap by=w4/Alone?"},
+		"which is looked at when it is late":         {[]edit{follows(bootstrap("NotReady", 6*time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=6m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
+		"at once where its provider fails":           {[]edit{follows(bootstrap("ReadyUnknown", time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=1m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
 		"the control plane comes before":             {[]edit{follows(), func(f *Facts) { f.cluster.Status.Initialization.ControlPlaneInitialized = nil }}, "WaitingForBootstrapData ControlPlaneNotInitialized w4 waits=Cluster/c1 since=4m0s next=InfrastructureComes todo=RepairControlPlane by=w4/Alone?"},
 		"its provider":                               {[]edit{follows(bootstrapped)}, "Provisioning InfrastructureNotReady w4 waits=DockerMachine/w4 since=4m0s next=InfrastructureComes by=w4/Alone?"},
-		"which is looked at when it fails":           {[]edit{follows(bootstrapped, infra("ObjectDeleted", "", time.Minute))}, "Provisioning InfrastructureNotReady w4 waits=DockerMachine/w4 since=1m0s next=InfrastructureComes todo=LookAtInfrastructure by=w4/Alone?"},
+		"which is looked at when it fails":           {[]edit{follows(bootstrapped, infra("ObjectDeleted", "", time.Minute))}, "Provisioning InfrastructureNotReady w4 waits=DockerMachine/w4 since=1m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
 		"of hosts none fits":                         {[]edit{follows(metal), hosts(aHost("h1", "provisioned", consumedBy("w2")))}, "NoHostFits NoHost w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken todo=AddHost by=w4/Alone?"},
 		"there is none":                              {[]edit{follows(metal), hosts()}, "NoHostFits NoHost w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken todo=AddHost by=w4/Alone?"},
 		"one becomes available":                      {[]edit{follows(metal), hosts(aHost("h1", "deprovisioning"))}, "NoHostFits NoHost w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
@@ -180,7 +193,7 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"its node":                                   {[]edit{follows(provisioned, infra("", "", 2*time.Minute))}, "Booting NoNode w4 waits=DockerMachine/w4 since=2m0s next=NodeRegisters by=w4/Alone?"},
 		"its host is off, and comes on by itself":    {boots(func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }), "Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters by=w4/Alone?"},
 		"or is kept off":                             {boots(func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn, h.Spec.Online = false, false }), "Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters todo=PowerHostOn by=w4/Alone?"},
-		"or has an error":                            {boots(failing), "Booting HostTrouble w4 waits=BareMetalHost/h4 since=4m0s next=InfrastructureComes todo=RepairHost by=w4/Alone?"},
+		"or has an error":                            {boots(failing), "Booting HostTrouble w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters todo=RepairHost by=w4/Alone?"},
 		"or boots":                                   {boots(), "Booting NoNode w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters by=w4/Alone?"},
 		"a paused machine does not go on":            {[]edit{follows(provisioned, isPausedNow)}, "Booting ObjectPaused w4 waits=Machine/w4 next=GoesOn todo=Unpause by=w4/Alone?"},
 		"its node becomes Ready":                     {[]edit{follows(node("KubeletNotReady", time.Minute))}, "NodeNotReady NodeNotReady w4 waits=Node/n4 since=1m0s by=w4/Alone?"},
@@ -188,10 +201,9 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"a connection to it":                         {[]edit{follows(node("ConnectionDown", ten))}, "NodeNotReady ConnectionDown w4 waits=Cluster/c1 since=10m0s todo=RestoreConnection by=w4/Alone?"},
 		"nothing":                                    {[]edit{gone, made(worker("w4", 4*time.Minute))}, "Back Replaced w4 since=4m0s by=w4/Alone?"},
 		"a check that marks it":                      {[]edit{gone, made(worker("w4", 4*time.Minute, says(clusterv1.MachineHealthCheckSucceededCondition, "False", "", "", 0)))}, "NodeNotReady StillUnhealthy w4 waits=Machine/w4 by=w4/Alone?"},
-		"until its check counts it, from its making": {[]edit{follows(), func(f *Facts) { f.timeouts = map[string]time.Duration{"w4": 3 * time.Minute} }}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=-1m0s next=InfrastructureComes by=w4/Alone?"},
+		"until its check counts it, from its making": {[]edit{follows(), checked(180, 600)}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=-1m0s next=InfrastructureComes by=w4/Alone?"},
 		"or from when its Cluster was initialized": {
-			[]edit{follows(), func(f *Facts) {
-				f.timeouts = map[string]time.Duration{"w4": 3 * time.Minute}
+			[]edit{follows(), checked(180), func(f *Facts) {
 				f.cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: "True", LastTransitionTime: ago(time.Minute)}}
 			}}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=2m0s next=InfrastructureComes by=w4/Alone?",
 		},

@@ -30,8 +30,8 @@ type Facts struct {
 	// cluster is nil if it was not read. clusterDeleted and namespaceDeleted report that these are being deleted.
 	cluster                          *clusterv1.Cluster
 	clusterDeleted, namespaceDeleted bool
-	// timeouts are by machine how long a check waits for its node.
-	timeouts map[string]time.Duration
+	// checks are those of the namespace, if a machine has no node.
+	checks []clusterv1.MachineHealthCheck
 	// hosts are those of the namespace, if hostsKnown; wants are by machine what it asks of one.
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool
@@ -73,8 +73,8 @@ func (f *Facts) surplus() bool {
 	return f.owner.known && f.owner.replicas != nil && machines >= *f.owner.replicas
 }
 
-// surges reports whether the owner may make a new machine before the old one is gone: in a rollout, or if it is a control plane whose order is not known.
-// MachineSets and KubeadmControlPlanes count a machine that is being deleted among their replicas.
+// surges reports whether the owner may make a new machine before the old one is gone: in a rollout, or if it is a control plane whose order
+// is not known. MachineSets and KubeadmControlPlanes count a machine that is being deleted among their replicas.
 func (f *Facts) surges() bool {
 	return f.owner.rollingOut || f.Owner.Kind != machineSetKind && f.Owner.Kind != kubeadmKind
 }
@@ -144,7 +144,8 @@ func (f *Facts) clusterRef() rule.Ref {
 	return rule.Ref{Kind: "Cluster", Namespace: f.Namespace, Name: f.Cluster}
 }
 
-// initialized reports that the control plane is initialized, without which no worker gets bootstrap data. Of a Cluster that was not read that is not doubted.
+// initialized reports that the control plane is initialized, without which no worker gets bootstrap data. Of a Cluster that was not read
+// that is not doubted.
 func (f *Facts) initialized() bool {
 	return f.cluster == nil || ptr.Deref(f.cluster.Status.Initialization.ControlPlaneInitialized, false) ||
 		cond(f.cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition).Status == metav1.ConditionTrue

@@ -161,6 +161,18 @@ func aHost(name string, state bmov1alpha1.ProvisioningState, edits ...editHost) 
 	return h
 }
 
+// checked are checks of all machines that wait so many seconds for their nodes.
+func checked(seconds ...int32) edit {
+	return func(f *Facts) {
+		for _, timeout := range seconds {
+			check := clusterv1.MachineHealthCheck{}
+			check.Spec.ClusterName, check.Spec.Checks.NodeStartupTimeoutSeconds = "c1", ptr.To(timeout)
+			check.Spec.Selector.MatchLabels = map[string]string{clusterv1.ClusterNameLabel: "c1"}
+			f.checks = append(f.checks, check)
+		}
+	}
+}
+
 func consumedBy(machine string) editHost {
 	return func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.ConsumerRef = &corev1.ObjectReference{Kind: "Metal3Machine", Name: machine}
@@ -179,14 +191,14 @@ type rows map[string]struct {
 	want  string
 }
 
-func (all rows) run(t *testing.T) {
+func (table rows) run(t *testing.T) {
 	t.Helper()
-	all.tell(t, func(f *Facts) string { return told(f.Story()) })
+	table.tell(t, func(f *Facts) string { return told(f.Story()) })
 }
 
-func (all rows) tell(t *testing.T, about func(*Facts) string) {
+func (table rows) tell(t *testing.T, about func(*Facts) string) {
 	t.Helper()
-	for name, tc := range all {
+	for name, tc := range table {
 		t.Run(name, func(t *testing.T) {
 			if got := about(given(tc.edits...)); got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)

@@ -24,16 +24,17 @@ func hostRef(host *bmov1alpha1.BareMetalHost) rule.Ref {
 }
 
 func annotated(host *bmov1alpha1.BareMetalHost, key string) bool {
-	_, is := host.Annotations[key]
-	return is
+	_, set := host.Annotations[key]
+	return set
 }
 
 func available(host *bmov1alpha1.BareMetalHost) bool {
 	return host.Status.Provisioning.State == bmov1alpha1.StateAvailable || host.Status.Provisioning.State == bmov1alpha1.StateReady
 }
 
-// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing does.
-func trouble(host *bmov1alpha1.BareMetalHost) (is string, hint step) {
+// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing
+// does.
+func trouble(host *bmov1alpha1.BareMetalHost) (clause string, hint step) {
 	name := "BareMetalHost " + host.Name
 	switch {
 	case host.Status.ErrorMessage != "" && host.Status.ErrorType != "":
@@ -54,17 +55,17 @@ func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) 
 		return
 	}
 	w.wait, w.host, w.object = working, host, hostRef(host)
-	if is, hint := trouble(host); is != "" {
+	if clause, hint := trouble(host); clause != "" {
 		w.wait, w.hint = hindered, hint
 	}
 }
 
 // hostless is the wait of a machine for a host. While one is kept for its owner and not available yet, CAPM3 takes no other. (Its
 // baremetal/metal3machine_manager.go: chooseHost.)
-func (f *Facts) hostless(w *found, wants wants) {
+func (f *Facts) hostless(w *found, sought wants) {
 	becomes, reused := false, false
 	for i := range f.hosts {
-		refusal := refusalOf(&f.hosts[i], wants)
+		refusal := refusalOf(&f.hosts[i], sought)
 		if refusal.Reason == "" {
 			w.fitting = append(w.fitting, refusal.Name)
 			continue
@@ -84,18 +85,18 @@ func (f *Facts) hostless(w *found, wants wants) {
 }
 
 // refusalOf is why host is not taken for a machine that wants that; without a reason it is. The order is that in which CAPM3 asks.
-func refusalOf(host *bmov1alpha1.BareMetalHost, wants wants) cliv1.HostRefusal {
+func refusalOf(host *bmov1alpha1.BareMetalHost, sought wants) cliv1.HostRefusal {
 	refuse := func(reason, message string) cliv1.HostRefusal {
 		return cliv1.HostRefusal{Name: host.Name, Reason: reason, Message: message}
 	}
 	owner, consumer := host.Labels[nodeReuseLabel], host.Spec.ConsumerRef
-	requirements, _ := wants.selector.Requirements()
+	requirements, _ := sought.selector.Requirements()
 	slices.SortFunc(requirements, func(a, b labels.Requirement) int { return strings.Compare(a.String(), b.String()) })
 	unmatched := slices.IndexFunc(requirements, func(r labels.Requirement) bool { return !r.Matches(labels.Set(host.Labels)) })
 	switch {
 	case unmatched >= 0:
 		return refuse("NotSelected", "does not match the hostSelector ("+requirements[unmatched].String()+")")
-	case owner != "" && owner != wants.reusedBy:
+	case owner != "" && owner != sought.reusedBy:
 		return refuse("Reserved", "is kept for machines of "+owner+" (node reuse)")
 	case owner == "" && consumer != nil && host.Status.Provisioning.State != bmov1alpha1.StateDeprovisioning:
 		return refuse("InUse", "is in use by "+consumer.Kind+" "+consumer.Name)
@@ -122,9 +123,10 @@ func stateText(state bmov1alpha1.ProvisioningState) string {
 
 // hostOf is the host that the Metal3Machine of machine has; nil if none is known.
 func (f *Facts) hostOf(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
+	infra := machine.Spec.InfrastructureRef
 	i := slices.IndexFunc(f.hosts, func(host bmov1alpha1.BareMetalHost) bool {
 		consumer := host.Spec.ConsumerRef
-		return consumer != nil && consumer.Kind == machine.Spec.InfrastructureRef.Kind && consumer.Name == machine.Spec.InfrastructureRef.Name
+		return consumer != nil && consumer.Kind == infra.Kind && consumer.Name == infra.Name
 	})
 	if i < 0 {
 		return nil

@@ -10,8 +10,9 @@ import (
 
 // replacement finds the machine that replaces the one that is asked for.
 //
-// A KubeadmControlPlane writes it down. A MachineSet does not, and makes a machine only after the old one is gone, since one that is being deleted counts
-// among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has the first that was made since.
+// A KubeadmControlPlane writes it down. A MachineSet does not, and makes a machine only after the old one is gone, since one that is being
+// deleted counts among its replicas (syncReplicas): so a machine that still exists has none, and of those that are gone the first to go has
+// the first that was made since.
 func (f *Facts) replacement() Replacement {
 	if f.old != nil {
 		return f.writtenDown(f.Name, f.old.CreationTimestamp.Time)
@@ -20,8 +21,8 @@ func (f *Facts) replacement() Replacement {
 	return f.replacementOf(loss, f.Created, f.Lost)
 }
 
-// replacementOf finds the machine that replaces loss, which was created then, where others were lost as well. Of a loss without a moment each machine might
-// be the one. What replaced a replacement that is gone itself replaces loss.
+// replacementOf finds the machine that replaces loss, which was created then, where others were lost as well. Of a loss without a moment
+// each machine might be the one. What replaced a replacement that is gone itself replaces loss.
 func (f *Facts) replacementOf(loss Loss, created time.Time, others []Loss) Replacement {
 	if written := f.writtenDown(loss.Name, created); written.Name != "" {
 		return written
@@ -91,15 +92,15 @@ func (f *Facts) passedOn(loss Loss, asked string) bool {
 // onHost is the first of machines that has a host; nil if none has.
 func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Machine {
 	for _, machine := range machines {
-		if of := f.hostOf(machine); of != nil && of.Name == host {
+		if its := f.hostOf(machine); its != nil && its.Name == host {
 			return machine
 		}
 	}
 	return nil
 }
 
-// madeSince are the other machines that were made since at and that are not written down as replacements, the oldest one first. Objects have the time of
-// their creation in seconds.
+// madeSince are the other machines that were made since at and that are not written down as replacements, the oldest one first. Objects
+// have the time of their creation in seconds.
 func (f *Facts) madeSince(at time.Time) []*clusterv1.Machine {
 	return slices.DeleteFunc(slices.Clone(f.others), func(machine *clusterv1.Machine) bool {
 		replaces, _ := Replaces(machine)
@@ -107,8 +108,8 @@ func (f *Facts) madeSince(at time.Time) []*clusterv1.Machine {
 	})
 }
 
-// inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has. One that has the
-// host of a lost machine is not free for another.
+// inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has.
+// One that has the host of a lost machine is not free for another.
 func (f *Facts) inOrder(loss Loss, others []Loss) Replacement {
 	others = slices.DeleteFunc(slices.Clone(others), func(other Loss) bool { return f.passedOn(other, loss.Name) })
 	lost, taken := append(slices.Clone(others), loss), map[string]bool{}
@@ -139,8 +140,8 @@ func (f *Facts) inOrder(loss Loss, others []Loss) Replacement {
 	return Replacement{}
 }
 
-// Predecessor returns the machine that the one that is asked for was made for: what is written down or, of those that are lost, the one whose replacement it
-// is by its host, or by order.
+// Predecessor returns the machine that the one that is asked for was made for: what is written down or, of those that are lost, the one
+// whose replacement it is by its host, or by order.
 func (f *Facts) Predecessor() Replacement {
 	if f.old == nil {
 		return Replacement{}

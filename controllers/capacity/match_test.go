@@ -126,7 +126,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) *Facts {
 		ofOwner(func(o *owner) { o.known = false }), ofOwner(func(o *owner) { o.gone = true }), controlledBy("K3sControlPlane"), controlledBy(kubeadmKind),
 		hosts(), hosts(aHost("h1", "available"), aHost("h2", "inspecting")), hosts(aHost("h1", "provisioning", consumedBy("w4"), failing)),
 		lost(Loss{Name: "w0", At: noon.Add(-6 * time.Minute), Found: "w4"}), func(f *Facts) { f.namespaceDeleted = true }, func(f *Facts) { f.cluster = nil },
-		func(f *Facts) { f.timeouts = map[string]time.Duration{"w4": time.Minute, "w5": time.Hour} }, func(f *Facts) { f.Unread = []string{machinesUnread} },
+		checked(60), func(f *Facts) { f.Unread = []string{machinesUnread} },
 	})).Draw(t, "circumstances") {
 		edit(f)
 	}

@@ -14,9 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,7 +27,8 @@ type Observer struct {
 	// Management reads the management cluster, Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the Machine counts.
+	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the
+	// Machine counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
 }
 
@@ -42,11 +41,12 @@ type reading struct {
 	*Facts
 }
 
-// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does not answer.
+// Observe returns the facts about s. The error is one of the management cluster that says nothing about the object, such as that it does
+// not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
 	for _, step := range []func(context.Context) error{
-		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readTimeouts, r.readHosts,
+		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -75,7 +75,8 @@ func (r *reading) list(ctx context.Context, list client.ObjectList, kinds string
 	return false, r.note(kinds, err)
 }
 
-// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no such kind.
+// note notes that a kind could not be read, and returns the error if it is another one than that the caller may not, or that there is no
+// such kind.
 func (r *reading) note(kinds string, err error) error {
 	if !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) && !errors.Is(err, explain.ErrUnread) {
 		return fmt.Errorf("read %s in %s: %w", kinds, r.Namespace, err)
@@ -120,7 +121,8 @@ func (r *reading) seen(machine *clusterv1.Machine) *clusterv1.Machine {
 	}
 	machine = machine.DeepCopy()
 	ready.Type = clusterv1.MachineNodeReadyCondition
-	machine.Status.Conditions = append(slices.DeleteFunc(machine.Status.Conditions, func(c metav1.Condition) bool { return c.Type == ready.Type }), ready)
+	meta.RemoveStatusCondition(&machine.Status.Conditions, ready.Type)
+	machine.Status.Conditions = append(machine.Status.Conditions, ready)
 	return machine
 }
 
@@ -137,7 +139,8 @@ func (r *reading) readCluster(ctx context.Context) error {
 	return err
 }
 
-// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its metadata.
+// readNamespace reads the Namespace of a machine that is being deleted, or gone. The command line has no more of a Namespace than its
+// metadata.
 func (r *reading) readNamespace(ctx context.Context) error {
 	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
 		return nil
@@ -180,42 +183,23 @@ func (r *reading) all() []*clusterv1.Machine {
 	return append(slices.Clone(r.others), r.old)
 }
 
-// defaultNodeStartup applies where a check does not say; Cluster API's webhook writes the same into the spec.
-const defaultNodeStartup = 600
-
-// readTimeouts reads how long checks wait for the nodes of machines that have none.
-func (r *reading) readTimeouts(ctx context.Context) error {
-	awaited := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool { return m.Status.NodeRef.IsDefined() })
-	if len(awaited) == 0 {
+// readChecks reads the checks that may wait for the node of a machine that has none.
+func (r *reading) readChecks(ctx context.Context) error {
+	if !slices.ContainsFunc(r.all(), func(m *clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() }) {
 		return nil
 	}
 	checks := &clusterv1.MachineHealthCheckList{}
-	if _, err := r.list(ctx, checks, "MachineHealthChecks"); err != nil {
-		return err
-	}
-	r.timeouts = map[string]time.Duration{}
-	for _, machine := range awaited {
-		for i := range checks.Items {
-			check := &checks.Items[i]
-			selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
-			if err != nil || check.Spec.ClusterName != machine.Spec.ClusterName || selector.Empty() || !selector.Matches(labels.Set(machine.Labels)) {
-				continue
-			}
-			timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, defaultNodeStartup)) * time.Second
-			if shortest := r.timeouts[machine.Name]; timeout > 0 && (shortest == 0 || timeout < shortest) {
-				r.timeouts[machine.Name] = timeout
-			}
-		}
-	}
-	return nil
+	_, err := r.list(ctx, checks, "MachineHealthChecks")
+	r.checks = checks.Items
+	return err
 }
 
 // readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure.
 func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool {
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
-		deletes := cond(m.Status.Conditions, clusterv1.MachineDeletingCondition).Reason == clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
-		return !onMetal(m) || !awaited && !deletes
+		deletion := condOf(m, clusterv1.MachineDeletingCondition).Reason
+		return !onMetal(m) || !awaited && deletion != clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
 	})
 	if len(concerned) == 0 {
 		return nil
@@ -237,8 +221,8 @@ func (r *reading) readHosts(ctx context.Context) error {
 	return nil
 }
 
-// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a hostSelector that
-// cannot be used.
+// readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a
+// hostSelector that cannot be used.
 func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
 	ref, between := machine.Spec.InfrastructureRef, &unstructured.Unstructured{}
 	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})

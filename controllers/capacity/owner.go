@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"context"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,8 +18,8 @@ import (
 // owner is what replaces a Machine: a MachineDeployment, a MachineSet or a control plane of any provider.
 type owner struct {
 	ref rule.Ref
-	// maker is what makes the machines, and may be paused: of a MachineDeployment the MachineSet of its current revision, which goes on while the
-	// MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
+	// maker is what makes the machines, and may be paused: of a MachineDeployment the MachineSet of its current revision, which goes on
+	// while the MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
 	maker rule.Ref
 	// known reports that it was read, and gone that it does not exist any more, or not for long.
 	known, gone, paused bool
@@ -75,41 +74,30 @@ func (r *reading) readMaker(ctx context.Context, name string, obj client.Object,
 	return exists, err
 }
 
+// readDeployment reads the MachineSets too, which name their MachineDeployment: of a long name the label of a machine has a hash. (Cluster
+// API, internal/util/labels/format.)
 func (r *reading) readDeployment(ctx context.Context) error {
-	name, err := r.deploymentName(ctx)
-	if err != nil {
+	sets, deployment, name := &clusterv1.MachineSetList{}, &clusterv1.MachineDeployment{}, r.Deployment
+	if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment}); err != nil {
 		return err
 	}
-	deployment := &clusterv1.MachineDeployment{}
+	if len(sets.Items) > 0 {
+		if controller := metav1.GetControllerOf(&sets.Items[0]); controller != nil {
+			name = controller.Name
+		}
+	}
 	if exists, err := r.readMaker(ctx, name, deployment, machineDeploymentKind); err != nil || !exists {
 		return err
 	}
 	r.owner.replicas, r.owner.paused = count(deployment.Spec.Replicas), false
-	r.owner.rollingOut = cond(deployment.Status.Conditions, clusterv1.MachineDeploymentRollingOutCondition).Status == metav1.ConditionTrue
-	sets := &clusterv1.MachineSetList{}
-	if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment}); err != nil {
-		return err
-	}
+	r.owner.rollingOut = cond(deployment.Status.Conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
 	for i := range sets.Items {
 		if set := &sets.Items[i]; set.Annotations[clusterv1.RevisionAnnotation] == deployment.Annotations[clusterv1.RevisionAnnotation] {
-			r.owner.maker = rule.Ref{Kind: machineSetKind, Namespace: r.Namespace, Name: set.Name}
+			r.owner.maker.Kind, r.owner.maker.Name = machineSetKind, set.Name
 			r.owner.madeBy(set)
 		}
 	}
 	return nil
-}
-
-// deploymentName is the name of the MachineDeployment. The label of a machine has it, but for a long one. (Cluster API, internal/util/labels/format: a hash.)
-func (r *reading) deploymentName(ctx context.Context) (string, error) {
-	if !strings.HasPrefix(r.Deployment, "hash_") {
-		return r.Deployment, nil
-	}
-	set := &clusterv1.MachineSet{}
-	exists, _, err := r.get(ctx, r.Owner.Name, set, "MachineSets")
-	if controller := metav1.GetControllerOf(set); err == nil && exists && controller != nil {
-		return controller.Name, nil
-	}
-	return r.Deployment, err
 }
 
 // madeBy adds what a MachineSet says of the machines that it makes.
@@ -119,8 +107,8 @@ func (o *owner) madeBy(set *clusterv1.MachineSet) {
 	o.conditions = set.Status.Conditions
 }
 
-// readControlPlane reads an owner of any other kind. All control planes have spec.replicas and, where their provider sets them, conditions of the same
-// types. (Cluster API's contract of control planes.)
+// readControlPlane reads an owner of any other kind. All control planes have spec.replicas and, where their provider sets them, conditions
+// of the same types. (Cluster API's contract of control planes.)
 func (r *reading) readControlPlane(ctx context.Context) error {
 	obj := &unstructured.Unstructured{}
 	r.owner.ref = rule.Ref{Kind: r.Owner.Kind, Namespace: r.Namespace, Name: r.Owner.Name}

@@ -3,11 +3,10 @@ package capacity
 import (
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
-// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or what a terminal
-// obeys.
+// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or
+// what a terminal obeys.
 const mostQuoted = 2048
 
 // oneLine is a message of several lines in one, without the bullets, and bounded.
@@ -30,15 +29,7 @@ func bounded(text string, most int) string {
 		return text
 	}
 	const ellipsis = "…"
-	text = text[:most-len(ellipsis)]
-	for !utf8.ValidString(text) && text != "" { // a character was cut, or it was no text
-		_, size := utf8.DecodeLastRuneInString(text)
-		if size > 1 || text[len(text)-1] < utf8.RuneSelf {
-			break
-		}
-		text = text[:len(text)-1]
-	}
-	return text + ellipsis
+	return strings.ToValidUTF8(text[:most-len(ellipsis)], "") + ellipsis // a character may be cut
 }
 
 // visible is text in which each character that is obeyed and not shown is replaced.

@@ -23,16 +23,19 @@ const (
 // Subject is the machine whose capacity is asked for. What is in it is all that can be known of a machine that is gone: keep it from Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more. Created is when it was created.
+	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more. Created is when it was
+	// created.
 	Began, Gone, Created time.Time
-	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of its MachineSet.
+	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
+	// its MachineSet.
 	Owner      Owner
 	Deployment string
 	// LabelKey and LabelValue select the machines of the owner.
 	LabelKey, LabelValue string
 	// Host is the BareMetalHost that it had.
 	Host string
-	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was not kept.
+	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was
+	// not kept.
 	Lost  []Loss
 	Found string
 	// Remembered are by the name of a machine the one that it replaces, as RemediationRecords have it.
@@ -57,11 +60,13 @@ var ErrNotKept = errors.New("the machine is gone, and its owner is not known")
 // Of is machine as a Subject whose remediation began then.
 func Of(machine *clusterv1.Machine, began time.Time) Subject {
 	s := Subject{
-		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName, Began: began, Created: machine.CreationTimestamp.Time,
+		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
+		Began: began, Created: machine.CreationTimestamp.Time,
 		Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
 		LabelKey: clusterv1.ClusterNameLabel, LabelValue: machine.Spec.ClusterName,
 	}
-	for _, key := range []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineSetNameLabel} {
+	keys := []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineSetNameLabel}
+	for _, key := range keys {
 		if value := machine.Labels[key]; value != "" {
 			s.LabelKey, s.LabelValue = key, value
 			break
@@ -99,8 +104,8 @@ func (s *Subject) owns(machine *clusterv1.Machine) bool {
 // young is how long a machine that has no Ready node may be one that has not had one yet.
 const young = time.Hour
 
-// Concerns reports whether there may be a story about machine: it is being deleted, its owner was asked to replace it, or it has had no Ready node yet. Of
-// all other machines nothing needs to be read.
+// Concerns reports whether there may be a story about machine: it is being deleted, its owner was asked to replace it, or it has had no
+// Ready node yet. Of all other machines nothing needs to be read.
 func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	asked := cond(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
 	if !machine.DeletionTimestamp.IsZero() || asked.Status == metav1.ConditionFalse || !machine.Status.NodeRef.IsDefined() {
@@ -110,8 +115,8 @@ func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 	return node.Status != "" && node.Status != metav1.ConditionTrue && now.Sub(machine.CreationTimestamp.Time) < young
 }
 
-// Replaces is the machine that machine was made for, and when that was deleted, if its owner has written it down. (Cluster API, RemediationData of a
-// KubeadmControlPlane.) A user may have written anything there.
+// Replaces is the machine that machine was made for, and when that was deleted, if its owner has written it down. (Cluster API,
+// RemediationData of a KubeadmControlPlane.) A user may have written anything there.
 func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 	var data struct {
 		Machine   string      `json:"machine"`

@@ -17,18 +17,21 @@ func (f *Facts) Story() Story { return f.told(f.decide(), f.Name) }
 
 // Follow returns what the machine, a new one, waits for, and which machine it replaces, if that is known.
 func (f *Facts) Follow() (story Story, predecessor Replacement) {
+	if f.old == nil { // it has gone meanwhile
+		return f.Story(), Replacement{}
+	}
 	predecessor = f.Predecessor()
 	return f.told(f.follow(f.old), predecessor.Name), predecessor
 }
 
 // Deletion returns what the deletion of the machine waits for, whether it is replaced or not. It is about a Machine that is being deleted.
 func (f *Facts) Deletion() Story {
+	if f.old == nil { // it has gone meanwhile
+		return f.Story()
+	}
 	w := f.deletion(f.old)
-	if w.next.reason == machineGoes.reason || w.next.reason == makesAnother.reason {
-		w.next = machineGoes
-		if f.end() != "" || f.surplus() {
-			w.next = machineIsGone
-		}
+	if w.next == machineGoes && (f.end() != "" || f.surplus()) {
+		w.next = machineIsGone
 	}
 	return f.told(w, f.Name)
 }
@@ -38,9 +41,9 @@ func (f *Facts) told(w found, old string) Story {
 	fill := f.words(&w, old)
 	_, withNode := f.count()
 	s := Story{
-		Stage: w.stage, Reason: w.reason, Old: old, Machine: w.machine, Owner: f.owner.ref, WaitsFor: w.object, Replacement: w.by, Ready: withNode,
-		Since: w.since, Deadline: w.deadline, Timeout: w.timeout, Overdue: !w.deadline.IsZero() && !f.now.Before(w.deadline), Unread: f.Unread,
-		Message: oneLine(fill.Replace(w.message)),
+		Stage: w.stage, Reason: w.reason, Old: old, Machine: w.machine, Owner: f.owner.ref, WaitsFor: w.object, Replacement: w.by,
+		Ready: withNode, Since: w.since, Deadline: w.deadline, Timeout: w.timeout, Unread: f.Unread,
+		Overdue: !w.deadline.IsZero() && !f.now.Before(w.deadline), Message: oneLine(fill.Replace(w.message)),
 	}
 	if made := f.other(w.by.Name); made != nil {
 		s.New, s.Healthy = made, healthy(made)
@@ -78,14 +81,15 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
-		is, _ := trouble(w.host)
-		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", is}
+		clause, _ := trouble(w.host)
+		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", clause}
 	}
 	machines, withNode := f.count()
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
 	return strings.NewReplacer(append(ofHost,
-		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object), "{old}", "Machine "+old, "{lost}", gone,
-		"{said}", said(w.said), "{reported}", reported(w.said), "{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
+		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object),
+		"{old}", "Machine "+old, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
+		"{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
 		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
 		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),
 	)...)
@@ -103,7 +107,7 @@ func named(ref rule.Ref) string {
 func said(cond metav1.Condition) string {
 	switch {
 	case cond.Message != "":
-		return ":\n" + cond.Message
+		return ":\n" + strings.TrimSuffix(cond.Message, ".")
 	case cond.Reason != "":
 		return " (" + cond.Reason + ")"
 	}

@@ -188,7 +188,6 @@ func everything(workload string) map[string]string {
 		"cluster.x-k8s.io/v1beta2/machines":           putOff,
 		"cluster.x-k8s.io/v1beta2/machinesets":        object(capi, "MachineSet", true, ""),
 		"cluster.x-k8s.io/v1beta2/machinedeployments": object(capi, "MachineDeployment", true, ""),
-		"cluster.x-k8s.io/v1beta2/machinedrainrules":  object(capi, "MachineDrainRule", true, ""),
 		"controlplane.cluster.x-k8s.io/v1beta2/kubeadmcontrolplanes": object("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane", true,
 			`,"spec":{"remediation":{"retryPeriodSeconds":600}}`),
 		"cluster.x-k8s.io/v1beta2/machinehealthchecks": object(capi, "MachineHealthCheck", true, `,"spec":{"clusterName":"x",

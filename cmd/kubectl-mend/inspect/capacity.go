@@ -22,16 +22,16 @@ func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (*capacity.Fac
 
 // NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
 func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
-	if is, known := a.nodeReady(m); known {
-		return is.Status == metav1.ConditionTrue
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status == metav1.ConditionTrue
 	}
 	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
 }
 
 // NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
 func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
-	if is, known := a.nodeReady(m); known {
-		return is.Status != metav1.ConditionTrue
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status != metav1.ConditionTrue
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
 	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
@@ -46,7 +46,8 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 		for _, c := range node.Status.Conditions {
 			if c.Type == corev1.NodeReady {
 				return metav1.Condition{
-					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime,
+					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
+					LastTransitionTime: c.LastTransitionTime,
 				}, true
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces which. A
-// MachineSet writes neither down.
+// remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
+// which. A MachineSet writes neither down.
 func (a *Asker) remember(s *capacity.Subject) {
 	lost := map[string]capacity.Loss{}
 	s.Remembered = map[string]string{}
@@ -30,7 +30,8 @@ func (a *Asker) remember(s *capacity.Subject) {
 			}
 		case r.Open():
 			at, _ := records.WentAt(r)
-			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name}
+			host := ptr.Deref(target.Host, mendv1.RecordRef{}).Name
+			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: host}
 		}
 	}
 	for _, replaced := range s.Remembered {
@@ -51,8 +52,8 @@ func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
 
 // ofOwner reports whether r is about a machine of the owner of s: of its MachineDeployment, if there is one.
 func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
-	if of := r.Labels[clusterv1.MachineDeploymentNameLabel]; of != "" && s.Deployment != "" {
-		return of == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
+	if deployment := r.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" && s.Deployment != "" {
+		return deployment == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
 	}
 	owner := r.Spec.Target.Owner
 	return owner != nil && owner.Kind == s.Owner.Kind && owner.Name == s.Owner.Name

@@ -20,7 +20,8 @@ import (
 // Capacity is what the capacity of a machine waits for.
 type Capacity struct {
 	capacity.Story
-	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says that.
+	// Deletion is what its deletion waits for while the story is about something else; nil if it is not being deleted, or the story says
+	// that.
 	Deletion *capacity.Story
 	// Made says for which machine a new one was made; empty if that is not known.
 	Made string
@@ -125,11 +126,11 @@ func (e *Explanation) deletionAnswer() {
 // waiting is a with what the story waits for.
 func waiting(a explain.Answer, s *capacity.Story) explain.Answer {
 	a.Implied, a.Since, a.Until, a.Reason, a.Detail = false, s.Since, s.Next.At, s.Reason, ""
-	if of := s.WaitsFor; of.Name != "" && of.Kind != "Node" && (of.Kind != "Machine" || of.Name != s.Machine) {
-		if of.Kind != "PodDisruptionBudget" {
-			of.Namespace = ""
+	if object := s.WaitsFor; object.Name != "" && object.Kind != "Node" && (object.Kind != "Machine" || object.Name != s.Machine) {
+		if object.Kind != "PodDisruptionBudget" {
+			object.Namespace = ""
 		}
-		a.Detail = of.String()
+		a.Detail = object.String()
 	}
 	return a
 }

@@ -38,14 +38,13 @@ var (
 	machineCheckGVK      = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
 	machineSetGVK        = clusterv1.GroupVersion.WithKind("MachineSet")
 	machineDeploymentGVK = clusterv1.GroupVersion.WithKind("MachineDeployment")
-	drainRuleGVK         = clusterv1.GroupVersion.WithKind("MachineDrainRule")
 	controlPlaneGVK      = controlplanev1.GroupVersion.WithKind("KubeadmControlPlane")
 	nodeCheckGVK         = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
 )
 
 // scoped are the kinds that are read in the namespace of a scope; others are read wherever they are.
 var scoped = []schema.GroupVersionKind{
-	clusterGVK, machineCheckGVK, machineGVK, machineSetGVK, machineDeploymentGVK, controlPlaneGVK, drainRuleGVK, metal3MachineGVK, hostGVK,
+	clusterGVK, machineCheckGVK, machineGVK, machineSetGVK, machineDeploymentGVK, controlPlaneGVK, metal3MachineGVK, hostGVK,
 	recordGVK, eventGVK,
 }
 

@@ -74,8 +74,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			g.Expect(i).NotTo(Equal(-1), "none is put off")
 			e := shared.explained(ctx, lost[i])
 			g.Expect(e.Message).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
-			// Between the deletion of the first and the new one nothing but what the owner has reported is known for a moment.
-			g.Expect(e.Next.Message).To(HavePrefix("its owner, KubeadmControlPlane " + shared.owner(ctx).Name + ", has put it off "))
+			g.Expect(e.Next.Message).To(HavePrefix("KubeadmControlPlane " + shared.owner(ctx).Name + " tries again by itself"))
 			g.Expect(e.Next.Manual).To(BeFalse())
 		}).Should(Succeed())
 
