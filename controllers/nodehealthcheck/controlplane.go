@@ -126,8 +126,10 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
 		_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		if owner := machines[ownerOfRequest(obj)]; owner != "" {
-			name, member = owner, true
+		for _, owner := range remediationrequest.OwningMachines(obj) {
+			if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
+				name, member = machine.Status.NodeRef.Name, true
+			}
 		}
 		name = namedAfter(obj, name, there)
 		node := there[name]
@@ -146,18 +148,10 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	}
 	for i := range state.facts.Nodes {
 		for n, j := &state.facts.Nodes[i], 0; j < len(n.Requests); j++ {
-			add(n.Requests[j].Object, n.Name, healthySince(n, state.facts.Now))
+			add(n.Requests[j].Object, n.Name, n.GoneSince(state.facts.Now))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// healthySince is since when the status of the check says that the conditions of a node are healthy; now if it does not say that.
-func healthySince(n *nodes.Node, now time.Time) time.Time {
-	if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
-		return n.Listed.ConditionsHealthyTimestamp.Time
-	}
-	return now
 }
 
 // member is how a node of the control plane is.

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,32 +17,17 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// ownerOfRequest is the Machine of Cluster API that owns obj; zero if none does. Owners are in the namespace of obj.
-func ownerOfRequest(obj metav1.Object) machineRef {
-	owners := remediationrequest.OwningMachines(obj)
-	if len(owners) == 0 {
-		return machineRef{}
-	}
-	return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: owners[0].Name}, owners[0].UID}
-}
-
-// machineRef is one Machine, and none that had its name before or has it elsewhere.
-type machineRef struct {
-	key types.NamespacedName
-	uid types.UID
-}
-
-// owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
+// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
 func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	ref, m := ownerOfRequest(obj), &clusterv1.Machine{}
-	if ref == (machineRef{}) {
+	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
+	if len(owners) == 0 {
 		return nil, nil
 	}
-	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owners[0].Name}, m, client.UnsafeDisableDeepCopy)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
-	case m.UID != ref.uid: // also if it is gone
+		return nil, fmt.Errorf("read machine %s of %s %s: %w", owners[0].Name, obj.GetKind(), obj.GetName(), err)
+	case m.UID != owners[0].UID: // also if it is gone
 		return nil, nil
 	}
 	return m, nil
@@ -152,8 +136,8 @@ func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watche
 	return "", nil
 }
 
-// memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
-func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[machineRef]string, error) {
+// memberMachines reads the control plane's Machines, and returns them by UID.
+func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
 	m := state.someMachine()
 	if m == nil {
 		return nil, nil
@@ -164,12 +148,11 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[m
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
 	state.facts.ControlPlane.Machines = list.Items
-	nodeOf := make(map[machineRef]string, len(list.Items))
+	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
-		m := &list.Items[i]
-		nodeOf[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		members[list.Items[i].UID] = &list.Items[i]
 	}
-	return nodeOf, nil
+	return members, nil
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -109,7 +108,7 @@ func (d *decider) comesFirst(i, j int) int {
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
 	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
-		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && !d.Blocker().Reason.Silent()
+		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Message != ""
 }
 
 // population counts the nodes and says what the limits allow.
@@ -196,5 +195,3 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -183,12 +183,3 @@ const (
 	NoTemplateLeft       Reason = "NoTemplateLeft"
 	NoneFollows          Reason = "NoTemplateFollows" // that can be about the node
 )
-
-// Silent reports whether r goes without saying: the verdict, or the remediation in progress, says it.
-func (r Reason) Silent() bool {
-	switch r {
-	case NotUnhealthy, NodeGone, NotJudged, RequestsUnread, InProgress, NoTemplate:
-		return true
-	}
-	return false
-}
