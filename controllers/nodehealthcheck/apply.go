@@ -29,7 +29,6 @@ import (
 // writers is how many nodes of one check are worked on at the same time.
 const writers = 16
 
-// outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
 	plan *nodes.Plan
@@ -40,13 +39,11 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
-	// notNotified is the error for which a remediator could not be notified to stop.
-	notNotified error
+	notNotified    error
 	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
-	again bool
-	// refused is the error for which no request could be made.
+	again   bool
 	refused error
 	err     error
 }
@@ -118,7 +115,6 @@ func (o *outcome) first() bool {
 	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
 }
 
-// confirmed makes sure that the first request for a node may be made.
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	doubt, err := r.confirm(ctx, state, o)
 	if err == nil && doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
@@ -129,7 +125,6 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 	return err == nil && doubt == ""
 }
 
-// ask makes the request of the step that starts.
 func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
 	o.tried = true
 	made, err := r.request(ctx, state, o)
@@ -140,7 +135,6 @@ func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
 	o.refuse(err)
 }
 
-// refuse notes that no request could be made, if err says why.
 func (o *outcome) refuse(err error) {
 	if err != nil {
 		o.refused, o.err = err, errors.Join(o.err, err)
@@ -251,7 +245,6 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// unconfirm removes the annotation by which a person confirmed that the node is healthy.
 func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
 	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))

@@ -25,7 +25,6 @@ type Contact struct {
 	outages []nodes.Outage
 }
 
-// mostOutages is how many are remembered.
 const mostOutages = 20
 
 // Around returns a transport that makes its requests by next, and notes what becomes of them.
@@ -65,7 +64,6 @@ func (c *Contact) note(answered bool) {
 	}
 }
 
-// past are the outages that are over, in their order.
 func (c *Contact) past() []nodes.Outage {
 	if c == nil {
 		return nil

@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
 		return
@@ -154,7 +153,6 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	return errors.Join(errs...)
 }
 
-// member is how a node of the control plane is.
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
 	member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)

@@ -48,7 +48,6 @@ func (t reported) again(text string, now time.Time) bool {
 	return t.text != text || !now.Before(t.at.Add(reportAgain))
 }
 
-// reportAgain is after how long what goes on is reported once more.
 const reportAgain = time.Hour
 
 func (n *reports) add(about *nodes.Node, e recorder.Event) {

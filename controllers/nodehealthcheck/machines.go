@@ -35,7 +35,6 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
-	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
 		if !n.Exists() {
@@ -46,7 +45,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 			continue
 		}
 		n.Machine = &nodes.Machine{}
-		if err := r.observeMachine(ctx, n.Object, n.Machine, watchers); err != nil {
+		if err := r.observeMachine(ctx, n.Object, n.Machine); err != nil {
 			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
@@ -54,7 +53,6 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	}
 }
 
-// describeNames states which requests have the names that those of the check for n would have.
 func (state *observed) describeNames(n *nodes.Node) {
 	n.Named = make([]nodes.Named, len(state.facts.Templates))
 	for j := range state.facts.Templates {
@@ -88,9 +86,7 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 
 // observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
 // two clusters, so the Machine has to name the node too.
-func (r *Reconciler) observeMachine(
-	ctx context.Context, node *corev1.Node, m *nodes.Machine, watchers map[string]*clusterv1.MachineHealthCheckList,
-) error {
+func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *nodes.Machine) error {
 	annotations := node.Annotations
 	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
 	if key.Name == "" || key.Namespace == "" {
@@ -114,26 +110,16 @@ func (r *Reconciler) observeMachine(
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("read cluster %s: %w", clusterKey, err)
 	}
-	m.WatchedBy, err = r.watcherOf(ctx, machine, watchers)
-	return err
-}
-
-// watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
-func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watchers map[string]*clusterv1.MachineHealthCheckList) (string, error) {
-	list := watchers[m.Namespace]
-	if list == nil {
-		list = &clusterv1.MachineHealthCheckList{}
-		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
-		}
-		watchers[m.Namespace] = list
+	checks := &clusterv1.MachineHealthCheckList{}
+	if err := r.Management.List(ctx, checks, client.InNamespace(machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the MachineHealthChecks in %s: %w", machine.Namespace, err)
 	}
-	for i := range list.Items {
-		if check := &list.Items[i]; machinestatus.Judges(check, m) {
-			return check.Name, nil
+	for i := range checks.Items {
+		if check := &checks.Items[i]; m.WatchedBy == "" && machinestatus.Judges(check, machine) {
+			m.WatchedBy = check.Name
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // memberMachines reads the control plane's Machines, and returns them by UID.

@@ -95,7 +95,6 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// openshift is the cluster as OpenShift's, if it is.
 func (r *Reconciler) openshift() openshift.Cluster {
 	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
@@ -129,14 +128,12 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	state.facts.Upgrade = upgrade
 }
 
-// disable says why the check can do nothing, unless something else was found before.
 func (state *observed) disable(why nodes.Disabled) {
 	if !state.facts.Disabled.Is() {
 		state.facts.Disabled = why
 	}
 }
 
-// awaits notes whether a kind was read yet.
 func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	if !ready && !slices.Contains(state.pending, kind) {
 		state.pending = append(state.pending, kind)
@@ -147,12 +144,10 @@ func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 // Templates that come later are watched; their kinds are not.
 const readRetry = 15 * time.Second
 
-// retry makes what could not be read be looked for again.
 func (state *observed) retry() {
 	state.facts.Retry = health.Earliest(state.facts.Retry, state.facts.Now.Add(readRetry))
 }
 
-// recheck makes the reconcile be repeated then at the latest.
 func (state *observed) recheck(at time.Time) {
 	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
 }
@@ -220,7 +215,6 @@ func (state *observed) listed() []string {
 	return names
 }
 
-// attach states what is known of each node besides what it says itself.
 func (state *observed) attach() {
 	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
 	for i := range state.check.Status.UnhealthyNodes {

@@ -37,8 +37,7 @@ const (
 	// releaseRetry is how soon orphaned requests are read again whose remediator has removed the mark of the check: nothing tells their
 	// end.
 	releaseRetry = time.Minute
-	// searchRetry is how soon kinds are searched again that could not be.
-	searchRetry = 15 * time.Second
+	searchRetry  = 15 * time.Second
 )
 
 // release ends what the check called name began, which is gone.
@@ -95,7 +94,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := &observed{check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now)}
-	orphans := r.memory.of(name).orphans // begun by the last reconcile of the check
+	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
 		by, known := makerOf(obj), orphans[obj.GetUID()].node
 		if entry := listed[obj.GetUID()]; entry != nil {
@@ -131,7 +130,6 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// endOrphaned deletes the orphaned requests of an earlier check of the same name.
 func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []error) {
 	for _, orphans := range state.requests.orphaned {
 		for _, obj := range orphans {

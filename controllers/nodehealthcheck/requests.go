@@ -47,7 +47,6 @@ func requestsOf(check *nhcv1.NodeHealthCheck) requests {
 	}
 }
 
-// observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	state.requests = requestsOf(state.check)
 	if err := r.listAll(ctx, state, state.sort); err != nil {
@@ -143,7 +142,6 @@ func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionK
 	return nil, false, err
 }
 
-// requestKinds are the kinds of requests that are watched.
 func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
@@ -232,7 +230,6 @@ func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int
 	})
 }
 
-// nodeOf is the node that a request names; empty if it names none.
 func nodeOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }

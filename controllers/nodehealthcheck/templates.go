@@ -179,7 +179,6 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes
 	return nodes.Disabled{}, nil
 }
 
-// kindsOf are the kinds of requests that a check makes, or has made.
 func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, t := range templatesOf(&check.Spec) {
@@ -193,7 +192,6 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 	return kinds
 }
 
-// request makes the request of the step that starts.
 func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (*unstructured.Unstructured, error) {
 	t := &state.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{

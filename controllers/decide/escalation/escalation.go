@@ -29,11 +29,8 @@ type Status int
 const (
 	// Unsaid means that there is no such condition.
 	Unsaid Status = iota
-	// Yes is the status True.
 	Yes
-	// No is the status False.
 	No
-	// Unsure is the status Unknown.
 	Unsure
 )
 
@@ -52,7 +49,6 @@ type Request struct {
 	// ProcessingSince is the last transition of Processing.
 	ProcessingSince time.Time
 
-	// Deleting says that it is being deleted.
 	Deleting bool
 	// Gone says that it exists no more; only the check's status remembers it.
 	Gone bool
@@ -66,7 +62,6 @@ type Action int
 const (
 	// Wait means that nothing is to be done before Recheck, or before something else changes.
 	Wait Action = iota
-	// Start means that a request is to be made on the step.
 	Start
 	// GiveUp means that the requests of the step have had their chance. The caller writes, in this order, the annotation onto each of
 	// them that is there, does not carry it and has not succeeded, if Notify says so, then the time into the check's status; and decide
@@ -87,28 +82,23 @@ const (
 	// ToldToStop waits although the remediator was notified that it was given up: there is no escalation, and another operator notified it.
 	ToldToStop = "RemediatorToldToStop"
 
-	// FirstStep starts the escalation.
 	FirstStep = "FirstRemediation"
-	// NextStep starts the step after one that was given up.
-	NextStep = "NextRemediation"
+	NextStep  = "NextRemediation"
 	// Vanished starts a step again whose request somebody deleted before its time was over.
 	Vanished = "RequestDeleted"
 
-	// NotMade starts a step again whose request could not be made.
 	NotMade = "RequestNotMade"
 
 	// Failed gives up, or waits where nothing follows, because the remediator says Succeeded=False.
 	Failed = "RemediationFailed"
 	// Stopped gives up, or waits where nothing follows, because the remediator stopped processing and never reported success or failure.
-	Stopped = "RemediationStopped"
-	// TimedOut gives up because the step's timeout has passed.
+	Stopped  = "RemediationStopped"
 	TimedOut = "RemediationTimedOut"
 	// NeverMade gives up because the step's timeout has passed and no request could be made.
 	NeverMade = "RequestNeverMade"
 	// NotNotified gives up what was given up before, because the remediator was not notified.
 	NotNotified = "RemediatorNotNotified"
 
-	// NoTemplateLeft is the end of the escalation.
 	NoTemplateLeft = "NoTemplateLeft"
 )
 

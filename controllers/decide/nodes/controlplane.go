@@ -32,10 +32,8 @@ type ControlPlane struct {
 
 // Why the control plane is unread, besides errors.
 const (
-	// OrphansUnsearched is that orphaned requests were not searched for yet.
 	OrphansUnsearched = "orphaned requests could not be searched for"
-	// WritesUnread is that requests which were made a moment ago are not shown yet.
-	WritesUnread = "requests that were made a moment ago are not shown yet"
+	WritesUnread      = "requests that were made a moment ago are not shown yet"
 )
 
 // MemberRequest is a remediation request, of whatever check, for a node of the control plane.

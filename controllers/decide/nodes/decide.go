@@ -42,7 +42,6 @@ func Decide(f Facts) Plan {
 	return p
 }
 
-// decider makes one plan.
 type decider struct {
 	f     *Facts
 	p     *Plan
@@ -64,7 +63,6 @@ type view struct {
 	etcd      Reason // why etcd cannot do without that one; empty if it can
 }
 
-// stepsOf are the templates as the escalation sees them.
 func stepsOf(templates []Template) []escalation.Step {
 	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
@@ -111,7 +109,6 @@ func (d *Decision) acts() bool {
 		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Message != ""
 }
 
-// population counts the nodes and says what the limits allow.
 func (d *decider) population() {
 	f, p := d.f, d.p
 	for i := range f.Nodes {
@@ -151,7 +148,6 @@ func (d *decider) counts(i int) bool {
 		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(d.f.Now) }))
 }
 
-// classOf is what the limits count a node as.
 func (d *decider) classOf(i int) budget.Class {
 	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
 	switch {

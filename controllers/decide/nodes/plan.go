@@ -55,8 +55,7 @@ type Decision struct {
 	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
 	Start, Would int
 	Nothing      Reason
-	// PassedOver are the steps right before the one that starts which cannot be about the node.
-	PassedOver []int
+	PassedOver   []int
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
 	GaveUp escalation.Decision
 	Answer Answer
@@ -119,7 +118,6 @@ type Moment struct {
 // LeaseAction is what to do about a lease.
 type LeaseAction int
 
-// The actions.
 const (
 	KeepLease LeaseAction = iota
 	TakeLease             // it has no holder, or none that still counts

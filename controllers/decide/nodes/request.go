@@ -93,13 +93,11 @@ func (r *Request) annotated(key string) time.Time {
 	return at
 }
 
-// succeeded is whether the remediator says that it has succeeded.
 func (r *Request) succeeded() escalation.Status {
 	status, _ := escalation.Says(r.Object, nhcv1.SucceededCondition)
 	return status
 }
 
-// deletesNode reports whether the remediator says that its node is meant to go.
 func (r *Request) deletesNode() bool {
 	status, _ := escalation.Says(r.Object, nhcv1.NodeDeletionExpectedCondition)
 	return status == escalation.Yes

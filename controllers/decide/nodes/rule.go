@@ -22,7 +22,6 @@ type Rule struct {
 	Quiet  bool   // none is sent, since it is over soon
 	asked  moment
 	When   func(*Case) bool
-	// Object is what blocks, if that is one object other than the check.
 	Object func(*Case) rule.Ref
 	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
 	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what
@@ -33,7 +32,6 @@ type Rule struct {
 	Until, Again func(*Case) time.Time
 }
 
-// blocker is what the rule says of the case.
 func (r *Rule) blocker(c *Case) Blocker {
 	b := Blocker{Reason: r.Reason, Event: r.Event, Quiet: r.Quiet}
 	if r.Message == "" {
@@ -120,7 +118,6 @@ func (d *decider) caseOf(i int, v *view) *Case {
 	return &Case{decider: d, Decision: &d.p.Decisions[i], view: v, i: i, n: &d.f.Nodes[i], begins: true}
 }
 
-// ask is what the rules of those moments say against the case.
 func (c *Case) ask(at moment) []Blocker {
 	var blockers []Blocker
 	for i := range rules {
@@ -152,7 +149,6 @@ func distinct(blockers []Blocker) []Blocker {
 	return kept
 }
 
-// skipped is the reason of the events about most blockers of one node.
 const skipped = nhcv1.EventRemediationSkipped
 
 // inAMinute is when a node is looked at again that waits for a request of another maker, or for another member: neither enqueues the
@@ -187,7 +183,6 @@ func (c *Case) machine() rule.Ref { return c.n.Machine.Ref() }
 
 func (c *Case) machineName() string { return c.n.Machine.Object.Name }
 
-// notHealthy counts the nodes that are not healthy.
 func (c *Case) notHealthy() string {
 	p, terminating := c.p.Population, ""
 	if p.Unknown > 0 {

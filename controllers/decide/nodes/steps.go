@@ -14,7 +14,6 @@ func (n *Node) idle() bool {
 	return n.Exists() && !n.Remediated() && !n.confirmed() && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
-// decide decides what is done about the node, and what blocks its remediation.
 func (d *decider) decide(i int) {
 	decision := &d.p.Decisions[i]
 	decision.Start = -1
@@ -69,7 +68,6 @@ func (c *Case) block() {
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 
-// flag counts the requests that are too old.
 func (c *Case) flag() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
@@ -270,7 +268,6 @@ func askedAgain(blockers []Blocker) Moment {
 	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
 }
 
-// start starts a step.
 func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
 	for j := step - 1; j >= 0 && c.passed(c.n, j); j-- {
