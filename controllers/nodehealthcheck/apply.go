@@ -115,16 +115,6 @@ func (o *outcome) first() bool {
 	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
 }
 
-func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
-	doubt, err := r.confirm(ctx, state, o)
-	if err == nil && doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
-		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
-	}
-	o.again = o.again || err == nil && doubt != ""
-	o.refuse(err)
-	return err == nil && doubt == ""
-}
-
 func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
 	o.tried = true
 	made, err := r.request(ctx, state, o)
@@ -256,20 +246,28 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to
-// be made again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides
-// anew.
-func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
-	node := &corev1.Node{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node); remediationrequest.Missing(err) {
-		node = nil
-	} else if err != nil {
-		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
+// confirmed makes sure, past the caches, that the first request for a node may be made. A watch that was broken may take half a minute to be
+// made again, in which the cache shows what was before. If there is a doubt the next reconcile decides anew.
+func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
+	node, doubt := &corev1.Node{}, ""
+	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	switch {
+	case remediationrequest.Missing(err):
+		doubt, err = o.Confirm(&state.facts, o.n, nil), nil
+	case err != nil:
+		err = fmt.Errorf("read node %s: %w", o.n.Name, err)
+	default:
+		doubt = o.Confirm(&state.facts, o.n, node)
 	}
-	if doubt := o.Confirm(&state.facts, o.n, node); doubt != "" || !o.n.ControlPlane() {
-		return doubt, nil
+	if err == nil && doubt == "" && o.n.ControlPlane() {
+		doubt, err = r.confirmTurn(ctx, state)
 	}
-	return r.confirmTurn(ctx, state)
+	if doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
+	}
+	o.again = o.again || err == nil && doubt != ""
+	o.refuse(err)
+	return err == nil && doubt == ""
 }
 
 // doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.

@@ -177,14 +177,6 @@ func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Fa
 	return facts
 }
 
-// searchedFor is how far the search for orphaned requests is. Without a manager there are none to be found.
-func (r *Reconciler) searchedFor() searchState {
-	if r.Discovery == nil {
-		return searched
-	}
-	return searchState(r.search.Load())
-}
-
 const (
 	// missed is how long nodes may not be judged without a healthy one being missed: events are merged for a part of that as it is.
 	missed = time.Second

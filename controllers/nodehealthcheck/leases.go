@@ -28,12 +28,7 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 	facts := &nodes.Lease{
 		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, check),
 		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
-	if lease.Spec.AcquireTime != nil {
-		facts.Acquired = lease.Spec.AcquireTime.Time
-	}
-	if lease.Spec.RenewTime != nil {
-		facts.Renewed = lease.Spec.RenewTime.Time
+		Acquired: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Renewed: ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time,
 	}
 	ofNode := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" }
 	if node != nil && !facts.Own && !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, ofNode) {

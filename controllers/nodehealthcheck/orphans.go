@@ -209,6 +209,14 @@ const (
 	searched
 )
 
+// searchedFor is searched without a manager: then there are no orphans to be found.
+func (r *Reconciler) searchedFor() searchState {
+	if r.Discovery == nil {
+		return searched
+	}
+	return searchState(r.search.Load())
+}
+
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	r.memory.begin(r.Clock.Now()) // the first check may come much later

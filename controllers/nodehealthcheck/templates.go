@@ -82,22 +82,21 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
-	for _, remediation := range remediations(state.check) {
-		kind := remediation.Resource.GroupVersionKind()
+	for _, kind := range kindsOf(state.check) {
 		if slices.ContainsFunc(state.facts.Templates, func(t nodes.Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
 			continue
 		}
 		ready, err := r.Kinds.Readable(ctx, kind)
 		switch {
 		case remediationrequest.Missing(err): // then there are none
-		case errors.Is(err, explain.ErrUnread):
-			state.unreadable[kind.GroupKind()] = true
-		case err != nil:
-			state.unreadable[kind.GroupKind()] = true
-			state.trouble = append(state.trouble, err)
-			state.retry()
-		default:
+		case err == nil:
 			state.awaits(kind, ready)
+		default:
+			state.unreadable[kind.GroupKind()] = true
+			if !errors.Is(err, explain.ErrUnread) {
+				state.trouble = append(state.trouble, err)
+				state.retry()
+			}
 		}
 	}
 }

@@ -81,24 +81,15 @@ const (
 // stuckFor is how long the deletion of a Node may take. Karpenter drains it and ends its instance meanwhile.
 const stuckFor = time.Hour
 
-// Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
+// Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no full
+// stop at their end.
 type Blocker struct {
-	Reason Reason
-	// Message is what the condition, the event and the explanation say; empty if Reason is silent. It has no full stop at its end.
-	Message string
-	// Fix is what a user has to do to end it; empty if it ends without that. EndsWhen is what else ends it, as a clause that follows "until".
-	Fix, EndsWhen string
-	// Detail is what the first line of an explanation says of it besides its reason.
-	Detail string
-	// Event is the reason of the event about it; empty if there is none for each node. Quiet says that none is sent, since it is over soon.
-	Event string
-	Quiet bool
-	// Object is what blocks, if that is one object other than the check; zero if it is not.
-	Object rule.Ref
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
-	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
-	Again time.Time
+	Reason                         Reason
+	Event                          string
+	Quiet                          bool
+	Message, Fix, EndsWhen, Detail string
+	Object                         rule.Ref // zero if no single object but the check blocks
+	Until, Again                   time.Time
 }
 
 // Case is one node, and what a rule depends on besides it. Of the plan it is the part that was decided so far.
