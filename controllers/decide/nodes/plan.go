@@ -130,54 +130,23 @@ type Reason string
 
 // What keeps anything new from starting. Where the condition RemediationAllowed says the same, it has the same reason.
 const (
-	CheckDisabled    Reason = "HealthCheckDisabled"
-	TemplateUnread   Reason = "TemplateUnreadable"
-	TemplateNotSeen  Reason = "MissingPermission"
-	Paused           Reason = "PauseRequested"
-	Upgrading        Reason = "ClusterUpgrading"
-	KubeletsAwaited  Reason = "KubeletsAwaited"
-	TooManyUnhealthy Reason = "TooManyUnhealthy"
-	StormNotOver     Reason = "StormRecovery"
+	CheckDisabled Reason = "HealthCheckDisabled"
+	Paused        Reason = "PauseRequested"
+	Upgrading     Reason = "ClusterUpgrading"
 )
 
 // What keeps the remediation of one node from starting, in the order in which it is asked. The last three are also why nothing would start.
 const (
-	NotUnhealthy         Reason = "NotUnhealthy"
-	NodeGone             Reason = "NodeGone"
-	NotJudged            Reason = "NotJudged"      // another controller ends the node
-	RequestsUnread       Reason = "RequestsUnread" // what has become of its requests cannot be read
-	WithinTimeout        Reason = "WithinTimeout"
-	NotSelected          Reason = "NotSelected"
-	NodeExcluded         Reason = "NodeExcluded"
-	NodeDeleting         Reason = "NodeBeingDeleted"
-	NodeStuck            Reason = "NodeDeletionStuck" // it is being deleted for longer than that takes
-	MachineUnread        Reason = "MachineUnread"
-	ClusterPaused        Reason = "ClusterPaused"
-	MachinePaused        Reason = "MachinePaused"
-	MachineSkipped       Reason = "MachineSkipped"
-	MachineDeleting      Reason = "MachineBeingDeleted"
-	LeaseTaken           Reason = "LeaseTaken"
-	OverlappingCheck     Reason = "OverlappingCheck"
-	MachineUpdating      Reason = "MachineBeingUpdated"
-	TemplateOfMachines   Reason = "TemplateOfMachines"
-	TemplateElsewhere    Reason = "TemplateInOtherNamespace"
-	OrphanedRequest      Reason = "OrphanedRequest"
-	ForeignRequest       Reason = "ForeignRequest"
-	OtherTemplate        Reason = "RequestOfOtherTemplate"
-	SameTemplate         Reason = "TwoStepsOfOneTemplate"
-	ControlPlaneSearched Reason = "ControlPlaneSearched"
-	ControlPlaneUnread   Reason = "ControlPlaneUnread"
-	MemberRemediated     Reason = "AnotherBeingRemediated"
-	MajorityAtRisk       Reason = "MajorityAtRisk"
-	MembersNotSeen       Reason = "ControlPlaneNotSeen"
-	NotFirst             Reason = "NotFirstInQueue"
-	EtcdAtRisk           Reason = "EtcdAtRisk"
-	EtcdUnread           Reason = "EtcdUnread"
-	EtcdBudgets          Reason = "EtcdDisruptionBudgets"
-	StillDeleted         Reason = "RequestBeingDeleted"   // of the last failure
-	InProgress           Reason = "RemediationInProgress" // its remediator is waited for
-	JustDeleted          Reason = "RequestDeleted"
-	NoTemplate           Reason = "NoTemplate"
-	NoTemplateLeft       Reason = "NoTemplateLeft"
-	NoneFollows          Reason = "NoTemplateFollows" // that can be about the node
+	NotUnhealthy       Reason = "NotUnhealthy"
+	NodeGone           Reason = "NodeGone"
+	NotSelected        Reason = "NotSelected"
+	MachineUnread      Reason = "MachineUnread"
+	TemplateOfMachines Reason = "TemplateOfMachines"
+	TemplateElsewhere  Reason = "TemplateInOtherNamespace"
+	EtcdAtRisk         Reason = "EtcdAtRisk"
+	EtcdUnread         Reason = "EtcdUnread"
+	EtcdBudgets        Reason = "EtcdDisruptionBudgets"
+	NoTemplate         Reason = "NoTemplate"
+	NoTemplateLeft     Reason = "NoTemplateLeft"
+	NoneFollows        Reason = "NoTemplateFollows" // that can be about the node
 )
