@@ -104,7 +104,13 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		}
 		return
 	}
-	r.ask(ctx, state, o)
+	o.tried = true
+	made, err := r.request(ctx, state, o)
+	if errors.Is(err, remediationrequest.ErrAppeared) {
+		o.again, err = true, nil
+	}
+	o.made = made
+	o.refuse(err)
 	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
@@ -113,16 +119,6 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 // first reports whether nothing is done about the node yet.
 func (o *outcome) first() bool {
 	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
-}
-
-func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
-	o.tried = true
-	made, err := r.request(ctx, state, o)
-	if errors.Is(err, remediationrequest.ErrAppeared) {
-		o.again, err = true, nil
-	}
-	o.made = made
-	o.refuse(err)
 }
 
 func (o *outcome) refuse(err error) {
@@ -246,8 +242,8 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirmed makes sure, past the caches, that the first request for a node may be made. A watch that was broken may take half a minute to be
-// made again, in which the cache shows what was before. If there is a doubt the next reconcile decides anew.
+// confirmed makes sure, past the caches, that the first request for a node may be made. A watch that was broken may take half a minute to
+// be made again, in which the cache shows what was before. If there is a doubt the next reconcile decides anew.
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
 	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)

@@ -17,7 +17,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
+// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is
+// gone.
 func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
 	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
 	if len(owners) == 0 {

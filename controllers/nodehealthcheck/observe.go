@@ -40,25 +40,6 @@ type observed struct {
 	trouble []error
 }
 
-// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what
-// the controller reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler
-// that makes no reconciles lacks is their memory: a node whose condition turns from one bad status to another may be due later in its
-// eyes than in the manager's, and never earlier.
-func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
-	check, err := r.read(ctx, name)
-	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
-		return nil, err
-	}
-	state, err := r.observe(ctx, check, now)
-	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
-		state, err = r.observe(ctx, check, now)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &state.facts, nil
-}
-
 // observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
 // again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
@@ -236,17 +217,24 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check.
-// Nothing is written, reported or measured, and later reconciles are not influenced.
+// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without the
+// memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
-	facts, err := r.Observe(ctx, name, now)
-	if facts == nil || err != nil {
+	check, err := r.read(ctx, name)
+	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
-	plan := nodes.Decide(*facts)
-	c := explain.NodeCheck(facts, &plan)
+	state, err := r.observe(ctx, check, now)
+	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+		state, err = r.observe(ctx, check, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan := nodes.Decide(state.facts)
+	c := explain.NodeCheck(&state.facts, &plan)
 	if r.idle.Load() {
 		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
 	}

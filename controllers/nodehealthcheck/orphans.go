@@ -93,7 +93,9 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now)}
+	state := &observed{
+		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now),
+	}
 	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
 		by, known := makerOf(obj), orphans[obj.GetUID()].node
@@ -232,8 +234,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	return nil
 }
 
-// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the search
-// open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
+// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the
+// search open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -105,9 +105,7 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 		remediations = append(remediations, remediationOf(state, o, j))
 	}
 	if o.made != nil {
-		remediations = append(remediations, nhcv1.Remediation{
-			Resource: nodes.ReferenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
-		})
+		remediations = append(remediations, (&nodes.Request{Object: o.made}).Entry())
 	}
 	for j := range o.n.Unseen {
 		remediations = append(remediations, o.n.Unseen[j].Remediation)

@@ -18,10 +18,11 @@ import (
 //  4. the request is gone, or could not be made: the step is started again;
 //  5. the remediator is waited for.
 //
-// A request is given up by its annotation and then by the check's status, and either of them counts: a crash between the two undoes nothing.
-// A remediator that removes the annotation knew of it, and gets it again on the last step only, for a minute (NotifiedAgainFor).
+// A request is given up by its annotation and then by the check's status, and either of them counts: a crash between the two undoes
+// nothing. A remediator that removes the annotation knew of it, and gets it again on the last step only, for a minute (NotifiedAgainFor).
 //
-// A single step without a timeout (spec.remediationTemplate) is never given up: nothing could follow. (medik8s gives it up after 30 minutes.)
+// A single step without a timeout (spec.remediationTemplate) is never given up: nothing could follow. (medik8s gives it up after 30
+// minutes.)
 func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	here, asked := highest(len(steps), requests)
 	switch {

@@ -1,7 +1,7 @@
 // Package escalation decides which remediation template of a NodeHealthCheck an unhealthy node gets next.
 //
-// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses, limits,
-// the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
+// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses,
+// limits, the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
 package escalation
 
 import "time"
@@ -13,8 +13,9 @@ const StoppedFor = 30 * time.Second
 // BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the boot.
 const BootsFor = 30 * time.Minute
 
-// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make good a crash
-// between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could get in the way of.
+// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make
+// good a crash between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could
+// get in the way of.
 const NotifiedAgainFor = time.Minute
 
 // Step is one template. Steps are given in the order of their use.

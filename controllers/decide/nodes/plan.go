@@ -20,7 +20,8 @@ type Plan struct {
 	// Decisions are about Facts.Nodes, in the same order; Order are the places of those about which something is done, in that order.
 	Decisions []Decision
 	Order     []int
-	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if none.
+	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if
+	// none.
 	Recheck, NextDeadline time.Time
 	Memory                Memory
 }

@@ -12,8 +12,8 @@ import (
 // shortRecovery is the recovery, or else one as long as its rule, after which the next failure of a node begins at the first step.
 const shortRecovery = time.Minute
 
-// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the step
-// that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
+// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the
+// step that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
 type Recovery struct {
 	// First is when the node was healthy for the first time, Last for the last time. Short says that it failed again soon after Last.
 	First, Last time.Time
@@ -21,7 +21,8 @@ type Recovery struct {
 	Requests    []Listed
 }
 
-// recallRecovery remembers the requests of the node at place i while it is healthy, and gives them back when it fails after a short recovery.
+// recallRecovery remembers the requests of the node at place i while it is healthy, and gives them back when it fails after a short
+// recovery.
 func (d *decider) recallRecovery(i int) {
 	n, verdict, now := &d.f.Nodes[i], &d.p.Decisions[i].Verdict, d.f.Now
 	recovery, known := d.f.Memory.Recoveries[n.ID()]
@@ -54,7 +55,8 @@ func (d *decider) recallRecovery(i int) {
 	d.p.Memory.Recoveries[n.ID()] = recovery
 }
 
-// recovery is that of a node that is healthy now, with its requests; without any if the last step was given up: there is none to go on with.
+// recovery is that of a node that is healthy now, with its requests; without any if the last step was given up: there is none to go on
+// with.
 func (d *decider) recovery(i int) Recovery {
 	n, since := &d.f.Nodes[i], d.f.Now
 	if healthy := n.healthySince(); !healthy.IsZero() {

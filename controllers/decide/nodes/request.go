@@ -35,7 +35,8 @@ func RefOf(obj *unstructured.Unstructured) rule.Ref {
 // Entry is what the status of the check says of the request.
 func (r *Request) Entry() nhcv1.Remediation {
 	entry := nhcv1.Remediation{
-		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(), TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
+		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if at := r.GivenUp(); !at.IsZero() {
 		entry.TimedOut = &metav1.Time{Time: at}

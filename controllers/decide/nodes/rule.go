@@ -81,8 +81,8 @@ const (
 // stuckFor is how long the deletion of a Node may take. Karpenter drains it and ends its instance meanwhile.
 const stuckFor = time.Hour
 
-// Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no full
-// stop at their end.
+// Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no
+// full stop at their end.
 type Blocker struct {
 	Reason                         Reason
 	Event                          string
