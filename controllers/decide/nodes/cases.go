@@ -103,7 +103,7 @@ func (c *Case) objection(reasons ...controlplane.Reason) *controlplane.Objection
 	if !c.queued() || c.f.ControlPlane.Unread != "" {
 		return nil
 	}
-	objections := c.objections(c.n.Name)
+	objections := c.objections(c.i)
 	if i := slices.IndexFunc(objections, func(o controlplane.Objection) bool { return slices.Contains(reasons, o.Reason) }); i >= 0 {
 		return &objections[i]
 	}

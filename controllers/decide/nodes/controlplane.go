@@ -150,15 +150,22 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
-func (d *decider) objections(name string) []controlplane.Objection {
+// cleared is the control plane with the nodes that are due, as if nothing were done to them.
+func (d *decider) cleared(due ...int) controlplane.Plane {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
-	for i := range plane.Members {
-		if plane.Members[i].Name == name {
-			plane.Members[i].Remediation = ""
+	for j := range plane.Members {
+		for _, i := range due {
+			if d.f.Nodes[i].Name == plane.Members[j].Name {
+				plane.Members[j].Due, plane.Members[j].Remediation = d.p.Decisions[i].Verdict.OverdueSince(d.f.Now), ""
+			}
 		}
 	}
-	return plane.Against(name, d.f.Now)
+	return plane
+}
+
+// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
+func (d *decider) objections(i int) []controlplane.Objection {
+	return d.cleared(i).Against(d.f.Nodes[i].Name, d.f.Now)
 }
 
 // queue is the node that goes first, and why etcd forbids it. One that etcd forbids does not block another: its loss may be why the other
@@ -170,7 +177,7 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 	}
 	name := func(i int) string { return d.f.Nodes[i].Name }
 	etcd = d.f.ControlPlane.Etcd.against(name(first))
-	for next, rest := first, slices.Clone(due); len(d.objections(name(next))) == 0; next = d.firstOf(rest) {
+	for next, rest := first, slices.Clone(due); len(d.objections(next)) == 0; next = d.firstOf(rest) {
 		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
 			return next, ""
 		}
@@ -183,19 +190,12 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 
 // firstOf is the node that goes first of those that are due: while it is not known which are alive, the one that has been due for longest.
 func (d *decider) firstOf(due []int) int {
-	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
-	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
-	for j := range plane.Members {
-		for _, i := range due {
-			if d.f.Nodes[i].Name == plane.Members[j].Name {
-				plane.Members[j].Due, plane.Members[j].Remediation = since(i), ""
-			}
-		}
-	}
+	plane := d.cleared(due...)
 	first := plane.First(d.f.Now)
 	if i := slices.IndexFunc(due, func(i int) bool { return d.f.Nodes[i].Name == first }); i >= 0 {
 		return due[i]
 	}
+	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
