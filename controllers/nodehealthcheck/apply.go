@@ -29,7 +29,6 @@ import (
 // writers is how many nodes of one check are worked on at the same time.
 const writers = 16
 
-// outcome is what became of the decision about one node.
 type outcome struct {
 	*nodes.Decision
 	plan *nodes.Plan
@@ -40,13 +39,11 @@ type outcome struct {
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
 	gaveUp         bool
-	// notNotified is the error for which a remediator could not be notified to stop.
-	notNotified error
+	notNotified    error
 	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
-	again bool
-	// refused is the error for which no request could be made.
+	again   bool
 	refused error
 	err     error
 }
@@ -107,7 +104,13 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		}
 		return
 	}
-	r.ask(ctx, state, o)
+	o.tried = true
+	made, err := r.request(ctx, state, o)
+	if errors.Is(err, remediationrequest.ErrAppeared) {
+		o.again, err = true, nil
+	}
+	o.made = made
+	o.refuse(err)
 	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
@@ -118,29 +121,6 @@ func (o *outcome) first() bool {
 	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
 }
 
-// confirmed makes sure that the first request for a node may be made.
-func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
-	doubt, err := r.confirm(ctx, state, o)
-	if err == nil && doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
-		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
-	}
-	o.again = o.again || err == nil && doubt != ""
-	o.refuse(err)
-	return err == nil && doubt == ""
-}
-
-// ask makes the request of the step that starts.
-func (r *Reconciler) ask(ctx context.Context, state *observed, o *outcome) {
-	o.tried = true
-	made, err := r.request(ctx, state, o)
-	if errors.Is(err, remediationrequest.ErrAppeared) {
-		o.again, err = true, nil
-	}
-	o.made = made
-	o.refuse(err)
-}
-
-// refuse notes that no request could be made, if err says why.
 func (o *outcome) refuse(err error) {
 	if err != nil {
 		o.refused, o.err = err, errors.Join(o.err, err)
@@ -251,7 +231,6 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// unconfirm removes the annotation by which a person confirmed that the node is healthy.
 func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
 	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
@@ -263,20 +242,28 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirm makes sure, past the caches, of what the first request for a node is made by. A watch that was broken may take half a minute to
-// be made again, in which the cache shows the observed state as it was. If it is not sure it says why, and the next reconcile decides
-// anew.
-func (r *Reconciler) confirm(ctx context.Context, state *observed, o *outcome) (doubt string, err error) {
-	node := &corev1.Node{}
-	if err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node); remediationrequest.Missing(err) {
-		node = nil
-	} else if err != nil {
-		return "", fmt.Errorf("read node %s: %w", o.n.Name, err)
+// confirmed makes sure, past the caches, that the first request for a node may be made. A watch that was broken may take half a minute to
+// be made again, in which the cache shows what was before. If there is a doubt the next reconcile decides anew.
+func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
+	node, doubt := &corev1.Node{}, ""
+	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
+	switch {
+	case remediationrequest.Missing(err):
+		doubt, err = o.Confirm(&state.facts, o.n, nil), nil
+	case err != nil:
+		err = fmt.Errorf("read node %s: %w", o.n.Name, err)
+	default:
+		doubt = o.Confirm(&state.facts, o.n, node)
 	}
-	if doubt := o.Confirm(&state.facts, o.n, node); doubt != "" || !o.n.ControlPlane() {
-		return doubt, nil
+	if err == nil && doubt == "" && o.n.ControlPlane() {
+		doubt, err = r.confirmTurn(ctx, state)
 	}
-	return r.confirmTurn(ctx, state)
+	if doubt != "" && r.memory.of(state.check.Name).failed >= doubtful {
+		err = fmt.Errorf("the manager's cache does not show what the API server says: %s", doubt)
+	}
+	o.again = o.again || err == nil && doubt != ""
+	o.refuse(err)
+	return err == nil && doubt == ""
 }
 
 // doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.

@@ -36,7 +36,6 @@ func (c *Contact) clockAhead() time.Duration {
 	return c.Server.Ahead()
 }
 
-// mostOutages is how many are remembered.
 const mostOutages = 20
 
 // Around returns a transport that makes its requests by next, and notes what becomes of them.
@@ -76,7 +75,6 @@ func (c *Contact) note(answered bool) {
 	}
 }
 
-// past are the outages that are over, in their order.
 func (c *Contact) past() []nodes.Outage {
 	if c == nil {
 		return nil

@@ -68,13 +68,11 @@ type Kinds interface {
 type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
 	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
-	// Watch begins to watch a kind.
 	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
 	// Named notes which kinds a check names, and ends the watches of those that no check names any more and that have no objects left.
 	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
-	// Ended is how many watches were ended so far.
 	Ended() int
 }
 
@@ -84,11 +82,10 @@ type Reconciler struct {
 	Client client.Client
 	// Management reads what is Cluster API's, from the manager's cache.
 	Management client.Reader
-	// Live reads past the caches.
-	Live     client.Reader
-	Mapper   meta.RESTMapper
-	Kinds    Kinds
-	Requests *remediationrequest.Requests
+	Live       client.Reader
+	Mapper     meta.RESTMapper
+	Kinds      Kinds
+	Requests   *remediationrequest.Requests
 	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
 	Records *records.Records
 	Metal   records.Metal
@@ -162,7 +159,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.tell(ctx, state, &plan, done)
 }
 
-// read returns the check called name; nil if there is none.
 func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCheck, error) {
 	check := &nhcv1.NodeHealthCheck{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, check); apierrors.IsNotFound(err) {
@@ -180,14 +176,6 @@ func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Fa
 	facts.ClockAhead = r.Contact.clockAhead()
 	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
 	return facts
-}
-
-// searchedFor is how far the search for orphaned requests is. Without a manager there are none to be found.
-func (r *Reconciler) searchedFor() searchState {
-	if r.Discovery == nil {
-		return searched
-	}
-	return searchState(r.search.Load())
 }
 
 const (
@@ -225,13 +213,11 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	return again, nil
 }
 
-// lag repeats a reconcile when its cache may show what was written.
 func (r *Reconciler) lag(check string) ctrl.Result {
 	now := r.Clock.Now()
 	return enqueue.At(now.Add(r.memory.stale.Next(client.ObjectKey{Name: check})), now)
 }
 
-// applied is what became of a plan.
 type applied struct {
 	outcomes []outcome
 	trouble  []error // what failed besides

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// observeControlPlane reads the control plane if one of its nodes waits to be remediated, or will.
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
 		return
@@ -37,13 +37,9 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 		state.recheck(state.facts.Now.Add(time.Second))
 		return
 	}
-	list := &corev1.NodeList{}
-	err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy)
+	namespaces, err := r.readAll(ctx, state)
 	if err == nil {
-		err = r.readAll(ctx, state)
-	}
-	if err == nil {
-		err = r.observeMembers(ctx, state, list.Items)
+		err = r.observeMembers(ctx, state, namespaces)
 	}
 	if err != nil {
 		c.Unread = err.Error()
@@ -73,31 +69,33 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c.Renewed = renewed
 }
 
-// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one may be
-// remediating a node of the control plane, and its kinds were not read since the manager was started; or one that is gone.
-func (r *Reconciler) readAll(ctx context.Context, state *observed) error {
+// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that is
+// gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
+func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]bool, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list NodeHealthChecks: %w", err)
+		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
 	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
 		if isRequest(kind) {
 			state.awaits(kind, state.requests.read[kind.GroupKind()])
 		}
 	}
+	namespaces := map[string]bool{}
 	for i := range list.Items {
+		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
 		for _, kind := range kindsOf(&list.Items[i]) {
 			ready, err := r.Kinds.Readable(ctx, kind)
 			if remediationrequest.Missing(err) {
 				continue // then there are none
 			}
 			if err != nil {
-				return fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
+				return nil, fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
 			state.awaits(kind, ready && state.requests.read[kind.GroupKind()])
 		}
 	}
-	return nil
+	return namespaces, nil
 }
 
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
@@ -106,28 +104,30 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) error {
 // A request about a Machine is about a member if that very Machine is one's, or if it is where a NodeHealthCheck has its templates and
 // names the node: its name is that of a Machine, of which any cluster may have one. Requests of other kinds count wherever they are:
 // their remediators go by the node that they name, or are named like, in all namespaces.
-func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list []corev1.Node) error {
-	c := state.facts.ControlPlane
-	there := make(map[string]*corev1.Node, len(list))
-	for i := range list {
-		there[list[i].Name] = &list[i]
-		if controlplane.IsMember(&list[i]) {
-			c.Nodes = append(c.Nodes, state.member(&list[i]))
+func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templates map[string]bool) error {
+	list := &corev1.NodeList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	c, there := state.facts.ControlPlane, make(map[string]*corev1.Node, len(list.Items))
+	for i := range list.Items {
+		node := &list.Items[i]
+		there[node.Name] = node
+		if controlplane.IsMember(node) {
+			c.Nodes = append(c.Nodes, state.member(node))
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
 	if err != nil {
 		return err
 	}
-	templates, err := r.namespacesOfTemplates(ctx)
-	if err != nil {
-		return err
-	}
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
 		_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		if owner := machines[ownerOfRequest(obj)]; owner != "" {
-			name, member = owner, true
+		for _, owner := range remediationrequest.OwningMachines(obj) {
+			if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
+				name, member = machine.Status.NodeRef.Name, true
+			}
 		}
 		name = namedAfter(obj, name, there)
 		node := there[name]
@@ -146,21 +146,12 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, list [
 	}
 	for i := range state.facts.Nodes {
 		for n, j := &state.facts.Nodes[i], 0; j < len(n.Requests); j++ {
-			add(n.Requests[j].Object, n.Name, healthySince(n, state.facts.Now))
+			add(n.Requests[j].Object, n.Name, n.GoneSince(state.facts.Now))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// healthySince is since when the status of the check says that the conditions of a node are healthy; now if it does not say that.
-func healthySince(n *nodes.Node, now time.Time) time.Time {
-	if n.Listed != nil && n.Listed.ConditionsHealthyTimestamp != nil {
-		return n.Listed.ConditionsHealthyTimestamp.Time
-	}
-	return now
-}
-
-// member is how a node of the control plane is.
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
 	member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)

@@ -48,7 +48,6 @@ func (t reported) again(text string, now time.Time) bool {
 	return t.text != text || !now.Before(t.at.Add(reportAgain))
 }
 
-// reportAgain is after how long what goes on is reported once more.
 const reportAgain = time.Hour
 
 func (n *reports) add(about *nodes.Node, e recorder.Event) {
@@ -194,8 +193,8 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 func stormEvents(turn budget.StormTurn) []recorder.Event {
 	switch turn {
 	case budget.StormBegan:
-		text := "Storm recovery mode activated - delaying remediation until threshold is reached"
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant", "%s", text)}
+		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant",
+			"Storm recovery mode activated - delaying remediation until threshold is reached")}
 	case budget.StormCooling:
 		return []recorder.Event{recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")}
 	case budget.StormEnded:

@@ -28,12 +28,7 @@ func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.Nod
 	facts := &nodes.Lease{
 		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, check),
 		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
-	if lease.Spec.AcquireTime != nil {
-		facts.Acquired = lease.Spec.AcquireTime.Time
-	}
-	if lease.Spec.RenewTime != nil {
-		facts.Renewed = lease.Spec.RenewTime.Time
+		Acquired: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Renewed: ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time,
 	}
 	ofNode := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" }
 	if node != nil && !facts.Own && !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, ofNode) {
@@ -59,7 +54,6 @@ func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(
 // namespace is a node's heartbeat, or says who leads.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
 
-// listLeases returns the leases on nodes, shared with the cache: read only.
 func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
 	list := &coordinationv1.LeaseList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(r.LeaseNamespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -68,7 +62,6 @@ func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, er
 	return list.Items, nil
 }
 
-// observeLeases reads the leases on nodes, in one list of those in their namespace.
 func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	leases, err := r.listLeases(ctx)
 	if err != nil {
@@ -81,7 +74,6 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// leased are the nodes whose lease the check holds.
 func (state *observed) leased() []string {
 	var held []string
 	for name, lease := range state.leases {
@@ -136,7 +128,6 @@ func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
-// giveBack deletes a lease of ours.
 func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) error {
 	err := r.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}},
 		client.Preconditions{UID: ptr.To(lease.UID), ResourceVersion: ptr.To(lease.ResourceVersion)})

@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,32 +17,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// ownerOfRequest is the Machine of Cluster API that owns obj; zero if none does. Owners are in the namespace of obj.
-func ownerOfRequest(obj metav1.Object) machineRef {
-	owners := remediationrequest.OwningMachines(obj)
-	if len(owners) == 0 {
-		return machineRef{}
-	}
-	return machineRef{types.NamespacedName{Namespace: obj.GetNamespace(), Name: owners[0].Name}, owners[0].UID}
-}
-
-// machineRef is one Machine, and none that had its name before or has it elsewhere.
-type machineRef struct {
-	key types.NamespacedName
-	uid types.UID
-}
-
-// owningMachine reads the Machine that owns obj, shared with the cache: read only. It is nil if none does, or that one is gone.
+// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is
+// gone.
 func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	ref, m := ownerOfRequest(obj), &clusterv1.Machine{}
-	if ref == (machineRef{}) {
+	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
+	if len(owners) == 0 {
 		return nil, nil
 	}
-	err := r.Management.Get(ctx, ref.key, m, client.UnsafeDisableDeepCopy)
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owners[0].Name}, m, client.UnsafeDisableDeepCopy)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read machine %s of %s %s: %w", ref.key, obj.GetKind(), obj.GetName(), err)
-	case m.UID != ref.uid: // also if it is gone
+		return nil, fmt.Errorf("read machine %s of %s %s: %w", owners[0].Name, obj.GetKind(), obj.GetName(), err)
+	case m.UID != owners[0].UID: // also if it is gone
 		return nil, nil
 	}
 	return m, nil
@@ -51,7 +36,6 @@ func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstru
 
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
-	watchers := map[string]*clusterv1.MachineHealthCheckList{} // by namespace
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
 		if !n.Exists() {
@@ -62,7 +46,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 			continue
 		}
 		n.Machine = &nodes.Machine{}
-		if err := r.observeMachine(ctx, n.Object, n.Machine, watchers); err != nil {
+		if err := r.observeMachine(ctx, n.Object, n.Machine); err != nil {
 			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
@@ -70,7 +54,6 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	}
 }
 
-// describeNames states which requests have the names that those of the check for n would have.
 func (state *observed) describeNames(n *nodes.Node) {
 	n.Named = make([]nodes.Named, len(state.facts.Templates))
 	for j := range state.facts.Templates {
@@ -104,9 +87,7 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 
 // observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
 // two clusters, so the Machine has to name the node too.
-func (r *Reconciler) observeMachine(
-	ctx context.Context, node *corev1.Node, m *nodes.Machine, watchers map[string]*clusterv1.MachineHealthCheckList,
-) error {
+func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *nodes.Machine) error {
 	annotations := node.Annotations
 	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
 	if key.Name == "" || key.Namespace == "" {
@@ -130,30 +111,20 @@ func (r *Reconciler) observeMachine(
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("read cluster %s: %w", clusterKey, err)
 	}
-	m.WatchedBy, err = r.watcherOf(ctx, machine, watchers)
-	return err
-}
-
-// watcherOf names a MachineHealthCheck that selects m and that somebody acts on: it is not paused, or claimed for kubemend.
-func (r *Reconciler) watcherOf(ctx context.Context, m *clusterv1.Machine, watchers map[string]*clusterv1.MachineHealthCheckList) (string, error) {
-	list := watchers[m.Namespace]
-	if list == nil {
-		list = &clusterv1.MachineHealthCheckList{}
-		if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return "", fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
-		}
-		watchers[m.Namespace] = list
+	checks := &clusterv1.MachineHealthCheckList{}
+	if err := r.Management.List(ctx, checks, client.InNamespace(machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the MachineHealthChecks in %s: %w", machine.Namespace, err)
 	}
-	for i := range list.Items {
-		if check := &list.Items[i]; machinestatus.Judges(check, m) {
-			return check.Name, nil
+	for i := range checks.Items {
+		if check := &checks.Items[i]; m.WatchedBy == "" && machinestatus.Judges(check, machine) {
+			m.WatchedBy = check.Name
 		}
 	}
-	return "", nil
+	return nil
 }
 
-// memberMachines are the nodes of the control plane's Machines. What they say of themselves is stated.
-func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[machineRef]string, error) {
+// memberMachines reads the control plane's Machines, and returns them by UID.
+func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
 	m := state.someMachine()
 	if m == nil {
 		return nil, nil
@@ -164,12 +135,11 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[m
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
 	state.facts.ControlPlane.Machines = list.Items
-	nodeOf := make(map[machineRef]string, len(list.Items))
+	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
-		m := &list.Items[i]
-		nodeOf[machineRef{client.ObjectKeyFromObject(m), m.UID}] = m.Status.NodeRef.Name
+		members[list.Items[i].UID] = &list.Items[i]
 	}
-	return nodeOf, nil
+	return members, nil
 }
 
 // someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.

@@ -44,7 +44,6 @@ func (m *memory) lock() (unlock func()) {
 	return m.mu.Unlock
 }
 
-// begin notes that reconciles are made from now on, unless they were before.
 func (m *memory) begin(now time.Time) {
 	defer m.lock()()
 	if m.began.IsZero() {
@@ -52,7 +51,6 @@ func (m *memory) begin(now time.Time) {
 	}
 }
 
-// pause notes that no reconciles are made.
 func (m *memory) pause() {
 	defer m.lock()()
 	m.began = time.Time{}
@@ -70,7 +68,6 @@ func (m *memory) recall(check string, now time.Time) (decided nodes.Memory, sinc
 	return decided, m.began
 }
 
-// of returns what is remembered of a check.
 func (m *memory) of(check string) *remembered {
 	defer m.lock()()
 	if m.checks[check] == nil {
@@ -86,16 +83,13 @@ func (last *remembered) miss() { last.decided.Judged = time.Time{} }
 func (m *memory) forget(check string) map[types.UID]ongoing {
 	defer m.lock()()
 	last := m.checks[check]
-	delete(m.checks, check)
 	if last == nil {
 		return nil
 	}
 	if len(last.begun) > 0 {
 		last.orphans = last.begun
 	}
-	if len(last.orphans) > 0 {
-		m.checks[check] = &remembered{reported: map[string]reported{}, orphans: last.orphans}
-	}
+	m.checks[check] = &remembered{reported: map[string]reported{}, orphans: last.orphans}
 	return last.begun
 }
 
@@ -105,7 +99,6 @@ func (m *memory) released(check string) {
 	delete(m.checks, check)
 }
 
-// remembers adds what became of a plan to what it remembers.
 func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memory {
 	memory := plan.Memory
 	for k := range outcomes {

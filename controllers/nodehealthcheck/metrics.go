@@ -77,7 +77,6 @@ type ongoing struct {
 	since                 time.Time
 }
 
-// measure exports what a reconcile saw and did, and remembers it for the next one.
 func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outcome) {
 	name, p := state.check.Name, plan.Population
 	for label, n := range map[string]int{

@@ -40,25 +40,6 @@ type observed struct {
 	trouble []error
 }
 
-// Observe returns the facts of the check called name at now; nil if there is no such check. It reads only, so everyone who may read what
-// the controller reads can decide what it decides: nodes.Decide of the facts is what a reconcile at that moment does. What a Reconciler
-// that makes no reconciles lacks is their memory: a node whose condition turns from one bad status to another may be due later in its
-// eyes than in the manager's, and never earlier.
-func (r *Reconciler) Observe(ctx context.Context, name string, now time.Time) (*nodes.Facts, error) {
-	check, err := r.read(ctx, name)
-	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
-		return nil, err
-	}
-	state, err := r.observe(ctx, check, now)
-	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
-		state, err = r.observe(ctx, check, now)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &state.facts, nil
-}
-
 // observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
 // again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
@@ -95,7 +76,6 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// openshift is the cluster as OpenShift's, if it is.
 func (r *Reconciler) openshift() openshift.Cluster {
 	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
@@ -129,14 +109,12 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	state.facts.Upgrade = upgrade
 }
 
-// disable says why the check can do nothing, unless something else was found before.
 func (state *observed) disable(why nodes.Disabled) {
 	if !state.facts.Disabled.Is() {
 		state.facts.Disabled = why
 	}
 }
 
-// awaits notes whether a kind was read yet.
 func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 	if !ready && !slices.Contains(state.pending, kind) {
 		state.pending = append(state.pending, kind)
@@ -147,12 +125,10 @@ func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 // Templates that come later are watched; their kinds are not.
 const readRetry = 15 * time.Second
 
-// retry makes what could not be read be looked for again.
 func (state *observed) retry() {
 	state.facts.Retry = health.Earliest(state.facts.Retry, state.facts.Now.Add(readRetry))
 }
 
-// recheck makes the reconcile be repeated then at the latest.
 func (state *observed) recheck(at time.Time) {
 	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
 }
@@ -220,7 +196,6 @@ func (state *observed) listed() []string {
 	return names
 }
 
-// attach states what is known of each node besides what it says itself.
 func (state *observed) attach() {
 	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
 	for i := range state.check.Status.UnhealthyNodes {
@@ -242,17 +217,24 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now. It returns nil, nil if there is no such check.
-// Nothing is written, reported or measured, and later reconciles are not influenced.
+// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without the
+// memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
-	facts, err := r.Observe(ctx, name, now)
-	if facts == nil || err != nil {
+	check, err := r.read(ctx, name)
+	if err != nil || check == nil || !check.DeletionTimestamp.IsZero() {
 		return nil, err
 	}
-	plan := nodes.Decide(*facts)
-	c := explain.NodeCheck(facts, &plan)
+	state, err := r.observe(ctx, check, now)
+	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+		state, err = r.observe(ctx, check, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	plan := nodes.Decide(state.facts)
+	c := explain.NodeCheck(&state.facts, &plan)
 	if r.idle.Load() {
 		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
 	}

@@ -37,8 +37,7 @@ const (
 	// releaseRetry is how soon orphaned requests are read again whose remediator has removed the mark of the check: nothing tells their
 	// end.
 	releaseRetry = time.Minute
-	// searchRetry is how soon kinds are searched again that could not be.
-	searchRetry = 15 * time.Second
+	searchRetry  = 15 * time.Second
 )
 
 // release ends what the check called name began, which is gone.
@@ -94,8 +93,10 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now)}
-	orphans := r.memory.of(name).orphans // begun by the last reconcile of the check
+	state := &observed{
+		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now),
+	}
+	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
 		by, known := makerOf(obj), orphans[obj.GetUID()].node
 		if entry := listed[obj.GetUID()]; entry != nil {
@@ -131,7 +132,6 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-// endOrphaned deletes the orphaned requests of an earlier check of the same name.
 func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []error) {
 	for _, orphans := range state.requests.orphaned {
 		for _, obj := range orphans {
@@ -211,6 +211,14 @@ const (
 	searched
 )
 
+// searchedFor is searched without a manager: then there are no orphans to be found.
+func (r *Reconciler) searchedFor() searchState {
+	if r.Discovery == nil {
+		return searched
+	}
+	return searchState(r.search.Load())
+}
+
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	r.memory.begin(r.Clock.Now()) // the first check may come much later
@@ -226,8 +234,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	return nil
 }
 
-// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the search
-// open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
+// searchOnce watches all kinds of which there are requests that a NodeHealthCheck made. Groups that are not served now do not keep the
+// search open: other API servers serve them, such as a metrics server on the very node that is unhealthy.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

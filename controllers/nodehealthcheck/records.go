@@ -32,7 +32,6 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 	}
 }
 
-// recorded is the record that the former requests of the remediation name; zero if they name none.
 func (o *outcome) recorded() types.NamespacedName {
 	for j := len(o.n.Requests) - 1; j >= 0; j-- {
 		if named := records.NamedBy(o.n.Requests[j].Object); named.Name != "" && !o.Requests[j].Over {

@@ -12,6 +12,7 @@ import (
 
 // What disables a check says which of its templates that is, and of which step: with one letter wrong in a namespace as in a name.
 func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
+	const missing = `Remediation template not found: "failed to get RebootTemplate `
 	elsewhere, homeless := refTo("Reboot", "reboot"), refTo("Reboot", "reboot")
 	elsewhere.Namespace, homeless.Namespace = "nowhere", ""
 	broken := template("Pray", "broken", false)
@@ -22,18 +23,18 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 	}{
 		"a name that no template has": {
 			refTo("Reboot", "nope"),
-			`Remediation template not found: "failed to get RebootTemplate remediators/nope: reboottemplates.remediator.example.org \"nope\" not found"`,
-			`Remediation template not found: "failed to get RebootTemplate remediators/nope (order 1): reboottemplates.remediator.example.org \"nope\" not found"`,
+			missing + `remediators/nope: reboottemplates.remediator.example.org \"nope\" not found"`,
+			missing + `remediators/nope (order 1): reboottemplates.remediator.example.org \"nope\" not found"`,
 		},
 		"a namespace that has none": {
 			elsewhere,
-			`Remediation template not found: "failed to get RebootTemplate nowhere/reboot: reboottemplates.remediator.example.org \"reboot\" not found"`,
-			`Remediation template not found: "failed to get RebootTemplate nowhere/reboot (order 1): reboottemplates.remediator.example.org \"reboot\" not found"`,
+			missing + `nowhere/reboot: reboottemplates.remediator.example.org \"reboot\" not found"`,
+			missing + `nowhere/reboot (order 1): reboottemplates.remediator.example.org \"reboot\" not found"`,
 		},
 		"no namespace": {
 			homeless,
-			`Remediation template not found: "failed to get RebootTemplate reboot: remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
-			`Remediation template not found: "failed to get RebootTemplate reboot (order 1): remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+			missing + `reboot: remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
+			missing + `reboot (order 1): remediation template \"reboot\" not found, it is namespaced, but no namespace is provided"`,
 		},
 		"a kind of requests that may not be read": {
 			refTo("Replace", "replace"),

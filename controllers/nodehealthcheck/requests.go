@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,13 +40,12 @@ type requests struct {
 
 func requestsOf(check *nhcv1.NodeHealthCheck) requests {
 	return requests{
-		ours: map[string][]nodes.Request{}, orphaned: map[string][]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{},
-		byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check), known: statusByUID(check),
+		ours: map[string][]nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check),
+		orphaned: map[string][]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{}, known: statusByUID(check),
 		read: map[schema.GroupKind]bool{}, gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
 	}
 }
 
-// observeRequests lists the requests of all kinds in use, one list for each kind, from the cache.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
 	state.requests = requestsOf(state.check)
 	if err := r.listAll(ctx, state, state.sort); err != nil {
@@ -68,8 +66,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	return nil
 }
 
-// listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if it is
-// the check's own. Of others it matters to the control plane alone, of which one node is disrupted at a time, by whatever check.
+// listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if
+// it is the check's own. Of others it matters to the control plane alone, of which one node is disrupted at a time, by whatever check.
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
@@ -143,7 +141,6 @@ func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionK
 	return nil, false, err
 }
 
-// requestKinds are the kinds of requests that are watched.
 func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
@@ -182,8 +179,8 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 	}
 }
 
-// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of the
-// check's templates: a name alone may be that of a Machine of any other cluster.
+// sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
+// the check's templates: a name alone may be that of a Machine of any other cluster.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	kind, entry, node := obj.GroupVersionKind(), state.requests.known[obj.GetUID()], nodeOfObject(obj)
 	state.requests.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
@@ -232,7 +229,6 @@ func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int
 	})
 }
 
-// nodeOf is the node that a request names; empty if it names none.
 func nodeOf(obj *unstructured.Unstructured) string {
 	return obj.GetAnnotations()[nhcv1.NodeNameAnnotation]
 }
@@ -271,7 +267,8 @@ func namespacesOf(check *nhcv1.NodeHealthCheck) map[string]bool {
 	return namespaces
 }
 
-// made reports whether that very check made obj, and none of its name that was there before. If obj does not say it any more, the status does.
+// made reports whether that very check made obj, and none of its name that was there before. If obj does not say it any more, the status
+// does.
 func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
@@ -282,17 +279,4 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	}
 	_, listed := state.requests.known[obj.GetUID()]
 	return listed && (by.Name == "" || by.Name == state.check.Name)
-}
-
-// namespacesOfTemplates are those in which NodeHealthChecks make requests, or made them.
-func (r *Reconciler) namespacesOfTemplates(ctx context.Context) (map[string]bool, error) {
-	list := &nhcv1.NodeHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the NodeHealthChecks: %w", err)
-	}
-	namespaces := map[string]bool{}
-	for i := range list.Items {
-		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
-	}
-	return namespaces, nil
 }

@@ -51,20 +51,12 @@ func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 	if len(list) <= mostListed {
 		return list
 	}
-	room := mostListed
-	for i := range list {
-		if len(list[i].Remediations) > 0 {
-			room--
-		}
-	}
-	list = slices.DeleteFunc(list, func(n nhcv1.UnhealthyNode) bool {
-		if len(n.Remediations) > 0 {
-			return false
-		}
-		room--
-		return room < 0
+	slices.SortStableFunc(list, func(a, b nhcv1.UnhealthyNode) int {
+		return cmp.Compare(min(len(b.Remediations), 1), min(len(a.Remediations), 1))
 	})
-	return list[:min(len(list), mostListed)]
+	list = list[:mostListed]
+	slices.SortFunc(list, func(a, b nhcv1.UnhealthyNode) int { return cmp.Compare(a.Name, b.Name) })
+	return list
 }
 
 // entryOf is what the status says of a node; nil if it says nothing.
@@ -113,9 +105,7 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 		remediations = append(remediations, remediationOf(state, o, j))
 	}
 	if o.made != nil {
-		remediations = append(remediations, nhcv1.Remediation{
-			Resource: nodes.ReferenceTo(o.made), Started: o.made.GetCreationTimestamp(), TemplateName: o.made.GetAnnotations()[nhcv1.TemplateNameAnnotation],
-		})
+		remediations = append(remediations, (&nodes.Request{Object: o.made}).Entry())
 	}
 	for j := range o.n.Unseen {
 		remediations = append(remediations, o.n.Unseen[j].Remediation)

@@ -82,22 +82,21 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
-	for _, remediation := range remediations(state.check) {
-		kind := remediation.Resource.GroupVersionKind()
+	for _, kind := range kindsOf(state.check) {
 		if slices.ContainsFunc(state.facts.Templates, func(t nodes.Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
 			continue
 		}
 		ready, err := r.Kinds.Readable(ctx, kind)
 		switch {
 		case remediationrequest.Missing(err): // then there are none
-		case errors.Is(err, explain.ErrUnread):
-			state.unreadable[kind.GroupKind()] = true
-		case err != nil:
-			state.unreadable[kind.GroupKind()] = true
-			state.trouble = append(state.trouble, err)
-			state.retry()
-		default:
+		case err == nil:
 			state.awaits(kind, ready)
+		default:
+			state.unreadable[kind.GroupKind()] = true
+			if !errors.Is(err, explain.ErrUnread) {
+				state.trouble = append(state.trouble, err)
+				state.retry()
+			}
 		}
 	}
 }
@@ -115,7 +114,9 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *no
 			continue
 		}
 		if err != nil {
-			return state.unlistable(t, kind, err)
+			why, err := state.unusable(t, kind.Kind, err)
+			state.unreadable[t.Request.GroupKind()] = err != nil || why.Reason == nhcv1.TemplateForbiddenReason
+			return why, err
 		}
 		state.awaits(kind, ready)
 		unread = unread || !ready
@@ -137,16 +138,16 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *no
 	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
-// unlistable is why a kind that cannot be listed because of err disables the check; the error if it says nothing about the template.
-func (state *observed) unlistable(t *nodes.Template, kind schema.GroupVersionKind, err error) (nodes.Disabled, error) {
+// unusable is why a template disables the check that cannot be read, or whose kind or requests cannot be listed, because of err; the error
+// if that says nothing about the template.
+func (state *observed) unusable(t *nodes.Template, kind string, err error) (nodes.Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
 		state.retry()
 		return nodes.TemplateNotFound(t, err), nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		state.unreadable[t.Request.GroupKind()] = true
 		state.retry()
-		return nodes.TemplateForbidden(t, kind.Kind, err), nil
+		return nodes.TemplateForbidden(t, kind, err), nil
 	}
 	return nodes.Disabled{}, err
 }
@@ -161,16 +162,12 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(t.GroupVersionKind())
-	err := from.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
-	switch {
-	case remediationrequest.Missing(err):
-		state.retry()
-		return nodes.TemplateNotFound(t, err), nil
-	case live && apierrors.IsForbidden(err):
-		state.retry()
-		return nodes.TemplateForbidden(t, t.Kind, err), nil
-	case err != nil:
-		return nodes.Disabled{}, fmt.Errorf("read remediation template %s: %w", t.Place(), err)
+	if err := from.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj); err != nil {
+		why, err := state.unusable(t, t.Kind, err)
+		if err != nil {
+			err = fmt.Errorf("read remediation template %s: %w", t.Place(), err)
+		}
+		return why, err
 	}
 	if _, err := remediationrequest.Content(obj); err != nil {
 		return nodes.TemplateInvalid(t, err), nil
@@ -179,7 +176,6 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes
 	return nodes.Disabled{}, nil
 }
 
-// kindsOf are the kinds of requests that a check makes, or has made.
 func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, t := range templatesOf(&check.Spec) {
@@ -193,7 +189,6 @@ func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
 	return kinds
 }
 
-// request makes the request of the step that starts.
 func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (*unstructured.Unstructured, error) {
 	t := &state.facts.Templates[o.Start]
 	ask := remediationrequest.Ask{

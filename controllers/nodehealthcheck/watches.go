@@ -11,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -37,7 +36,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// watch begins to watch kinds that are not read yet.
 func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind) error {
 	var errs []error
 	for _, kind := range kinds {
@@ -123,7 +121,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		Watches(&clusterv1.MachineHealthCheck{}, everyCheck, builder.WithPredicates(
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
-		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](r.checksOfMachine), builder.WithPredicates(machineChanges())).
+		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](r.checksOfMachine)).
 		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everybody))).
 		Build(r)
 	if err != nil {
@@ -254,18 +252,6 @@ func clusterChanges() predicate.Predicate {
 			return nodes.RollingOut(before) != nodes.RollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
 		},
 	}
-}
-
-// machineChanges passes what blocks the remediation of a node, or ends that.
-func machineChanges() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return !maps.Equal(before.Annotations, after.Annotations) || !maps.Equal(before.Labels, after.Labels) ||
-			before.Status.NodeRef != after.Status.NodeRef || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-			nodes.BeingRemediated(before) != nodes.BeingRemediated(after) ||
-			meta.IsStatusConditionTrue(before.Status.Conditions, clusterv1.MachineUpdatingCondition) !=
-				meta.IsStatusConditionTrue(after.Status.Conditions, clusterv1.MachineUpdatingCondition)
-	}}
 }
 
 // nodeAnnotations are those that are read. A node has many more.

@@ -9,25 +9,20 @@ import (
 
 // Decide returns what comes next for a node that is unhealthy now.
 //
-// The current step is the highest one with a request, whatever is known of those below: an annotation that a remediator removed, or a status
-// that was lost, makes no step be skipped or taken twice. From there on, the first of these that holds:
+// The current step is the highest one with a request, whatever is known of those below: an annotation that a remediator removed, or a lost
+// status, makes no step be skipped or taken twice. From there on, the first of these that holds:
 //
-//  1. the step was given up: a remediator that was not notified of it is notified first, then the next step is started;
-//  2. the remediator has failed or stopped, or its time has passed: it is given up, also if the request is being deleted or is gone,
-//     so that the escalation does not depend on how fast something is deleted;
+//  1. the step was given up: a remediator that does not know is notified first, then the next step is started;
+//  2. the remediator has failed or stopped, or its time has passed: it is given up, also if its request is being deleted or is gone;
 //  3. the request is being deleted: its end is waited for, since its name can be used once only;
-//  4. the request is gone: the step is started again;
+//  4. the request is gone, or could not be made: the step is started again;
 //  5. the remediator is waited for.
 //
-// A request is given up in two writes, its annotation and the check's status. Either of them alone counts as given up, so a crash
-// between the two cannot undo it. After the annotation alone, the next reconcile finds it there, starts the next step, and the status is
-// rebuilt from it. After the status alone, the next reconcile finds Notified missing and gives up again (NotNotified), before the next step
-// starts: two remediators that both act on one node would fight over it. Annotation first is the better order all the same,
-// since a status can be lost. A remediator that removes the annotation knew of it, and to set it again for ever would be a quarrel
-// without end: below the current step no remediator is notified again, and on the last one for a minute only (NotifiedAgainFor).
+// A request is given up by its annotation and then by the check's status, and either of them counts: a crash between the two undoes
+// nothing. A remediator that removes the annotation knew of it, and gets it again on the last step only, for a minute (NotifiedAgainFor).
 //
-// A single step without a timeout is no escalation (spec.remediationTemplate): it is never given up and never exhausted, since nothing
-// could follow, and an annotation that medik8s' operator set there after 30 minutes gives up nothing (weakness W13).
+// A single step without a timeout (spec.remediationTemplate) is never given up: nothing could follow. (medik8s gives it up after 30
+// minutes.)
 func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	here, asked := highest(len(steps), requests)
 	switch {

@@ -121,9 +121,6 @@ func TestDecide(t *testing.T) {
 		"a request that somebody deletes is waited for to its end":         {two, []Request{asked(0, leaving)}, wait(0, AwaitingDeletion, in(4*time.Minute))},
 		"a request that somebody deleted is made again":                    {two, []Request{asked(0, gone)}, Decision{Do: Start, Reason: Vanished, Recheck: in(4 * time.Minute)}},
 		"on the step it was on":                                            {three, []Request{asked(0, both), asked(1, gone)}, Decision{Do: Start, Step: 1, Reason: Vanished, Recheck: in(4 * time.Minute)}},
-		"one that succeeded and is gone is waited for like others":         {two, []Request{asked(0, succeeded, gone)}, wait(0, AwaitingNode, in(4*time.Minute))},
-		"the only one is waited for as long as a boot may take":            {single, []Request{asked(0, succeeded, gone)}, wait(0, AwaitingNode, in(29*time.Minute))},
-		"and then made again":                                              {single, []Request{asked(0, succeeded, gone, late)}, start(0, Vanished)},
 		"W8: a node is not kept waiting by a request that is gone":         {single, []Request{asked(0, gone)}, start(0, Vanished)},
 		"a finalizer that is kept for ever holds up one step's time only":  {two, []Request{asked(0, leaving, late)}, tell(0, TimedOut)},
 		"then the next step starts beside it":                              {two, []Request{asked(0, leaving, late, both)}, start(1, NextStep)},
@@ -133,9 +130,6 @@ func TestDecide(t *testing.T) {
 		"nor does their order matter":                                      {two, []Request{asked(0), asked(0, gone, started(4*time.Minute))}, wait(0, InProgress, in(time.Minute))},
 		"one that was made again late is given up with the first one":      {two, []Request{asked(0, gone, late), asked(0)}, tell(0, TimedOut)},
 		"one that was made again and is gone as well is made a third time": {two, []Request{asked(0, gone, started(2*time.Minute)), asked(0, gone)}, Decision{Do: Start, Reason: Vanished, Recheck: in(3 * time.Minute)}},
-		"a request that could not be made is tried again":                  {two, []Request{asked(0, refused)}, Decision{Do: Start, Reason: NotMade, Recheck: in(4 * time.Minute)}},
-		"and given up when the time of its step is over":                   {two, []Request{asked(0, refused, late)}, note(0, NeverMade)},
-		"the next step follows":                                            {two, []Request{asked(0, refused, late, given)}, start(1, NextStep)},
 
 		"the only template is waited for without end":                      {single, []Request{asked(0, late)}, wait(0, InProgress, never)},
 		"the only template that succeeded is waited for":                   {single, []Request{asked(0, late, succeeded)}, wait(0, AwaitingNode, never)},
@@ -149,6 +143,13 @@ func TestDecide(t *testing.T) {
 		"the only template that is being deleted is waited for to its end": {single, []Request{asked(0, leaving, both)}, wait(0, AwaitingDeletion, never)},
 		"a negative timeout is none":                                       {[]Step{{-time.Minute}}, []Request{asked(0)}, wait(0, InProgress, never)},
 		"pending, then unhealthy for long: the time went on (C50)":         {two, []Request{asked(0, both), asked(1, started(10*time.Minute))}, tell(1, TimedOut)},
+
+		"one that succeeded and is gone is awaited": {two, []Request{asked(0, succeeded, gone)}, wait(0, AwaitingNode, in(4*time.Minute))},
+		"the only one as long as a boot may take":   {single, []Request{asked(0, succeeded, gone)}, wait(0, AwaitingNode, in(29*time.Minute))},
+		"and then it is made again":                 {single, []Request{asked(0, succeeded, gone, late)}, start(0, Vanished)},
+		"one that could not be made is tried again": {two, []Request{asked(0, refused)}, Decision{Reason: NotMade, Do: Start, Recheck: in(4 * time.Minute)}},
+		"and given up when its time is over":        {two, []Request{asked(0, refused, late)}, note(0, NeverMade)},
+		"and the step after it follows":             {two, []Request{asked(0, refused, late, given)}, start(1, NextStep)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package escalation decides which remediation template of a NodeHealthCheck an unhealthy node gets next.
 //
-// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses, limits,
-// the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
+// The templates are the steps of an escalation, and a node goes from one to the next, never back. Whether a step may be taken now (pauses,
+// limits, the queue, leases), and whether the node is unhealthy at all, is for the caller to decide.
 package escalation
 
 import "time"
@@ -13,8 +13,9 @@ const StoppedFor = 30 * time.Second
 // BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the boot.
 const BootsFor = 30 * time.Minute
 
-// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make good a crash
-// between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could get in the way of.
+// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to make
+// good a crash between two writes, too short for a quarrel with a remediator that takes our annotation off. Nothing follows that it could
+// get in the way of.
 const NotifiedAgainFor = time.Minute
 
 // Step is one template. Steps are given in the order of their use.
@@ -29,11 +30,8 @@ type Status int
 const (
 	// Unsaid means that there is no such condition.
 	Unsaid Status = iota
-	// Yes is the status True.
 	Yes
-	// No is the status False.
 	No
-	// Unsure is the status Unknown.
 	Unsure
 )
 
@@ -52,7 +50,6 @@ type Request struct {
 	// ProcessingSince is the last transition of Processing.
 	ProcessingSince time.Time
 
-	// Deleting says that it is being deleted.
 	Deleting bool
 	// Gone says that it exists no more; only the check's status remembers it.
 	Gone bool
@@ -66,7 +63,6 @@ type Action int
 const (
 	// Wait means that nothing is to be done before Recheck, or before something else changes.
 	Wait Action = iota
-	// Start means that a request is to be made on the step.
 	Start
 	// GiveUp means that the requests of the step have had their chance. The caller writes, in this order, the annotation onto each of
 	// them that is there, does not carry it and has not succeeded, if Notify says so, then the time into the check's status; and decide
@@ -87,28 +83,23 @@ const (
 	// ToldToStop waits although the remediator was notified that it was given up: there is no escalation, and another operator notified it.
 	ToldToStop = "RemediatorToldToStop"
 
-	// FirstStep starts the escalation.
 	FirstStep = "FirstRemediation"
-	// NextStep starts the step after one that was given up.
-	NextStep = "NextRemediation"
+	NextStep  = "NextRemediation"
 	// Vanished starts a step again whose request somebody deleted before its time was over.
 	Vanished = "RequestDeleted"
 
-	// NotMade starts a step again whose request could not be made.
 	NotMade = "RequestNotMade"
 
 	// Failed gives up, or waits where nothing follows, because the remediator says Succeeded=False.
 	Failed = "RemediationFailed"
 	// Stopped gives up, or waits where nothing follows, because the remediator stopped processing and never reported success or failure.
-	Stopped = "RemediationStopped"
-	// TimedOut gives up because the step's timeout has passed.
+	Stopped  = "RemediationStopped"
 	TimedOut = "RemediationTimedOut"
 	// NeverMade gives up because the step's timeout has passed and no request could be made.
 	NeverMade = "RequestNeverMade"
 	// NotNotified gives up what was given up before, because the remediator was not notified.
 	NotNotified = "RemediatorNotNotified"
 
-	// NoTemplateLeft is the end of the escalation.
 	NoTemplateLeft = "NoTemplateLeft"
 )
 

@@ -35,7 +35,6 @@ func (c *Case) template() *Template {
 	return nil
 }
 
-// unsuitable is why no request from the template can be about the node; empty if one can.
 func (c *Case) unsuitable() Reason {
 	if c.template() == nil {
 		return ""
@@ -86,7 +85,6 @@ func (c *Case) ownNamesake() *unstructured.Unstructured {
 	return nil
 }
 
-// namedByTemplate reports whether the check's own request of that name was made from the template.
 func (c *Case) namedByTemplate() bool {
 	return c.ownNamesake().GetAnnotations()[nhcv1.TemplateNameAnnotation] == c.template().Name
 }
@@ -105,19 +103,17 @@ func (c *Case) objection(reasons ...controlplane.Reason) *controlplane.Objection
 	if !c.queued() || c.f.ControlPlane.Unread != "" {
 		return nil
 	}
-	objections := c.objections(c.n.Name)
+	objections := c.objections(c.i)
 	if i := slices.IndexFunc(objections, func(o controlplane.Objection) bool { return slices.Contains(reasons, o.Reason) }); i >= 0 {
 		return &objections[i]
 	}
 	return nil
 }
 
-// disrupted is that another node of the control plane is being remediated, or replaced; nil if none is.
 func (c *Case) disrupted() *controlplane.Objection {
 	return c.objection(controlplane.BeingRemediated, controlplane.BeingReplaced)
 }
 
-// etcd is why etcd cannot do without the node, if it is the first one; empty if it can.
 func (c *Case) etcd() Reason {
 	if c.f.ControlPlane == nil || c.view.first != c.i {
 		return ""
@@ -128,7 +124,6 @@ func (c *Case) etcd() Reason {
 // remake is the age at which a deleted request is made again. A remediator that deletes its requests at once would get one after the other.
 const remake = time.Minute
 
-// remadeAt is when a request of the step that somebody has deleted may be made again; zero if there was none.
 func (c *Case) remadeAt() time.Time {
 	return c.n.remade(func(gone *Listed) bool { return gone.Step == c.step })
 }
@@ -144,7 +139,6 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 	return at
 }
 
-// waits reports whether the escalation waits for a step.
 func (c *Case) waits() bool {
 	return len(c.f.Templates) > 0 && (c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp)
 }

@@ -87,7 +87,6 @@ func statusOf(holds bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// allowedCondition is the condition RemediationAllowed: the first blocker that keeps anything new from starting.
 func allowedCondition(f *Facts, p *Plan) metav1.Condition {
 	cond := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
 	switch {

@@ -32,10 +32,8 @@ type ControlPlane struct {
 
 // Why the control plane is unread, besides errors.
 const (
-	// OrphansUnsearched is that orphaned requests were not searched for yet.
 	OrphansUnsearched = "orphaned requests could not be searched for"
-	// WritesUnread is that requests which were made a moment ago are not shown yet.
-	WritesUnread = "requests that were made a moment ago are not shown yet"
+	WritesUnread      = "requests that were made a moment ago are not shown yet"
 )
 
 // MemberRequest is a remediation request, of whatever check, for a node of the control plane.
@@ -78,58 +76,44 @@ func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Memb
 
 // plane is the control plane as its rule sees it. Its API server answers, or there would be no facts.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
-	busy, replaced, away, joining := c.disrupted(now)
-	plane := controlplane.Plane{API: controlplane.Answers}
-	add := func(m controlplane.Member) {
-		if !slices.ContainsFunc(plane.Members, func(other controlplane.Member) bool { return other.Name == m.Name }) {
-			plane.Members = append(plane.Members, m)
+	plane := controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(c.Nodes)}
+	find := func(name string) int {
+		return slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == name })
+	}
+	join := func(name string) *controlplane.Member {
+		if find(name) < 0 {
+			plane.Members = append(plane.Members, controlplane.Member{Name: name, Joining: true})
+		}
+		return &plane.Members[find(name)]
+	}
+	for i := range c.Machines {
+		machine := &c.Machines[i]
+		node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+		switch {
+		case node == "": // nodes are named after their Machines as a rule, and may be there before these know
+			join(machine.Name)
+		case !since.IsZero():
+			if found := find(node); found >= 0 {
+				plane.Members[found].ReplacedBy, plane.Members[found].ReplacedSince = by, since
+			}
+		case BeingRemediated(machine):
+			join(node).Remediation = by
 		}
 	}
-	for _, member := range c.Nodes {
-		member.Remediation = busy[member.Name]
-		member.ReplacedBy, member.ReplacedSince = replaced[member.Name].ReplacedBy, replaced[member.Name].ReplacedSince
-		add(member)
-	}
-	for _, name := range sorted(busy) {
-		add(controlplane.Member{Name: name, Joining: true, Remediation: busy[name]})
-	}
-	for _, name := range sorted(away) {
-		add(controlplane.Member{Name: name, Joining: true, ReplacedBy: away[name].ReplacedBy, ReplacedSince: away[name].ReplacedSince})
-	}
-	for _, name := range joining { // nodes are named after their Machines as a rule, and may be there before these know
-		add(controlplane.Member{Name: name, Joining: true})
+	for i := range c.Requests {
+		switch r := &c.Requests[i]; {
+		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+			join(r.Name).Remediation = r.Ref().String()
+		case r.Node == nil && find(r.Name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+			member := join(r.Name)
+			member.ReplacedBy, member.ReplacedSince = r.Ref().String(), r.Gone
+		}
 	}
 	signs := controlplane.Servers(c.Renewed, now)
 	for i := range plane.Members {
 		plane.Members[i].APIServer = signs[plane.Members[i].Name]
 	}
 	return plane
-}
-
-// disrupted are the members that are being remediated, and by what; those that are replaced; those whose node is gone; and those that join.
-func (c *ControlPlane) disrupted(now time.Time) (busy map[string]string, replaced, away map[string]controlplane.Member, joining []string) {
-	busy, replaced, away = map[string]string{}, map[string]controlplane.Member{}, map[string]controlplane.Member{}
-	for i := range c.Machines {
-		machine := &c.Machines[i]
-		node, name, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
-		switch {
-		case node == "":
-			joining = append(joining, machine.Name)
-		case !since.IsZero():
-			replaced[node] = controlplane.Member{ReplacedBy: name, ReplacedSince: since}
-		case BeingRemediated(machine):
-			busy[node] = name
-		}
-	}
-	for i := range c.Requests {
-		switch r := &c.Requests[i]; {
-		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
-			busy[r.Name] = r.Ref().String()
-		case r.Node == nil && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
-			away[r.Name] = controlplane.Member{ReplacedBy: r.Ref().String(), ReplacedSince: r.Gone}
-		}
-	}
-	return busy, replaced, away, joining
 }
 
 // replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
@@ -166,15 +150,22 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
-func (d *decider) objections(name string) []controlplane.Objection {
+// cleared is the control plane with the nodes that are due, as if nothing were done to them.
+func (d *decider) cleared(due ...int) controlplane.Plane {
 	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
-	for i := range plane.Members {
-		if plane.Members[i].Name == name {
-			plane.Members[i].Remediation = ""
+	for j := range plane.Members {
+		for _, i := range due {
+			if d.f.Nodes[i].Name == plane.Members[j].Name {
+				plane.Members[j].Due, plane.Members[j].Remediation = d.p.Decisions[i].Verdict.OverdueSince(d.f.Now), ""
+			}
 		}
 	}
-	return plane.Against(name, d.f.Now)
+	return plane
+}
+
+// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
+func (d *decider) objections(i int) []controlplane.Objection {
+	return d.cleared(i).Against(d.f.Nodes[i].Name, d.f.Now)
 }
 
 // queue is the node that goes first, and why etcd forbids it. One that etcd forbids does not block another: its loss may be why the other
@@ -186,7 +177,7 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 	}
 	name := func(i int) string { return d.f.Nodes[i].Name }
 	etcd = d.f.ControlPlane.Etcd.against(name(first))
-	for next, rest := first, slices.Clone(due); len(d.objections(name(next))) == 0; next = d.firstOf(rest) {
+	for next, rest := first, slices.Clone(due); len(d.objections(next)) == 0; next = d.firstOf(rest) {
 		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
 			return next, ""
 		}
@@ -199,19 +190,12 @@ func (d *decider) queue(due []int) (first int, etcd Reason) {
 
 // firstOf is the node that goes first of those that are due: while it is not known which are alive, the one that has been due for longest.
 func (d *decider) firstOf(due []int) int {
-	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
-	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
-	for j := range plane.Members {
-		for _, i := range due {
-			if d.f.Nodes[i].Name == plane.Members[j].Name {
-				plane.Members[j].Due, plane.Members[j].Remediation = since(i), ""
-			}
-		}
-	}
+	plane := d.cleared(due...)
 	first := plane.First(d.f.Now)
 	if i := slices.IndexFunc(due, func(i int) bool { return d.f.Nodes[i].Name == first }); i >= 0 {
 		return due[i]
 	}
+	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 

@@ -64,8 +64,9 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			for i, is := range tc.ready {
 				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), is == 'y'))
 			}
-			d := &decider{f: &Facts{Now: epoch, ControlPlane: &tc.of}, p: &Plan{}, plane: tc.of.plane(epoch)}
-			c := &Case{decider: d, view: &view{}, n: &Node{Name: "m0"}}
+			facts := &Facts{Now: epoch, ControlPlane: &tc.of, Nodes: []Node{{Name: "m0"}}}
+			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}, plane: tc.of.plane(epoch)}
+			c := d.caseOf(0, &view{})
 			var got string
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
 				got = strings.TrimPrefix(blockers[0].Message, strings.Replace(quorumLoss, "{node}", "m0", 1))

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -43,7 +42,6 @@ func Decide(f Facts) Plan {
 	return p
 }
 
-// decider makes one plan.
 type decider struct {
 	f     *Facts
 	p     *Plan
@@ -65,7 +63,6 @@ type view struct {
 	etcd      Reason // why etcd cannot do without that one; empty if it can
 }
 
-// stepsOf are the templates as the escalation sees them.
 func stepsOf(templates []Template) []escalation.Step {
 	steps := make([]escalation.Step, 0, len(templates))
 	for i := range templates {
@@ -109,10 +106,9 @@ func (d *decider) comesFirst(i, j int) int {
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
 	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
-		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && !d.Blocker().Reason.Silent()
+		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Message != ""
 }
 
-// population counts the nodes and says what the limits allow.
 func (d *decider) population() {
 	f, p := d.f, d.p
 	for i := range f.Nodes {
@@ -152,7 +148,6 @@ func (d *decider) counts(i int) bool {
 		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(d.f.Now) }))
 }
 
-// classOf is what the limits count a node as.
 func (d *decider) classOf(i int) budget.Class {
 	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
 	switch {
@@ -196,5 +191,3 @@ func latest(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-func sorted[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -65,7 +65,7 @@ func TestWhatIsReportedFirst(t *testing.T) {
 	if got := p.Blocker().Reason; got != Paused {
 		t.Errorf("of the check: %q", got)
 	}
-	if got := p.Decisions[0].Blocker().Reason; got != NodeExcluded {
+	if got := p.Decisions[0].Blocker().Reason; got != "NodeExcluded" {
 		t.Errorf("of the node: %q", got)
 	}
 	p = Decide(of(lost()))

@@ -45,9 +45,8 @@ func NoTemplates() Disabled {
 
 // TemplateNotFound disables a check whose template does not exist. It names the template: the API server's NotFound has no namespace.
 func TemplateNotFound(t *Template, err error) Disabled {
-	return Disabled{
-		Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", "failed to get "+t.Place()+": "+innermost(err)),
-	}
+	why := "failed to get " + t.Place() + ": " + innermost(err)
+	return Disabled{Reason: nhcv1.TemplateNotFoundReason, Message: fmt.Sprintf("Remediation template not found: %q", why)}
 }
 
 // TemplateInvalid disables a check whose template cannot be used.

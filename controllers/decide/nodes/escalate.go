@@ -19,7 +19,6 @@ type Answer struct {
 	From       int
 }
 
-// escalationOf is what the escalation decides about n, of the steps that can be about it.
 func (d *decider) escalationOf(n *Node, requests []escalation.Request) Answer {
 	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
 	if answer.Do != escalation.Start {

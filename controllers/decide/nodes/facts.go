@@ -30,8 +30,7 @@ type Facts struct {
 
 	// Templates are the steps of the escalation, in the order of use.
 	Templates []Template
-	// Disabled is why the check can do nothing; zero if it can.
-	Disabled Disabled
+	Disabled  Disabled
 
 	// TerminatingLeft says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
 	Upgrade         Upgrade
@@ -73,7 +72,6 @@ func FactsOf(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	return f
 }
 
-// condition is the condition of that type of the check; nil if there is none.
 func (f *Facts) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(f.Check.Status.Conditions, kind)
 }
@@ -110,7 +108,6 @@ func (o Outage) after(at time.Time) time.Duration {
 
 // Upgrade is what is known of upgrades of the cluster that no single node tells.
 type Upgrade struct {
-	// Unread says that it could not be found out.
 	Unread bool
 	// Progressing names the ClusterVersion that is progressing; empty if none is.
 	Progressing string
@@ -132,8 +129,7 @@ type Memory struct {
 	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
 	// those whose remediators have said so, Recovered those that had succeeded when their node was seen healthy; by the UID of the request.
 	Flagged, Unpatchable, Succeeded, Recovered map[string]bool
-	// Refusals are of the nodes for which no request could be made, by their names.
-	Refusals map[string]Refusal
+	Refusals                                   map[string]Refusal
 	// Recoveries are of the nodes that were healthy a moment ago, or for a moment, by their UIDs.
 	Recoveries map[string]Recovery
 }

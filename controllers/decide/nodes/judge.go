@@ -68,7 +68,6 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	return last.Next(now, created, blind)
 }
 
-// judged is the verdict on n by those conditions.
 func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
@@ -102,7 +101,6 @@ func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) 
 // unseenFor is how late a reconcile may be without a node having been healthy unseen.
 const unseenFor = time.Minute
 
-// judge gives every node its verdict.
 func (d *decider) judge() {
 	f := d.f
 	longest := f.Resync

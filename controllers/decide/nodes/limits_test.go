@@ -192,7 +192,7 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 			var reason Reason
 			var until time.Time
 			if tc.want > 0 {
-				reason, until = KubeletsAwaited, epoch.Add(tc.want)
+				reason, until = "KubeletsAwaited", epoch.Add(tc.want)
 			}
 			if b := p.Blocker(); b.Reason != reason || !b.Until.Equal(until) {
 				t.Errorf("blocked by %+v, want %s until %s", b, reason, until)

@@ -27,7 +27,7 @@ func (d *decider) missing() time.Time {
 	if len(taken) == 0 {
 		return time.Time{}
 	}
-	since := func(i int) time.Time { return d.goneSince(&d.f.Nodes[i]) }
+	since := func(i int) time.Time { return d.f.Nodes[i].GoneSince(d.f.Now) }
 	slices.SortStableFunc(taken, func(a, b int) int { return since(a).Compare(since(b)) })
 	made, newest := d.nodesMade()
 	var until time.Time
@@ -63,7 +63,7 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 // takenAway reports whether a remediation may have taken n away lately. Of a Node that a person deleted no remediator says anything.
 func (d *decider) takenAway(n *Node) bool {
 	switch {
-	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(d.goneSince(n).Add(controlplane.ReplacementPatience)):
+	case n.Exists() || len(n.Unseen) > 0 || !d.f.Now.Before(n.GoneSince(d.f.Now).Add(controlplane.ReplacementPatience)):
 		return false
 	case len(n.Requests) > 0:
 		return slices.ContainsFunc(n.Requests, func(r Request) bool {
@@ -73,12 +73,12 @@ func (d *decider) takenAway(n *Node) bool {
 	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
 }
 
-// goneSince is since when n is known to be gone.
-func (d *decider) goneSince(n *Node) time.Time {
+// GoneSince is since when n, which is not there, is known to be gone.
+func (n *Node) GoneSince(now time.Time) time.Time {
 	if since := n.healthySince(); !since.IsZero() {
 		return since
 	}
-	return d.f.Now
+	return now
 }
 
 // nodeAway is how long a node may be gone while a remediator has its finalizer on a request that it has not answered: it may have deleted
@@ -129,7 +129,7 @@ func (c *Case) awaited(j int) time.Time {
 	case r.deletesNode() || r.MachineThere:
 		return c.patience(j)
 	case r.Kept():
-		return c.goneSince(c.n).Add(nodeAway)
+		return c.n.GoneSince(c.f.Now).Add(nodeAway)
 	}
 	return time.Time{}
 }

@@ -61,7 +61,6 @@ func (n *Node) Excluded() (excluded, empty bool) {
 	return value == nhcv1.ExcludeValue, labelled && value == ""
 }
 
-// confirmed reports whether a person has confirmed that the node is healthy.
 func (n *Node) confirmed() bool {
 	if n.Object == nil {
 		return false
@@ -78,7 +77,6 @@ func (n *Node) healthySince() time.Time {
 	return n.Listed.ConditionsHealthyTimestamp.Time
 }
 
-// delayed reports whether the status of the check says that the end of the node's requests is delayed.
 func (n *Node) delayed() bool {
 	return n.Listed != nil && n.Listed.HealthyDelayed != nil && *n.Listed.HealthyDelayed
 }
@@ -91,7 +89,6 @@ const (
 	OpenShiftCurrentConfig = "machineconfiguration.openshift.io/currentConfig"
 )
 
-// reconfiguring reports whether OpenShift is changing the configuration of the node.
 func (n *Node) reconfiguring() bool {
 	desired := n.Object.Annotations[OpenShiftDesiredConfig]
 	return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
@@ -118,7 +115,6 @@ func (n *Node) OpenShift() rule.Ref {
 
 // Machine is the Machine of Cluster API behind a node, of the cluster that the check runs in.
 type Machine struct {
-	// Unread says that not all of it could be read.
 	Unread  bool
 	Object  *clusterv1.Machine // nil if there is none
 	Cluster *clusterv1.Cluster // nil if it could not be read

@@ -20,7 +20,8 @@ type Plan struct {
 	// Decisions are about Facts.Nodes, in the same order; Order are the places of those about which something is done, in that order.
 	Decisions []Decision
 	Order     []int
-	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if none.
+	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if
+	// none.
 	Recheck, NextDeadline time.Time
 	Memory                Memory
 }
@@ -55,8 +56,7 @@ type Decision struct {
 	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
 	Start, Would int
 	Nothing      Reason
-	// PassedOver are the steps right before the one that starts which cannot be about the node.
-	PassedOver []int
+	PassedOver   []int
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
 	GaveUp escalation.Decision
 	Answer Answer
@@ -119,7 +119,6 @@ type Moment struct {
 // LeaseAction is what to do about a lease.
 type LeaseAction int
 
-// The actions.
 const (
 	KeepLease LeaseAction = iota
 	TakeLease             // it has no holder, or none that still counts
@@ -132,64 +131,23 @@ type Reason string
 
 // What keeps anything new from starting. Where the condition RemediationAllowed says the same, it has the same reason.
 const (
-	CheckDisabled    Reason = "HealthCheckDisabled"
-	TemplateUnread   Reason = "TemplateUnreadable"
-	TemplateNotSeen  Reason = "MissingPermission"
-	Paused           Reason = "PauseRequested"
-	Upgrading        Reason = "ClusterUpgrading"
-	KubeletsAwaited  Reason = "KubeletsAwaited"
-	TooManyUnhealthy Reason = "TooManyUnhealthy"
-	StormNotOver     Reason = "StormRecovery"
+	CheckDisabled Reason = "HealthCheckDisabled"
+	Paused        Reason = "PauseRequested"
+	Upgrading     Reason = "ClusterUpgrading"
 )
 
 // What keeps the remediation of one node from starting, in the order in which it is asked. The last three are also why nothing would start.
 const (
-	NotUnhealthy         Reason = "NotUnhealthy"
-	NodeGone             Reason = "NodeGone"
-	NotJudged            Reason = "NotJudged"      // another controller ends the node
-	RequestsUnread       Reason = "RequestsUnread" // what has become of its requests cannot be read
-	WithinTimeout        Reason = "WithinTimeout"
-	NotSelected          Reason = "NotSelected"
-	ManagerClockWrong    Reason = "ManagerClockWrong"
-	NodeExcluded         Reason = "NodeExcluded"
-	NodeDeleting         Reason = "NodeBeingDeleted"
-	NodeStuck            Reason = "NodeDeletionStuck" // it is being deleted for longer than that takes
-	MachineUnread        Reason = "MachineUnread"
-	ClusterPaused        Reason = "ClusterPaused"
-	MachinePaused        Reason = "MachinePaused"
-	MachineSkipped       Reason = "MachineSkipped"
-	MachineDeleting      Reason = "MachineBeingDeleted"
-	LeaseTaken           Reason = "LeaseTaken"
-	OverlappingCheck     Reason = "OverlappingCheck"
-	MachineUpdating      Reason = "MachineBeingUpdated"
-	TemplateOfMachines   Reason = "TemplateOfMachines"
-	TemplateElsewhere    Reason = "TemplateInOtherNamespace"
-	OrphanedRequest      Reason = "OrphanedRequest"
-	ForeignRequest       Reason = "ForeignRequest"
-	OtherTemplate        Reason = "RequestOfOtherTemplate"
-	SameTemplate         Reason = "TwoStepsOfOneTemplate"
-	ControlPlaneSearched Reason = "ControlPlaneSearched"
-	ControlPlaneUnread   Reason = "ControlPlaneUnread"
-	MemberRemediated     Reason = "AnotherBeingRemediated"
-	MajorityAtRisk       Reason = "MajorityAtRisk"
-	MembersNotSeen       Reason = "ControlPlaneNotSeen"
-	NotFirst             Reason = "NotFirstInQueue"
-	EtcdAtRisk           Reason = "EtcdAtRisk"
-	EtcdUnread           Reason = "EtcdUnread"
-	EtcdBudgets          Reason = "EtcdDisruptionBudgets"
-	StillDeleted         Reason = "RequestBeingDeleted"   // of the last failure
-	InProgress           Reason = "RemediationInProgress" // its remediator is waited for
-	JustDeleted          Reason = "RequestDeleted"
-	NoTemplate           Reason = "NoTemplate"
-	NoTemplateLeft       Reason = "NoTemplateLeft"
-	NoneFollows          Reason = "NoTemplateFollows" // that can be about the node
+	NotUnhealthy       Reason = "NotUnhealthy"
+	NodeGone           Reason = "NodeGone"
+	NotSelected        Reason = "NotSelected"
+	MachineUnread      Reason = "MachineUnread"
+	TemplateOfMachines Reason = "TemplateOfMachines"
+	TemplateElsewhere  Reason = "TemplateInOtherNamespace"
+	EtcdAtRisk         Reason = "EtcdAtRisk"
+	EtcdUnread         Reason = "EtcdUnread"
+	EtcdBudgets        Reason = "EtcdDisruptionBudgets"
+	NoTemplate         Reason = "NoTemplate"
+	NoTemplateLeft     Reason = "NoTemplateLeft"
+	NoneFollows        Reason = "NoTemplateFollows" // that can be about the node
 )
-
-// Silent reports whether r goes without saying: the verdict, or the remediation in progress, says it.
-func (r Reason) Silent() bool {
-	switch r {
-	case NotUnhealthy, NodeGone, NotJudged, RequestsUnread, InProgress, NoTemplate:
-		return true
-	}
-	return false
-}

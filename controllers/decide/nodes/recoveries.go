@@ -12,8 +12,8 @@ import (
 // shortRecovery is the recovery, or else one as long as its rule, after which the next failure of a node begins at the first step.
 const shortRecovery = time.Minute
 
-// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the step
-// that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
+// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the
+// step that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
 type Recovery struct {
 	// First is when the node was healthy for the first time, Last for the last time. Short says that it failed again soon after Last.
 	First, Last time.Time
@@ -21,40 +21,41 @@ type Recovery struct {
 	Requests    []Listed
 }
 
-// recallRecovery remembers the requests of the node at place i while it is healthy, and gives them back when it fails after a short recovery.
+// recallRecovery remembers the requests of a node that is healthy, and gives them back when it fails after a short recovery.
 func (d *decider) recallRecovery(i int) {
-	n, verdict, now := &d.f.Nodes[i], &d.p.Decisions[i].Verdict, d.f.Now
-	recovery, known := d.f.Memory.Recoveries[n.ID()]
-	switch state := verdict.State; {
-	case !n.Exists() || d.f.Single():
+	n, verdict := &d.f.Nodes[i], &d.p.Decisions[i].Verdict
+	if !n.Exists() || d.f.Single() {
 		return
-	case state == health.Healthy && !known:
-		recovery = d.recovery(i)
-		if len(recovery.Requests) == 0 {
-			return
-		}
-	case state == health.Healthy && recovery.Short:
-		recovery.Last, recovery.Short = now, false
-	case state == health.Healthy:
-		if len(n.Requests) == 0 && !now.Before(recovery.Last.Add(shortRecovery)) {
-			return
-		}
-	case !known:
-		return
-	case state == health.Pending || state == health.Unhealthy:
-		enough := shortRecovery
-		for _, finding := range verdict.Findings {
-			enough = min(enough, finding.Limit)
-		}
-		recovery.Short = recovery.Short || now.Before(recovery.Last.Add(enough))
-		if !recovery.Short || state == health.Unhealthy && !recovery.giveBack(n, now) {
-			return
-		}
 	}
-	d.p.Memory.Recoveries[n.ID()] = recovery
+	recovery, keep := d.f.Memory.Recoveries[n.ID()]
+	switch {
+	case verdict.State == health.Healthy && !keep:
+		recovery = d.recovery(i)
+		keep = len(recovery.Requests) > 0
+	case verdict.State == health.Healthy && recovery.Short:
+		recovery.Last, recovery.Short = d.f.Now, false
+	case verdict.State == health.Healthy:
+		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
+	case verdict.State != health.Unknown:
+		keep = keep && recovery.ends(n, verdict, d.f.Now)
+	}
+	if keep {
+		d.p.Memory.Recoveries[n.ID()] = recovery
+	}
 }
 
-// recovery is that of a node that is healthy now, with its requests; without any if the last step was given up: there is none to go on with.
+// ends notes that the node fails again, and reports whether that has to be remembered: the recovery was short, and the status does not list
+// the requests of the node yet.
+func (recovery *Recovery) ends(n *Node, verdict *health.Verdict, now time.Time) bool {
+	enough := shortRecovery
+	for _, finding := range verdict.Findings {
+		enough = min(enough, finding.Limit)
+	}
+	recovery.Short = recovery.Short || now.Before(recovery.Last.Add(enough))
+	return recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, now))
+}
+
+// recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
 func (d *decider) recovery(i int) Recovery {
 	n, since := &d.f.Nodes[i], d.f.Now
 	if healthy := n.healthySince(); !healthy.IsZero() {

@@ -75,12 +75,10 @@ func (c *Case) mayGoOn(refusal Refusal) bool {
 		if c.wentOn(i, kind) {
 			return false
 		}
-		theirs, known := c.p.Memory.Refusals[other]
-		if !known || theirs.First.IsZero() || !theirs.Unanswered || !theirs.lately(c.f.Now) || theirs.Step >= len(c.steps) ||
-			c.f.Templates[theirs.Step].Request.GroupKind() != kind {
-			continue
-		}
-		if cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
+		theirs := c.p.Memory.Refusals[other]
+		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
+			c.f.Templates[theirs.Step].Request.GroupKind() == kind
+		if fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
 			return false
 		}
 	}

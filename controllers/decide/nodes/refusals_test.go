@@ -8,7 +8,14 @@ import (
 // A step that cannot be requested is given up when its time is over, counted from the first try.
 func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 	two := steps(reboot(0), host2())
-	refusals := func(all map[string]Refusal) func(*Facts) { return func(f *Facts) { f.Memory.Refusals = all } }
+	refusals := func(a Refusal, more ...Refusal) func(*Facts) {
+		return func(f *Facts) {
+			f.Memory.Refusals = map[string]Refusal{"a": a}
+			for _, b := range more {
+				f.Memory.Refusals["b"] = b
+			}
+		}
+	}
 	no := func(ago time.Duration) Refusal { return Refusal{First: epoch.Add(-ago), Last: epoch.Add(-time.Second)} }
 	down := func(ago time.Duration) Refusal {
 		refusal := no(ago)
@@ -21,15 +28,15 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		given Facts
 		want  []int // the step that starts for each node
 	}{
-		"is not taken at once":             {of(lost()).with(two, refusals(map[string]Refusal{"a": no(short)})), []int{0}},
-		"is taken when the time is over":   {of(lost()).with(two, refusals(map[string]Refusal{"a": no(long)})), []int{1}},
-		"also if the webhook is down":      {of(lost()).with(two, refusals(map[string]Refusal{"a": down(long)})), []int{1}},
-		"the last one is tried on":         {of(lost()).with(steps(reboot(0)), refusals(map[string]Refusal{"a": no(long)})), []int{0}},
-		"nothing follows the only one":     {of(lost()).with(refusals(map[string]Refusal{"a": no(long)})), []int{0}},
-		"a lease that fails is no request": {of(lost()).with(two, refusals(map[string]Refusal{"a": {Last: epoch}})), []int{0}},
-		"for all that are refused":         {of(lost(), lost()).with(two, refusals(map[string]Refusal{"a": no(long), "b": no(long)})), []int{1, 1}},
-		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(map[string]Refusal{"a": down(long), "b": down(tooLong)})), []int{0, 1}},
-		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(map[string]Refusal{"a": down(tooLong)})), []int{0, -1}},
+		"is not taken at once":             {of(lost()).with(two, refusals(no(short))), []int{0}},
+		"is taken when the time is over":   {of(lost()).with(two, refusals(no(long))), []int{1}},
+		"also if the webhook is down":      {of(lost()).with(two, refusals(down(long))), []int{1}},
+		"the last one is tried on":         {of(lost()).with(steps(reboot(0)), refusals(no(long))), []int{0}},
+		"nothing follows the only one":     {of(lost()).with(refusals(no(long))), []int{0}},
+		"a lease that fails is no request": {of(lost()).with(two, refusals(Refusal{Last: epoch})), []int{0}},
+		"for all that are refused":         {of(lost(), lost()).with(two, refusals(no(long), no(long))), []int{1, 1}},
+		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(down(long), down(tooLong))), []int{0, 1}},
+		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)

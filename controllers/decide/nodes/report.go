@@ -57,7 +57,6 @@ func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 	return ""
 }
 
-// report is what the request, and its remediator, say.
 func (r *Request) report() []string {
 	name := r.Ref().String()
 	var texts []string
@@ -100,7 +99,6 @@ var escalationTexts = map[string]string{
 	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
 }
 
-// singleTexts are those of a check that names no other template.
 var singleTexts = map[string]string{
 	escalation.Failed:     "{step} says that it has failed, and the check names no other template",
 	escalation.Stopped:    "{step} has stopped, and the check names no other template",

@@ -35,7 +35,8 @@ func RefOf(obj *unstructured.Unstructured) rule.Ref {
 // Entry is what the status of the check says of the request.
 func (r *Request) Entry() nhcv1.Remediation {
 	entry := nhcv1.Remediation{
-		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(), TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
+		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if at := r.GivenUp(); !at.IsZero() {
 		entry.TimedOut = &metav1.Time{Time: at}
@@ -93,13 +94,11 @@ func (r *Request) annotated(key string) time.Time {
 	return at
 }
 
-// succeeded is whether the remediator says that it has succeeded.
 func (r *Request) succeeded() escalation.Status {
 	status, _ := escalation.Says(r.Object, nhcv1.SucceededCondition)
 	return status
 }
 
-// deletesNode reports whether the remediator says that its node is meant to go.
 func (r *Request) deletesNode() bool {
 	status, _ := escalation.Says(r.Object, nhcv1.NodeDeletionExpectedCondition)
 	return status == escalation.Yes

@@ -22,7 +22,6 @@ type Rule struct {
 	Quiet  bool   // none is sent, since it is over soon
 	asked  moment
 	When   func(*Case) bool
-	// Object is what blocks, if that is one object other than the check.
 	Object func(*Case) rule.Ref
 	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
 	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what
@@ -33,7 +32,6 @@ type Rule struct {
 	Until, Again func(*Case) time.Time
 }
 
-// blocker is what the rule says of the case.
 func (r *Rule) blocker(c *Case) Blocker {
 	b := Blocker{Reason: r.Reason, Event: r.Event, Quiet: r.Quiet}
 	if r.Message == "" {
@@ -83,24 +81,15 @@ const (
 // stuckFor is how long the deletion of a Node may take. Karpenter drains it and ends its instance meanwhile.
 const stuckFor = time.Hour
 
-// Blocker is why a remediation does not start, in words that conditions, events and explanations repeat.
+// Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no
+// full stop at their end.
 type Blocker struct {
-	Reason Reason
-	// Message is what the condition, the event and the explanation say; empty if Reason is silent. It has no full stop at its end.
-	Message string
-	// Fix is what a user has to do to end it; empty if it ends without that. EndsWhen is what else ends it, as a clause that follows "until".
-	Fix, EndsWhen string
-	// Detail is what the first line of an explanation says of it besides its reason.
-	Detail string
-	// Event is the reason of the event about it; empty if there is none for each node. Quiet says that none is sent, since it is over soon.
-	Event string
-	Quiet bool
-	// Object is what blocks, if that is one object other than the check; zero if it is not.
-	Object rule.Ref
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
-	// Again is when it is looked at again, since nothing may tell when it is over; zero if something does.
-	Again time.Time
+	Reason                         Reason
+	Event                          string
+	Quiet                          bool
+	Message, Fix, EndsWhen, Detail string
+	Object                         rule.Ref // zero if no single object but the check blocks
+	Until, Again                   time.Time
 }
 
 // Case is one node, and what a rule depends on besides it. Of the plan it is the part that was decided so far.
@@ -120,7 +109,6 @@ func (d *decider) caseOf(i int, v *view) *Case {
 	return &Case{decider: d, Decision: &d.p.Decisions[i], view: v, i: i, n: &d.f.Nodes[i], begins: true}
 }
 
-// ask is what the rules of those moments say against the case.
 func (c *Case) ask(at moment) []Blocker {
 	var blockers []Blocker
 	for i := range rules {
@@ -152,7 +140,6 @@ func distinct(blockers []Blocker) []Blocker {
 	return kept
 }
 
-// skipped is the reason of the events about most blockers of one node.
 const skipped = nhcv1.EventRemediationSkipped
 
 // inAMinute is when a node is looked at again that waits for a request of another maker, or for another member: neither enqueues the
@@ -187,7 +174,6 @@ func (c *Case) machine() rule.Ref { return c.n.Machine.Ref() }
 
 func (c *Case) machineName() string { return c.n.Machine.Object.Name }
 
-// notHealthy counts the nodes that are not healthy.
 func (c *Case) notHealthy() string {
 	p, terminating := c.p.Population, ""
 	if p.Unknown > 0 {

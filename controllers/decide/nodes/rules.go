@@ -30,9 +30,9 @@ const (
 
 // rules are asked in this order, in which blockers are reported. A step starts exactly if none blocks it.
 var rules = []Rule{
-	{Reason: RequestsUnread, asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) > 0 }},
+	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) > 0 }},
 	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) == 0 && !c.n.Exists() }},
-	{Reason: NotJudged, asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // another controller ends the node
+	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // another controller ends the node
 	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
 	{
 		Reason: NotSelected, asked: ofSelection | beforeFirst, // and its remediation is over
@@ -40,20 +40,20 @@ var rules = []Rule{
 		Message: "The check does not select the node any more",
 	},
 	{
-		Reason: WithinTimeout, asked: beforeFirst | whileHeld,
+		Reason: "WithinTimeout", asked: beforeFirst | whileHeld,
 		When:    func(c *Case) bool { return c.Verdict.State == health.Pending },
 		Message: "{why}", Why: (*Case).timeout,
 		Until: func(c *Case) time.Time { return c.Verdict.Recheck },
 	},
 	{
-		Reason: ManagerClockWrong, Event: skipped, asked: always,
+		Reason: "ManagerClockWrong", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.f.Policy.Misjudges(c.f.ClockAhead) },
 		Message: skippedOn + "the clock of the manager differs from the API server's by more than the shortest duration of the check",
 		Fix:     "see kubemend_clock_error_seconds for which clock is wrong, and set it", EndsWhen: "the clocks agree",
 		Again: func(c *Case) time.Time { return c.f.Now.Add(clockAgain) },
 	},
 	{
-		Reason: NodeExcluded, Event: skipped, asked: always,
+		Reason: "NodeExcluded", Event: skipped, asked: always,
 		When: func(c *Case) bool {
 			excluded, _ := c.n.Excluded()
 			return excluded
@@ -63,13 +63,13 @@ var rules = []Rule{
 		EndsWhen: "the label " + nhcv1.ExcludeLabel + " is removed from the node",
 	},
 	{
-		Reason: NodeDeleting, Event: skipped, asked: always, Quiet: true, // a remediation would bring back what somebody else ends
+		Reason: "NodeBeingDeleted", Event: skipped, asked: always, Quiet: true, // a remediation would bring back what somebody else ends
 		When:    func(c *Case) bool { return c.f.Now.Before(c.stuckAt()) },
 		Message: skippedOn + "it is being deleted", EndsWhen: "the Node is gone",
 		Again: (*Case).stuckAt,
 	},
 	{
-		Reason: NodeStuck, Event: skipped, asked: always,
+		Reason: "NodeDeletionStuck", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return !c.stuckAt().IsZero() && !c.f.Now.Before(c.stuckAt()) },
 		Message: skippedOn + "it is being deleted for more than an hour, and kept by the finalizers {why}",
 		Why:     func(c *Case) string { return strings.Join(c.n.Object.Finalizers, ", ") },
@@ -81,7 +81,7 @@ var rules = []Rule{
 		Message: skippedOn + "its Machine could not be read",
 	},
 	{
-		Reason: ClusterPaused, Event: skipped, asked: always,
+		Reason: "ClusterPaused", Event: skipped, asked: always,
 		When: func(c *Case) bool {
 			m := c.n.Machine
 			return m.There() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
@@ -90,26 +90,26 @@ var rules = []Rule{
 		Message: skippedOn + "its Cluster is paused", Fix: "unpause {object}",
 	},
 	{
-		Reason: MachinePaused, Event: skipped, asked: always,
+		Reason: "MachinePaused", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.PausedAnnotation) },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation, Fix: "remove the annotation from {object}",
 	},
 	{
-		Reason: MachineSkipped, Event: skipped, asked: always,
+		Reason: "MachineSkipped", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.MachineSkipRemediationAnnotation) },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation,
 		Fix:     "remove the annotation from {object}",
 	},
 	{
-		Reason: MachineDeleting, Event: skipped, asked: always,
+		Reason: "MachineBeingDeleted", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.There() && !c.n.Machine.Object.DeletionTimestamp.IsZero() },
 		Object:  (*Case).machine,
 		Message: skippedOn + "its Machine is being deleted",
 	},
 	{
-		Reason: LeaseTaken, Event: skipped, asked: always,
+		Reason: "LeaseTaken", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Lease.Held(c.f.Now) },
 		Message: skippedBecause + "node lease is already taken by {why}", EndsWhen: "the lease that {why} has on the node runs out",
 		Why:   func(c *Case) string { return c.n.Lease.Holder },
@@ -119,7 +119,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: OverlappingCheck, Event: skipped, asked: beforeFirst | ofNodeAlone,
+		Reason: "OverlappingCheck", Event: skipped, asked: beforeFirst | ofNodeAlone,
 		When: func(c *Case) bool { return c.n.Machine.There() && c.n.Machine.WatchedBy != "" },
 		Object: func(c *Case) rule.Ref {
 			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.n.Machine.Object.Namespace, Name: c.n.Machine.WatchedBy}
@@ -128,7 +128,7 @@ var rules = []Rule{
 		Fix: "let only one of the two checks watch it: take it out of the selector of {object}, or pause that one",
 	},
 	{
-		Reason: MachineUpdating, Event: skipped, asked: beforeFirst | ofNodeAlone,
+		Reason: "MachineBeingUpdated", Event: skipped, asked: beforeFirst | ofNodeAlone,
 		When: func(c *Case) bool {
 			return c.n.Machine.There() && meta.IsStatusConditionTrue(c.n.Machine.Object.Status.Conditions, clusterv1.MachineUpdatingCondition)
 		},
@@ -149,7 +149,7 @@ var rules = []Rule{
 		Message: skippedBecause + "{why}", Why: (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
 	},
 	{
-		Reason: OrphanedRequest, Event: skipped, asked: ofStep,
+		Reason: "OrphanedRequest", Event: skipped, asked: ofStep,
 		When:     func(c *Case) bool { return len(c.n.Orphaned) > 0 && c.template() != nil },
 		Object:   func(c *Case) rule.Ref { return RefOf(c.n.Orphaned[0]) },
 		Message:  skippedBecause + "{object}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet",
@@ -157,7 +157,7 @@ var rules = []Rule{
 		Again:    inAMinute,
 	},
 	{
-		Reason: ForeignRequest, Event: skipped, asked: ofStep,
+		Reason: "ForeignRequest", Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.foreign() != nil },
 		Object:  func(c *Case) rule.Ref { return RefOf(c.foreign()) },
 		Message: skippedBecause + "{object} exists and was not made by this NodeHealthCheck",
@@ -165,7 +165,7 @@ var rules = []Rule{
 		Again: inAMinute,
 	},
 	{
-		Reason: OtherTemplate, Event: skipped, asked: ofStep,
+		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
 		When:   func(c *Case) bool { return c.ownNamesake() != nil && !c.namedByTemplate() },
 		Object: func(c *Case) rule.Ref { return RefOf(c.ownNamesake()) },
 		Message: skippedBecause + "{object} exists and was made from another template: " +
@@ -173,7 +173,7 @@ var rules = []Rule{
 		Fix: "have the steps of the check name templates of different kinds",
 	},
 	{
-		Reason: SameTemplate, Event: skipped, asked: ofStep,
+		Reason: "TwoStepsOfOneTemplate", Event: skipped, asked: ofStep,
 		When: func(c *Case) bool {
 			same := c.ownNamesake()
 			return same != nil && c.namedByTemplate() && slices.ContainsFunc(c.n.Requests, func(r Request) bool {
@@ -192,7 +192,7 @@ var rules = []Rule{
 		Again: func(c *Case) time.Time { return c.f.Retry },
 	},
 	{
-		Reason: TemplateNotSeen, asked: ofCheck | beforeFirst | beforeNext,
+		Reason: "MissingPermission", asked: ofCheck | beforeFirst | beforeNext,
 		When: func(c *Case) bool {
 			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && c.unreadTemplate().Unread
 		},
@@ -201,7 +201,7 @@ var rules = []Rule{
 		Fix:     "Ask as a user who may read {why} and their templates", Detail: "{why}",
 	},
 	{
-		Reason: TemplateUnread, asked: ofCheck | beforeFirst | beforeNext,
+		Reason: "TemplateUnreadable", asked: ofCheck | beforeFirst | beforeNext,
 		When: func(c *Case) bool {
 			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && !c.unreadTemplate().Unread
 		},
@@ -222,13 +222,13 @@ var rules = []Rule{
 		Message: PostponedByUpgrade + ": {why}", Why: func(c *Case) string { return c.view.upgrading }, EndsWhen: "the upgrade is over",
 	},
 	{
-		Reason: KubeletsAwaited, asked: ofCheck | beforeFirst | beforeNext,
+		Reason: "KubeletsAwaited", asked: ofCheck | beforeFirst | beforeNext,
 		When:     func(c *Case) bool { return c.awaitsKubelets },
 		Message:  "Kubelets have not had time to report since the manager was started, or since the API server could be reached again",
 		EndsWhen: "kubelets have had time to report", Until: func(c *Case) time.Time { return c.settled },
 	},
 	{
-		Reason: TooManyUnhealthy, asked: ofCheck | beforeFirst, // what has begun goes on
+		Reason: "TooManyUnhealthy", asked: ofCheck | beforeFirst, // what has begun goes on
 		When: func(c *Case) bool { return c.p.Grant.ShortCircuited() },
 		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or " +
 			"exceed {minimum} ({total} nodes: {healthy} healthy, {why})",
@@ -236,7 +236,7 @@ var rules = []Rule{
 		EndsWhen: "at least {minimum} of {total} nodes are healthy (now {healthy})",
 	},
 	{
-		Reason: StormNotOver, asked: ofCheck | beforeFirst,
+		Reason: "StormRecovery", asked: ofCheck | beforeFirst,
 		When:    func(c *Case) bool { return c.p.Storm.Blocks },
 		Message: "Storm recovery active: skipping creation of new remediations",
 		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{why}",
@@ -248,31 +248,31 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: ControlPlaneSearched, Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
+		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching },
 		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: ControlPlaneUnread, Event: skipped, asked: ofControlPlane,
+		Reason: "ControlPlaneUnread", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.queued() && c.f.ControlPlane.Unread != "" },
 		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: MembersNotSeen, Event: skipped, asked: ofControlPlane,
+		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.free || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil },
 		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: MemberRemediated, Event: skipped, asked: ofControlPlane,
+		Reason: "AnotherBeingRemediated", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.disrupted() != nil },
 		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.disrupted().Member} },
 		Message: quorumLoss + "{name} is being remediated ({why})", Why: func(c *Case) string { return c.disrupted().By },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: MajorityAtRisk, Event: skipped, asked: ofControlPlane,
+		Reason: "MajorityAtRisk", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.objection(controlplane.MajorityAtRisk) != nil },
 		Message: quorumLoss + "without it {why} are needed",
 		Why: func(c *Case) string {
@@ -282,7 +282,7 @@ var rules = []Rule{
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: NotFirst, Event: skipped, asked: ofControlPlane,
+		Reason: "NotFirstInQueue", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.view.first >= 0 && c.view.first != c.i },
 		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.f.Nodes[c.view.first].Name} },
 		Message: quorumLoss + "{name} is ahead in the queue", EndsWhen: "the remediation of {name} is over", Again: inAMinute,
@@ -309,7 +309,7 @@ var rules = []Rule{
 		Why:     func(c *Case) string { return c.f.ControlPlane.Etcd.Guards[c.n.Name] }, EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
-		Reason: JustDeleted, asked: beforeNext,
+		Reason: "RequestDeleted", asked: beforeNext,
 		When:     func(c *Case) bool { return c.f.Now.Before(c.remadeAt()) },
 		Message:  "The request for node {node} was deleted a moment ago, it is made again a minute after it was made first",
 		EndsWhen: "a minute has passed since it was made first", Until: (*Case).remadeAt,
@@ -324,18 +324,18 @@ var rules = []Rule{
 		Fix: "find out what is wrong with the node; its requests end when it is healthy",
 	},
 	{
-		Reason: StillDeleted, Event: skipped, asked: ofAnswer, // of the last failure
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // of the last failure
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && !c.answer.Recheck.IsZero() },
 		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Until:   func(c *Case) time.Time { return c.answer.Recheck }, EndsWhen: "{object} is gone, or its time is over",
 	},
 	{
-		Reason: StillDeleted, Event: skipped, asked: ofAnswer, // without an escalation no time ends that
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // without an escalation no time ends that
 		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && c.answer.Recheck.IsZero() },
 		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
 		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
 		Fix:     "find out why its remediator keeps its finalizers",
 	},
-	{Reason: InProgress, asked: ofAnswer, When: func(c *Case) bool { return c.waits() && c.stillDeleted() == nil }},
+	{Reason: "RemediationInProgress", asked: ofAnswer, When: func(c *Case) bool { return c.waits() && c.stillDeleted() == nil }},
 }

@@ -14,7 +14,6 @@ func (n *Node) idle() bool {
 	return n.Exists() && !n.Remediated() && !n.confirmed() && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
 }
 
-// decide decides what is done about the node, and what blocks its remediation.
 func (d *decider) decide(i int) {
 	decision := &d.p.Decisions[i]
 	decision.Start = -1
@@ -69,7 +68,6 @@ func (c *Case) block() {
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 
-// flag counts the requests that are too old.
 func (c *Case) flag() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
@@ -270,7 +268,6 @@ func askedAgain(blockers []Blocker) Moment {
 	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
 }
 
-// start starts a step.
 func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
 	for j := step - 1; j >= 0 && c.passed(c.n, j); j-- {
@@ -297,27 +294,16 @@ func (c *Case) adopted() {
 // first and the last one that were not. A step that was taken is not taken again because its request was deleted, what was deleted is not
 // made again at once, and not with all the time of the step.
 func (c *Case) worthRemembering() []int {
-	type ends struct{ first, last int }
-	byStep := map[int]ends{}
-	for i := range c.n.Gone {
-		gone := &c.n.Gone[i]
-		step, known := byStep[gone.Step]
-		switch {
-		case gone.TimedOut != nil || gone.Step < 0:
-			continue
-		case !known:
-			step = ends{i, i}
-		case gone.Started.Before(&c.n.Gone[step.first].Started):
-			step.first = i
-		case c.n.Gone[step.last].Started.Before(&gone.Started):
-			step.last = i
-		}
-		byStep[gone.Step] = step
-	}
 	var worth []int
 	for i := range c.n.Gone {
-		step, known := byStep[c.n.Gone[i].Step]
-		if c.n.Gone[i].TimedOut != nil || known && (step.first == i || step.last == i) {
+		gone, first, last := &c.n.Gone[i], true, true
+		for j := range c.n.Gone {
+			if other := &c.n.Gone[j]; other.Step == gone.Step && other.TimedOut == nil {
+				first = first && !other.Started.Before(&gone.Started)
+				last = last && !gone.Started.Before(&other.Started)
+			}
+		}
+		if gone.TimedOut != nil || gone.Step >= 0 && (first || last) {
 			worth = append(worth, i)
 		}
 	}

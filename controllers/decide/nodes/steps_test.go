@@ -48,7 +48,7 @@ func TestWhichStepStarts(t *testing.T) {
 		"the next one if a request that was given up is gone":           {of(lost(gaveUp(0))).with(two), starts{Step: 1}},
 		"none if that was the last one":                                 {of(lost(gaveUp(0), gaveUp(1))).with(two), starts{Step: -1, Blockers: []Reason{NoTemplateLeft}}},
 		"the same one if its request is gone":                           {of(lost(was(1, 2*time.Minute))).with(two), starts{Step: 1}},
-		"but not within a minute":                                       {of(lost(was(1, 59*time.Second))).with(two), starts{Step: -1, Blockers: []Reason{JustDeleted}}},
+		"but not within a minute":                                       {of(lost(was(1, 59*time.Second))).with(two), starts{Step: -1, Blockers: []Reason{"RequestDeleted"}}},
 		"the next one if its time was over":                             {of(lost(was(0, 5*time.Minute))).with(two), starts{Step: 1}},
 		"the first one if the template of a request is not named again": {of(lost(was(-1, 2*time.Minute))).with(two), starts{}},
 		"the first one if that was given up":                            {of(lost(gaveUp(-1))).with(two), starts{}},

@@ -170,7 +170,6 @@ var topologies = []string{"HighlyAvailable", "SingleReplica", "HighlyAvailableAr
 // openshift is the object that describes a cluster of OpenShift; elsewhere there is no such kind.
 var openshift = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}
 
-// topology refuses a cluster of OpenShift whose control plane is none of the topologies.
 func (v NodeHealthCheck) topology(ctx context.Context) error {
 	infrastructure := &unstructured.Unstructured{}
 	infrastructure.SetGroupVersionKind(openshift)
@@ -190,7 +189,6 @@ func (v NodeHealthCheck) topology(ctx context.Context) error {
 	return nil
 }
 
-// list returns the objects of a kind; none if the kind does not exist.
 func (v NodeHealthCheck) list(
 	ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption,
 ) ([]remediationrequest.Metadata, error) {

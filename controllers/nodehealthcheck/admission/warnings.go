@@ -90,7 +90,6 @@ func ofLimit(spec *nhcv1.NodeHealthCheckSpec, nodes int) string {
 	return fmt.Sprintf("%s allows no remediation with the number of nodes that are selected now, %d", limit, nodes)
 }
 
-// missingTemplates warns of templates that do not exist, each of them once.
 func (v NodeHealthCheck) missingTemplates(ctx context.Context, spec *nhcv1.NodeHealthCheckSpec) []string {
 	var refs []corev1.ObjectReference
 	if spec.RemediationTemplate != nil {
@@ -127,7 +126,6 @@ func (v NodeHealthCheck) count(ctx context.Context, selector labels.Selector) (n
 	return len(found.Items), true
 }
 
-// sharedNodes warns of a node in common with each of the other checks.
 func (v NodeHealthCheck) sharedNodes(ctx context.Context, name string, selector labels.Selector) []string {
 	others := &nhcv1.NodeHealthCheckList{}
 	if err := v.Live.List(ctx, others); err != nil {

@@ -20,13 +20,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
-// The groups of OpenShift that are read where they are installed.
 const (
 	ConfigGroup  = "config.openshift.io"
 	MachineGroup = "machine.openshift.io"
 )
 
-// The kinds that are read.
 var (
 	ClusterVersions     = schema.GroupVersionKind{Group: ConfigGroup, Version: "v1", Kind: "ClusterVersion"}
 	MachineHealthChecks = schema.GroupVersionKind{Group: MachineGroup, Version: "v1beta1", Kind: "MachineHealthCheck"}
@@ -40,7 +38,6 @@ var (
 
 // Cluster is a cluster that may be OpenShift's.
 type Cluster struct {
-	// Live reads past the caches.
 	Live client.Reader
 	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
 	Installed func(ctx context.Context, crd string) (bool, error)
@@ -98,7 +95,6 @@ func (c Cluster) Upgrade(ctx context.Context) (nodes.Upgrade, bool, error) {
 	return nodes.Upgrade{Unread: err != nil}, ready, err
 }
 
-// machineCheckSpec is the spec of a MachineHealthCheck of OpenShift.
 type machineCheckSpec struct {
 	Selector            metav1.LabelSelector    `json:"selector"`
 	UnhealthyConditions []machineCheckCondition `json:"unhealthyConditions"`
