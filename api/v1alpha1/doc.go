@@ -197,9 +197,10 @@ const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation, beside those of blockers and those that an owner has given.
 const (
-	OwnerAskedReason = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
-	RequestedReason  = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
-	NoOwnerReason    = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
+	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: the owner was asked, and has not remediated it for an hour
+	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
+	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was

@@ -58,8 +58,6 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 func remediationNext(facts *machines.Facts, machine *machines.Target, target *Target) Step {
 	ownerAsked := machines.OwnerOf(machine.Machine) != machines.NotAsked
 	switch {
-	case target.StartsNow && !facts.Template.External && metav1.GetControllerOf(machine) == nil:
-		return Ownerless
 	case target.StartsNow:
 		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case facts.Template.Unread && !ownerAsked:

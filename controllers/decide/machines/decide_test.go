@@ -131,7 +131,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 		p, occupied := Decide(f), 0
 		for i, d := range p.Decisions {
 			is := f.Targets[i]
-			if occupies(d) {
+			if occupies(&f, d) {
 				occupied++
 			}
 			if !d.Starts() {
@@ -143,7 +143,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			for why, forbidden := range map[string]bool{
 				"it is not unhealthy":           d.Verdict.State != health.Unhealthy,
 				"it is being deleted":           Deleting(is.Machine),
-				"it is being updated":           updating(is.Machine) && byHand(d) == 0,
+				"it is being updated":           updating(is.Machine) != nil && byHand(d) == 0,
 				"its host is power-cycled":      is.Cycle != nil,
 				"an older check acts on it":     is.OlderCheck != "",
 				"its remediation is in flight":  d.InFlight,

@@ -127,6 +127,9 @@ type Needs struct {
 	Template bool
 	// Spares are the hosts that replacements could take: they matter where an owner would be asked to replace a machine on bare metal.
 	Spares bool
+	// Hosts are those of the machines themselves: they matter where an owner is asked, or an update in place takes long. As facts that were
+	// read it says that none can be.
+	Hosts bool
 }
 
 // Outage is what is known of an outage of a workload cluster.

@@ -59,8 +59,15 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
 			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
 	case byOwner:
-		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason,
-			"Its owner, "+owner.Kind+" "+owner.Name+", was asked to remediate it")
+		text := "Its owner, " + owner.Kind + " " + owner.Name + ", was asked to remediate it"
+		if answer := olderAnswer(target.Machine); answer != "" && OwnerAnswer(target.Machine) == "" {
+			text += ". It says: " + answer
+		}
+		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
+			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,
+				text+". It has not for an hour, and others go on: see to the machine by hand, or give the check a template")
+		}
+		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
 	}
 	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
 		facts.Template.Kind+" "+target.Name+" is under way for the machine")
