@@ -149,6 +149,9 @@ const (
 	// TargetsExclusive is False while another check selects some of the same machines.
 	TargetsExclusive = "TargetsExclusive"
 
+	// Effective is False while the check, or one of its rules, can never act as it is written. At all other times it does not have it.
+	Effective = "Effective"
+
 	// RemediationTemplateAvailable says whether the template that the check names can be read. A
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
@@ -176,6 +179,10 @@ const (
 	NotInitializedReason    = "NotInitialized"              // the control plane never was up
 	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
 	OverlapReason           = "Overlap"                     // at least one machine is selected twice
+	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
+	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
+	NoRulesReason           = "NoRules"                     // Effective=False: no rule about conditions, and no start-up timeout
+	SelectsNothingReason    = "SelectsNothing"              // Effective=False: no Machine and no template has the labels
 	TemplateFoundReason     = "TemplateFound"               // the remediation template exists
 	TemplateNotFoundReason  = "RemediationTemplateNotFound" // the remediation template, or its kind, does not exist, or may not be listed
 	TemplateRefusedReason   = "TemplateRefused"             // the kind that is named can be none of remediation templates
@@ -216,6 +223,7 @@ const (
 	EventRemediationFailed      = "RemediationFailed"      // on the Machine: no request could be made
 	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
+	EventIneffective            = "IneffectiveCheck"       // on the check: it can never act as it is written
 	EventOverlap                = "OverlappingChecks"      // on the check
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
 	EventMarkRemoved            = "UnhealthyMarkRemoved"   // on the BareMetalHost: its machine recovered before its owner replaced it

@@ -26,7 +26,7 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	case facts.Mode != Active:
 		return nil
 	}
-	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts)}
+	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts), effective(facts)}
 	if facts.Settled() {
 		conditions = append(conditions, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
 	}

@@ -39,6 +39,8 @@ type Facts struct {
 	Link   Link
 	Outage Outage
 	Reach  metav1.Condition
+	// SelectsNothing says that the selector of the check matches no Machine, and the labels of no template of Machines.
+	SelectsNothing bool
 	// Overlaps are the other checks of the cluster that are not paused.
 	Overlaps []Overlap
 
