@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
@@ -26,22 +24,12 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *ma
 	}
 	asking, done := context.WithTimeout(ctx, hostsWithin)
 	defer done()
-	var work errgroup.Group
-	work.SetLimit(readers)
 	for _, i := range plan.Open {
-		decision, target := plan.Decisions[i], state.Targets[i]
-		if !decision.NeedsHost(&state.Facts) {
-			continue
-		}
-		work.Go(func() error {
+		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
 			target.Host = r.hostOf(asking, target)
-			return nil
-		})
-	}
-	_ = work.Wait() // what fails is not known
-	for _, target := range state.Targets {
-		if host := target.Host; host != nil && (host.External || host.Serviced || host.Paused) {
-			state.lookAgainIn(hostAgain)
+			if target.Host.External || target.Host.Serviced || target.Host.Paused {
+				state.lookAgainIn(hostAgain)
+			}
 		}
 	}
 }

@@ -141,9 +141,10 @@ func repeatsNode(s Signal) bool {
 	return s.Source == OnMachine && (s.Type == NodeReady || s.Type == NodeHealthy)
 }
 
-// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause
-// may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does what is older
-// than the end of an outage and was written by who was blind too. What Cluster API has seen of a node counts from when it is true of the node.
+// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a
+// pause may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does
+// what is older than the end of an outage and may have been written by who was blind too. What Cluster API has seen of a node counts from
+// when it is true of the node.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
 	from, late = s.Since, s.Late
 	if repeatsNode(s) {

@@ -44,8 +44,8 @@ func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 
 // Outage is the last time in which a workload cluster was out of reach; zero if it never was.
 type Outage struct {
-	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which a
-	// process that was started meanwhile does not know.
+	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which
+	// a process that was started meanwhile does not know.
 	Began, Ended time.Time
 	Now          bool
 }

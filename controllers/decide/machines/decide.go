@@ -118,8 +118,8 @@ func inFlight(facts *Facts, decision *Decision) bool {
 }
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
-// is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however long,
-// and the others go on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
+// is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
+// long, and the others go on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
 func occupies(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {
@@ -187,8 +187,8 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it: nothing
-// is in flight then, and nothing will tell that it is over.
+// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it:
+// nothing is in flight then, and nothing will tell that it is over.
 //
 // Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
 // machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been

@@ -32,13 +32,13 @@ func effective(facts *Facts) metav1.Condition {
 		switch rule.Status {
 		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
 		default:
-			flaw(mendv1.NoSuchStatusReason, fmt.Sprintf("spec.checks.unhealthyNodeConditions[%d] is never met: no condition has the status %q, "+
-				"but True, False or Unknown", i, rule.Status))
+			flaw(mendv1.NoSuchStatusReason, fmt.Sprintf("spec.checks.unhealthyNodeConditions[%d] is never met: "+
+				"no condition has the status %q, but True, False or Unknown", i, rule.Status))
 		}
 	}
 	if len(facts.Policy.Rules) == 0 && facts.Policy.NodeStartup == 0 {
-		flaw(mendv1.NoRulesReason, "The check has no rule, and spec.checks.nodeStartupTimeoutSeconds is 0: only a machine whose node is deleted, "+
-			"whose provider says that it has failed, or that a person marks is remediated")
+		flaw(mendv1.NoRulesReason, "The check has no rule, and spec.checks.nodeStartupTimeoutSeconds is 0: "+
+			"only a machine whose node is deleted, whose provider says that it has failed, or that a person marks is remediated")
 	}
 	if facts.SelectsNothing && facts.Initialized() && facts.Now.Sub(facts.Check.CreationTimestamp.Time) >= selectsWithin {
 		flaw(mendv1.SelectsNothingReason, "spec.selector matches no Machine of Cluster "+facts.Check.Spec.ClusterName+

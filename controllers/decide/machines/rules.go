@@ -210,8 +210,9 @@ var rules = []Rule{
 		Words: func(c *Case) rule.Blocker {
 			name := "BareMetalHost " + c.Target.Host.Name
 			return rule.Blocker{
-				Detail: name, Text: name + " is externally provisioned: its owner would delete the machine, and no other one can be provisioned on it",
-				Fix: "See to the host by hand, or give the check a template for power cycles",
+				Text:   name + " is externally provisioned: its owner could not provision another machine on it",
+				Fix:    "See to the host by hand, or give the check a template for power cycles",
+				Detail: name,
 			}
 		},
 	},
@@ -219,7 +220,8 @@ var rules = []Rule{
 		Reason: HostPaused, asked: unlessBegun,
 		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.Paused },
 		Words: says(rule.Blocker{
-			Text: "Its Metal3Machine is paused: nothing new is begun for it", EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from it",
+			Text:     "Its Metal3Machine is paused: nothing new is begun for it",
+			EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from it",
 		}),
 	},
 	{

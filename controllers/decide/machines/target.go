@@ -215,7 +215,8 @@ const (
 const (
 	// updatesWithin is for how long an update in place keeps a machine from being remediated: as long as the firmware of a host may take.
 	updatesWithin = 2 * time.Hour
-	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in flight.
+	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in
+	// flight.
 	ownerAnswersWithin = time.Hour
 )
 
@@ -226,10 +227,10 @@ var answers = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true}
 // remediations; zero if it does not. It answers in the condition of v1beta2 that Cluster API knows.
 func (target *Target) silentFrom() time.Time {
 	asked, owner := ConditionOf(target, OwnerRemediated), metav1.GetControllerOfNoCopy(target.Machine)
-	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || asked.LastTransitionTime.IsZero() || answers[owner.Kind] {
+	from := Since(asked)
+	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || answers[owner.Kind] {
 		return time.Time{}
 	}
-	from := asked.LastTransitionTime.Time
 	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer
 		from = target.Health.Resumed
 	}
