@@ -52,9 +52,6 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 	target := decision.Target
 	progress, owner := OwnerOf(target.Machine), metav1.GetControllerOfNoCopy(target.Machine)
 	switch byOwner := progress != NotAsked && decision.InFlight || !facts.Template.External; {
-	case byOwner && owner == nil:
-		return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.NoOwnerReason,
-			"Its owner is to remediate it, and it has none: see to it by hand")
 	case byOwner && progress == CannotRemediate:
 		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
 			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")

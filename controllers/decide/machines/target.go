@@ -203,12 +203,12 @@ func MarkedUnhealthy(machine *clusterv1.Machine) bool {
 type Owner int
 
 const (
-	// NotAsked is an owner that was not asked, or that has finished.
+	// NotAsked is an owner that was not asked, or that has finished, and none.
 	NotAsked Owner = iota
 	// Asked is one that was asked.
 	Asked
-	// CannotRemediate is one that was asked and will not replace the machine as things stand: it says so, or there is none. (Cluster API:
-	// MachineSet and KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+	// CannotRemediate is one that was asked and says that it will not replace the machine as things stand. (Cluster API: MachineSet and
+	// KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
 	CannotRemediate
 )
 
@@ -220,15 +220,15 @@ const (
 	ownerAnswersWithin = time.Hour
 )
 
-// answers are the kinds of owners that report what they do in OwnerRemediated: as long as they do not, they will. (Cluster API.)
-var answers = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true}
+// Answers are the kinds of owners that report what they do in OwnerRemediated: as long as they do not, they will. (Cluster API.)
+var Answers = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true}
 
 // silentFrom is from when on the owner of target, which was asked, counts as one that never answers, since its kind may know nothing of
 // remediations; zero if it does not. It answers in the condition of v1beta2 that Cluster API knows.
 func (target *Target) silentFrom() time.Time {
 	asked, owner := ConditionOf(target, OwnerRemediated), metav1.GetControllerOfNoCopy(target.Machine)
 	from := Since(asked)
-	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || answers[owner.Kind] {
+	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || Answers[owner.Kind] {
 		return time.Time{}
 	}
 	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer
@@ -251,9 +251,9 @@ func olderAnswer(machine *clusterv1.Machine) string {
 func OwnerOf(machine *clusterv1.Machine) Owner {
 	asked := ConditionOf(machine, OwnerRemediated)
 	switch {
-	case asked == nil || asked.Status != metav1.ConditionFalse || Failed(machine) == nil:
+	case asked == nil || asked.Status != metav1.ConditionFalse || Failed(machine) == nil || !owned(machine):
 		return NotAsked
-	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(machine):
+	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		return CannotRemediate
 	}
 	return Asked
