@@ -149,6 +149,9 @@ const (
 	// TargetsExclusive is False while another check selects some of the same machines.
 	TargetsExclusive = "TargetsExclusive"
 
+	// Effective is False while the check, or one of its rules, can never act as it is written. At all other times it does not have it.
+	Effective = "Effective"
+
 	// RemediationTemplateAvailable says whether the template that the check names can be read. A
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
@@ -176,6 +179,10 @@ const (
 	NotInitializedReason    = "NotInitialized"              // the control plane never was up
 	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
 	OverlapReason           = "Overlap"                     // at least one machine is selected twice
+	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
+	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
+	NoRulesReason           = "NoRules"                     // Effective=False: no rule about conditions, and no start-up timeout
+	SelectsNothingReason    = "SelectsNothing"              // Effective=False: no Machine and no template has the labels
 	TemplateFoundReason     = "TemplateFound"               // the remediation template exists
 	TemplateNotFoundReason  = "RemediationTemplateNotFound" // the remediation template, or its kind, does not exist, or may not be listed
 	TemplateRefusedReason   = "TemplateRefused"             // the kind that is named can be none of remediation templates
@@ -197,9 +204,10 @@ const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation, beside those of blockers and those that an owner has given.
 const (
-	OwnerAskedReason = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
-	RequestedReason  = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
-	NoOwnerReason    = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
+	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: the owner was asked, and has not remediated it for an hour
+	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
+	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
 )
 
 // PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
@@ -215,6 +223,7 @@ const (
 	EventRemediationFailed      = "RemediationFailed"      // on the Machine: no request could be made
 	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
+	EventIneffective            = "IneffectiveCheck"       // on the check: it can never act as it is written
 	EventOverlap                = "OverlappingChecks"      // on the check
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
 	EventMarkRemoved            = "UnhealthyMarkRemoved"   // on the BareMetalHost: its machine recovered before its owner replaced it

@@ -223,8 +223,6 @@ func (c *Check) remediated(t *Target) Answer {
 		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
 	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
 		a.Reason, a.Detail = NoManager, t.remediator()
-	case t.Ownerless:
-		a.Reason = NoOwner
 	case t.StartsNow && !t.InFlight:
 		a.Action, a.By, a.Reason, a.Implied = StartsNow, t.Remediator, RemediationStarts, true
 	default:

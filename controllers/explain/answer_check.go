@@ -137,7 +137,7 @@ func (c *Check) countRemediations() (underWay, starting int) {
 		switch t := &c.Targets[i]; {
 		case t.GoesOn():
 			underWay++
-		case t.StartsNow && !t.InFlight && !t.Ownerless:
+		case t.StartsNow && !t.InFlight:
 			starting++
 		}
 	}

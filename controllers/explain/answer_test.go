@@ -109,9 +109,6 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 			limited, blocked(Blocker{Reason: RemediationUnderWay, Object: request}), cliv1.Remediating, RemediationUnderWay,
 		},
 		"UNHEALTHY, NOT REMEDIATED: NoManager (HostRemediation ns/m)": {limited, unmanaged, cliv1.Blocked, NoManager},
-		"UNHEALTHY, NOT REMEDIATED: NoOwner": {
-			limited, Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Ownerless: true}, cliv1.Blocked, NoOwner,
-		},
 		"UNHEALTHY, REMEDIATION STARTS NOW: MachineSet md": {
 			limited, Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Remediator: "MachineSet md"}, cliv1.Remediating, RemediationStarts,
 		},

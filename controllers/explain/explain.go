@@ -72,8 +72,6 @@ type Target struct {
 	Blockers []Blocker
 	// Remediator is what a remediation that begins is made of: a kind of requests, or the owner of a machine.
 	Remediator string
-	// Ownerless reports that a machine which its owner is to replace has none.
-	Ownerless bool
 	// OwnerAsked reports that the owner was asked to replace the machine. Owner is its name, OwnerReason what it reports.
 	OwnerAsked  bool
 	Owner       string

@@ -147,7 +147,6 @@ func (t *Target) owned(facts *machines.Facts, machine *machines.Target) {
 	if t.Remediator = facts.Template.Kind; !facts.Template.External {
 		t.Remediator = t.Owner
 	}
-	t.Ownerless = owner == nil && (t.OwnerAsked || t.StartsNow && !facts.Template.External)
 	if report := machines.ConditionOf(machine, machines.OwnerRemediated); report != nil && t.OwnerAsked {
 		t.OwnerReason = report.Reason
 	}

@@ -58,8 +58,6 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 func remediationNext(facts *machines.Facts, machine *machines.Target, target *Target) Step {
 	ownerAsked := machines.OwnerOf(machine.Machine) != machines.NotAsked
 	switch {
-	case target.StartsNow && !facts.Template.External && metav1.GetControllerOf(machine) == nil:
-		return Ownerless
 	case target.StartsNow:
 		return Step{At: facts.Now, Reason: RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case facts.Template.Unread && !ownerAsked:
@@ -70,17 +68,11 @@ func remediationNext(facts *machines.Facts, machine *machines.Target, target *Ta
 	return Step{Reason: RemediatorActs, Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", target.Requests[0])}
 }
 
-// Ownerless is what there is to do about a machine that its owner is asked to replace and that has none.
-var Ownerless = Step{Reason: NoOwner, Text: "it has no owner that could replace it: delete it by hand, or give the check a template", Manual: true}
-
 // ownerNext is what the owner of a machine, which was asked to replace it, does next, by what it has reported so far.
 func ownerNext(machine *machines.Target) Step {
 	ref := metav1.GetControllerOf(machine)
-	if ref == nil {
-		return Ownerless
-	}
 	owner := ref.Kind + " " + ref.Name
-	familiar := ref.Kind == "MachineSet" || ref.Kind == "KubeadmControlPlane"
+	familiar := machines.Answers[ref.Kind]
 	switch reason := machines.OwnerAnswer(machine.Machine); {
 	case reason == "" && !familiar:
 		return Step{Reason: OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}

@@ -35,8 +35,8 @@ type outcome struct {
 	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
-	// unsure says that the owner was asked in a write that failed, or whose answer was lost.
-	unsure bool
+	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request.
+	unsure, lost bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
 	released *remediationrequest.Metadata
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
@@ -161,7 +161,8 @@ func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outco
 		if name := r.writeAhead(ctx, state, s, healthSaid(o.saved)); name != "" {
 			records.Name(s.request, types.NamespacedName{Namespace: state.Check.Namespace, Name: name})
 		}
-		if err = r.Requests.Create(ctx, s.request); err == nil || begin.Lost(err) {
+		err = r.Requests.Create(ctx, s.request)
+		if o.lost = begin.Lost(err); err == nil || o.lost {
 			r.requested.Of(state.remediation.kind.GroupKind()).Note(s.request)
 		}
 	}

@@ -118,11 +118,14 @@ func slimV1Beta1(conditions clusterv1.Conditions) clusterv1.Conditions {
 	return slim
 }
 
-// SlimMetadata is the transform of caches of metadata and of everything else that is not judged.
+// SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
+// which a field is found that the API server has dropped.
 func SlimMetadata(obj any) (any, error) {
 	if o, ok := obj.(metav1.Object); ok {
 		o.SetManagedFields(nil)
-		delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		if _, check := obj.(*clusterv1.MachineHealthCheck); !check {
+			delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		}
 	}
 	return obj, nil
 }

@@ -139,6 +139,8 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan
 		case plan.Needs.Template:
 			_ = r.readTemplate(ctx, state) // that it is of no use blocks the machines
 			state.tryTemplate(plan)
+		case plan.Needs.Hosts:
+			r.observeHosts(ctx, state, plan)
 		case plan.Needs.Spares, !state.Explains && !r.spares.claim(state, plan): // of two checks that want the same host one reads the hosts again
 			r.observeSpares(ctx, state, plan)
 		default:

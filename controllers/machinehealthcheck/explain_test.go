@@ -122,8 +122,8 @@ func TestWhatComesNextForAMachine(t *testing.T) {
 			"MachineSet owner tries again by itself (RemediationDeferred)", false},
 		"its owner cannot": {aCheck(a("m", health.Unhealthy, owner, answered(cannot, ""))),
 			"end what keeps MachineSet owner from replacing the machine, or replace it by hand", true},
-		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), explain.Ownerless.Text, true},
-		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), explain.Ownerless.Text, true},
+		"no owner can be asked":     {aCheck(a("m", health.Unhealthy, withoutOwner)), "Delete it by hand, or give the check a template", true},
+		"no owner was there to ask": {aCheck(a("m", health.Unhealthy, withoutOwner, askedOwner)), "Delete it by hand, or give the check a template", true},
 		"its request is answered": {aCheck(a("m", health.Unhealthy, owner, requestedBy("check", "check-uid"))).external(),
 			"Metal3Remediation ns/m goes on; the request is deleted as soon as the machine is healthy", false},
 		"its owner was asked, and has put it off": {

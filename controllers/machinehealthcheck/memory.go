@@ -52,6 +52,8 @@ type remembered struct {
 	warned *string
 	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
 	wrote map[string]bool
+	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
+	lost time.Time
 	// blocked is how many machines were blocked by what.
 	blocked map[machines.Reason]int
 	// statusAt is when this process last wrote the status of the check.
@@ -119,7 +121,7 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
+		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
@@ -149,6 +151,9 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.err != nil && o.Decision != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, state.Now)
+	}
+	if o.lost {
+		next.lost = state.Now
 	}
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure

@@ -143,7 +143,8 @@ func (state *observed) stateLink() {
 		state.contact.lost = state.Now
 	}
 	state.outage = health.Outage{
-		Began: state.before.contact.lost, Ended: state.ReachedAgain(), Now: state.Link == machines.LinkUp && state.Reach.Status == metav1.ConditionFalse,
+		Began: state.before.contact.lost, Ended: state.ReachedAgain(),
+		Now: state.Link == machines.LinkUp && state.Reach.Status == metav1.ConditionFalse,
 	}
 }
 
@@ -260,7 +261,8 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 		}
 		if selector, err := selectorOf(other); err == nil {
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
-			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active && shard.Covers(r.WatchFilterValue, other, state.Cluster)
+			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active &&
+				shard.Covers(r.WatchFilterValue, other, state.Cluster)
 			another.opinions = r.memory.of(client.ObjectKeyFromObject(other)).decided.Opinions
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name

@@ -158,6 +158,9 @@ func turnNotes(state *observed, plan *machines.Plan, next *clusterv1.MachineHeal
 	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
 	}
+	if cond, turned := turned(state.Check, next, mendv1.Effective); turned {
+		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
+	}
 	if kind, reason, text := reachNote(state.Check, next); reason != "" {
 		add(kind, reason, "Observe", text)
 	}

@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
@@ -126,7 +127,11 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	if _, err := r.requestsOf(ctx, state, state.remediation.kind); err != nil {
 		return err
 	}
+	lost := state.before.lost
 	switch err := r.requestsShown(ctx, state); {
+	case err == nil && !lost.IsZero() && state.Now.Before(lost.Add(begin.Settles)):
+		state.Template.Syncing = true
+		state.lookAgainIn(lost.Add(begin.Settles).Sub(state.Now))
 	case !errors.Is(err, consistency.ErrStale):
 		state.Template.Known = err == nil
 		return err

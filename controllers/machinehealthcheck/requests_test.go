@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,19 +211,23 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 	req.Namespace, req.Name = "ns", "m1"
 	for name, tc := range map[string]struct {
 		cached, live *remediationrequest.Requests
-		stale        int // reconciles before that have waited
+		stale        int       // reconciles before that have waited
+		lost         time.Time // when the answer to it was
 		waits, known bool
 	}{
-		"it is new":                      {cyclesOfHosts(), cyclesOfHosts(req), 0, true, false},
-		"the cache stands still":         {cyclesOfHosts(), cyclesOfHosts(req), standsStill, false, false},
-		"the cache shows it":             {cyclesOfHosts(req), cyclesOfHosts(req), 0, false, true},
-		"it is gone, or was never there": {cyclesOfHosts(), cyclesOfHosts(), 0, false, true},
+		"it is new":                      {cyclesOfHosts(), cyclesOfHosts(req), 0, time.Time{}, true, false},
+		"the cache stands still":         {cyclesOfHosts(), cyclesOfHosts(req), standsStill, time.Time{}, false, false},
+		"the cache shows it":             {cyclesOfHosts(req), cyclesOfHosts(req), 0, time.Time{}, false, true},
+		"it is gone, or was never there": {cyclesOfHosts(), cyclesOfHosts(), 0, time.Time{}, false, true},
+		"it may be made yet":             {cyclesOfHosts(), cyclesOfHosts(), 0, ago(29 * time.Second), false, false},
+		"it may not any more":            {cyclesOfHosts(), cyclesOfHosts(), 0, ago(30 * time.Second), false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Requests: tc.cached, Live: tc.live.Live}
 			r.requested.Of(req.GroupVersionKind().GroupKind()).Note(req)
 			w := aCheck(a("m2", health.Unhealthy)).external()
 			w.Template.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
+			w.before.lost = tc.lost
 			if err := r.observeRequests(t.Context(), w); err != nil {
 				t.Fatal(err)
 			}

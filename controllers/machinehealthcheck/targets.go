@@ -55,7 +55,36 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	for _, machine := range list {
 		state.add(machine)
 	}
+	if len(list) == 0 && r.Live != nil {
+		state.SelectsNothing = r.noTemplateMatches(ctx, state)
+	}
 	return nil
+}
+
+// noTemplateMatches reports whether the selector of the check matches the labels of no MachineDeployment's or MachineSet's template in its
+// Cluster, from which Machines may be made later. What cannot be read may match.
+func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) bool {
+	inCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: state.Cluster.Name}
+	deployments, sets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
+	for _, list := range []client.ObjectList{deployments, sets} {
+		if err := r.Live.List(ctx, list, client.InNamespace(state.Check.Namespace), inCluster); err != nil {
+			return false
+		}
+	}
+	matches := func(template *clusterv1.MachineTemplateSpec) bool {
+		return state.selector.Matches(labels.Set(template.Labels))
+	}
+	for i := range deployments.Items {
+		if matches(&deployments.Items[i].Spec.Template) {
+			return false
+		}
+	}
+	for i := range sets.Items {
+		if matches(&sets.Items[i].Spec.Template) {
+			return false
+		}
+	}
+	return true
 }
 
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone.

@@ -267,8 +267,8 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			was, is := machines.ConditionOf(before, gate), machines.ConditionOf(after, gate)
-			if (was == nil) != (is == nil) || was != nil && was.Status != is.Status {
+			old, cond := machines.ConditionOf(before, gate), machines.ConditionOf(after, gate)
+			if (old == nil) != (cond == nil) || old != nil && old.Status != cond.Status {
 				return true
 			}
 		}

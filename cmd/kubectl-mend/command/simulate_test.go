@@ -77,7 +77,8 @@ const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
   {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
   {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "ns", "uid": "m",
-  "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z"}, "spec": {"clusterName": "c1"}}]}`
+  "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z",
+  "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "md", "uid": "md", "controller": true}]}, "spec": {"clusterName": "c1"}}]}`
 
 func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")

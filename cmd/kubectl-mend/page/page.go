@@ -326,7 +326,7 @@ func (c *Check) blocks(t *explain.Target) bool {
 func (p *page) action(c *Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
-	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.Ownerless ||
+	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.BlockedBy(explain.NoOwner) ||
 		t.BlockedBy(explain.MachineBeingDeleted) || t.BlockedBy(explain.NoManager):
 		return
 	case t.InFlight && !t.StartsNow && c.Kind == "NodeHealthCheck": // this is what the escalation has for later

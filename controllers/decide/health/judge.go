@@ -25,7 +25,7 @@ func Judge(t Target, p Policy, now time.Time) Verdict {
 		v.Findings = append(v.Findings, Finding{Reason: MarkedByHand})
 	}
 	if t.Failure != "" {
-		v.hold(t, Finding{Reason: MachineFailed, Failure: quoted(t.Failure)})
+		v.hold(t, Finding{Reason: MachineFailed, Failure: Quoted(t.Failure)})
 	}
 	if t.Gate != Open {
 		v.Gate = t.Gate
@@ -103,7 +103,7 @@ func (v *Verdict) holdMatches(source Source, t Target, p Policy) {
 			}
 			from, late := since(s, t)
 			f := Finding{Reason: reasonOf(source), Limit: r.For, Due: from.Add(r.For), Signal: s, Late: late}
-			f.Signal.Reason = quoted(s.Reason)
+			f.Signal.Reason = Quoted(s.Reason)
 			switch {
 			case source == OnNode:
 				v.Findings = append(v.Findings, f)
@@ -141,9 +141,10 @@ func repeatsNode(s Signal) bool {
 	return s.Source == OnMachine && (s.Type == NodeReady || s.Type == NodeHealthy)
 }
 
-// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a pause
-// may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does what is older
-// than the end of an outage and was written by who was blind too. What Cluster API has seen of a node counts from when it is true of the node.
+// since is from when on s counts, and why that is later than its last transition, if it is for a doubt. What is older than the end of a
+// pause may have been otherwise meanwhile, as its writer did not look: it counts from when its writer has surely looked again. So does
+// what is older than the end of an outage and may have been written by who was blind too. What Cluster API has seen of a node counts from
+// when it is true of the node.
 func since(s Signal, t Target) (from time.Time, late Doubt) {
 	from, late = s.Since, s.Late
 	if repeatsNode(s) {
@@ -174,8 +175,8 @@ func later(a, b time.Time) time.Time {
 // that of a Node's: with a longer message than a condition may have, nothing could be written of the machine at all.
 const longestQuote = 1024
 
-// quoted is text, cut where it is longer than a finding may quote.
-func quoted(text string) string {
+// Quoted is text, cut where it is longer than a finding may quote.
+func Quoted(text string) string {
 	const more = "..."
 	if len(text) <= longestQuote {
 		return text

@@ -27,25 +27,28 @@ func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 	now.Signals = slices.Clone(now.Signals)
 	ahead := now.At.Add(clockSlack)
 	for i := range now.Signals {
-		is := &now.Signals[i]
-		before := slices.IndexFunc(s.Signals, func(was Signal) bool {
-			return was.Source == is.Source && was.Type == is.Type && was.Status == is.Status
-		})
-		unseen := blind && is.Since.After(s.At.Add(clockSlack)) && !is.Since.After(ahead)
+		signal := &now.Signals[i]
+		before := slices.IndexFunc(s.Signals, signal.same)
+		unseen := blind && signal.Since.After(s.At.Add(clockSlack)) && !signal.Since.After(ahead)
 		switch {
 		case before >= 0 && !unseen:
-			is.Since, is.Late = s.Signals[before].Since, s.Signals[before].Late
-		case is.Since.IsZero(), is.Since.After(ahead), is.Since.Add(clockSlack).Before(later(created, s.At)):
-			is.Since, is.Late = now.At, NotSinceStamp
+			signal.Since, signal.Late = s.Signals[before].Since, s.Signals[before].Late
+		case signal.Since.IsZero(), signal.Since.After(ahead), signal.Since.Add(clockSlack).Before(later(created, s.At)):
+			signal.Since, signal.Late = now.At, NotSinceStamp
 		}
 	}
 	return now
 }
 
+// same reports whether other is the same condition in the same status.
+func (s *Signal) same(other Signal) bool {
+	return s.Source == other.Source && s.Type == other.Type && s.Status == other.Status
+}
+
 // Outage is the last time in which a workload cluster was out of reach; zero if it never was.
 type Outage struct {
-	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which a
-	// process that was started meanwhile does not know.
+	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which
+	// a process that was started meanwhile does not know.
 	Began, Ended time.Time
 	Now          bool
 }
@@ -63,19 +66,17 @@ func (o Outage) Lasted() time.Duration {
 // cluster, has surely looked again.
 func (s Seen) Through(before Seen, outage Outage) Seen {
 	for i := range s.Signals {
-		is := &s.Signals[i]
-		if is.Source == OnMachine && !remote[is.Type] || writtenBlind(*is) {
+		signal := &s.Signals[i]
+		if signal.Source == OnMachine && !remote[signal.Type] || writtenBlind(*signal) {
 			continue
 		}
-		ran := slices.ContainsFunc(before.Signals, func(was Signal) bool {
-			return was.Source == is.Source && was.Type == is.Type && was.Status == is.Status && was.Since.Equal(is.Since)
-		})
+		ran := slices.ContainsFunc(before.Signals, func(other Signal) bool { return signal.same(other) && signal.Since.Equal(other.Since) })
 		switch {
 		case ran && !outage.Now:
-		case ran && is.Since.Before(outage.Began):
-			is.Since, is.Late = is.Since.Add(outage.Lasted()), ThroughOutage
-		case is.Since.Before(outage.Ended):
-			is.Since, is.Late = outage.Ended.Add(Settling), NotSinceOutage
+		case ran && signal.Since.Before(outage.Began):
+			signal.Since, signal.Late = signal.Since.Add(outage.Lasted()), ThroughOutage
+		case signal.Since.Before(outage.Ended):
+			signal.Since, signal.Late = outage.Ended.Add(Settling), NotSinceOutage
 		}
 	}
 	return s

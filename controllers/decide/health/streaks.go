@@ -50,6 +50,9 @@ func (s Streaks) After(seen []Signal, rules []Rule, blind bool) (next Streaks, t
 
 // Later are the streaks of s, each so much later.
 func (s Streaks) Later(by time.Duration) Streaks {
+	if by == 0 {
+		return s
+	}
 	next := make(Streaks, len(s))
 	for kind, streak := range s {
 		streak.Began, streak.Turned = streak.Began.Add(by), streak.Turned.Add(by)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -40,11 +41,24 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"so is any while clocks differ by more than a timeout": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.ClockWrong
 		})), []Reason{ManagerClockWrong}},
-		"W2: a machine that is being deleted":                            {of(bad(deleting)), []Reason{MachineDeleting}},
-		"a machine of an older check":                                    {of(bad(older)), []Reason{OlderCheckActs}},
-		"a machine that another check remediates":                        {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},
-		"a machine that another check has not judged yet":                {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
-		"a check that is not acted on":                                   {of(bad()).with(observe), []Reason{NotActing}},
+		"W2: a machine that is being deleted":             {of(bad(deleting)), []Reason{MachineDeleting}},
+		"a machine of an older check":                     {of(bad(older)), []Reason{OlderCheckActs}},
+		"a machine that another check remediates":         {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},
+		"a machine that another check has not judged yet": {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
+		"a check that is not acted on":                    {of(bad()).with(observe), []Reason{NotActing}},
+		"an update in place that has failed":              {of(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil},
+		"one against which there is a rule":               {of(bad(updatingNow, ruledOut)), nil},
+		"one of more than two hours":                      {of(bad(updatingFor(2 * time.Hour))), nil},
+		"one of less":                                     {of(bad(updatingFor(time.Hour))), []Reason{MachineUpdating}},
+		"one of more on a host whose firmware is written": {of(bad(onHost, updatingFor(2*time.Hour), host(Host{Serviced: true}))), []Reason{MachineUpdating}},
+		"one of more on a host that was not read yet":     {of(bad(onHost, updatingFor(2*time.Hour))), []Reason{MachineUpdating}},
+		"no owner":                                                       {of(bad(unowned)), []Reason{NoOwner}},
+		"no owner, where a template needs none":                          {of(bad(unowned)).with(external), nil},
+		"a host that is externally provisioned":                          {of(bad(onHost, host(Host{External: true}))), []Reason{HostExternal}},
+		"a host whose Metal3Machine is paused":                           {of(bad(onHost, host(Host{Paused: true}))), []Reason{HostPaused}},
+		"a host, where power cycles are requested":                       {of(bad(onHost, host(Host{External: true, Paused: true}))).with(external), nil},
+		"no place, as an owner was asked that does not answer yet":       {of(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress}},
+		"a place of an owner that never answers, after an hour":          {of(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
 		"an update in place":                                             {of(bad(updatingNow)), []Reason{MachineUpdating}},
 		"a power cycle":                                                  {of(bad(cycled)), []Reason{PowerCycleInProgress}},
 		"power cycles that cannot be read":                               {of(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
@@ -173,7 +187,7 @@ func TestEveryRuleHasItsWords(t *testing.T) {
 			continue
 		}
 		f := of(bad(requested(ForeignRequest), cycled, beside(Opinion{InFlight: true}))).with(missing)
-		f.Targets[0].Unusable = errors.New("it is odd")
+		f.Targets[0].Unusable, f.Targets[0].Host = errors.New("it is odd"), &Host{}
 		invalid(&f)
 		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
 		p := &Plan{

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -15,6 +16,22 @@ import (
 // says are words in which nothing is named.
 func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
+}
+
+// updateHolds reports whether an update in place keeps the machine from being remediated: not if a rule about it is met, or a person marked
+// the machine, and for two hours at most, unless the firmware of its host is being written.
+func updateHolds(c *Case) bool {
+	cond := updating(c.Target.Machine)
+	about := func(finding health.Finding) bool { return finding.Signal.Type == clusterv1.MachineUpdatingCondition }
+	if cond == nil || byHand(c.Decision) != 0 || slices.ContainsFunc(c.Verdict.Due(c.Now), about) {
+		return false
+	}
+	until := updatingUntil(c.Target.Machine)
+	if until.IsZero() || c.Now.Before(until) {
+		return true
+	}
+	host := c.Target.Host
+	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine) && !c.Read.Hosts
 }
 
 func withinTimeout(c *Case) rule.Blocker {

@@ -26,7 +26,7 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	case facts.Mode != Active:
 		return nil
 	}
-	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts)}
+	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts), effective(facts)}
 	if facts.Settled() {
 		conditions = append(conditions, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
 	}
@@ -237,8 +237,8 @@ func (facts *Facts) ReachStands() bool {
 	return facts.Link == LinkUnsure && facts.Reach.Status != ""
 }
 
-// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not act on
-// one of them: whoever does sets the same conditions.
+// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not
+// act on one of them: whoever does sets the same conditions.
 func exclusiveTargets(facts *Facts) metav1.Condition {
 	var lines []string
 	cond := condition(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, "")

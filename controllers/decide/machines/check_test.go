@@ -30,6 +30,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	cooldown, minute := 10*time.Minute, time.Minute
 	of := func(changes ...func(*Facts)) Facts {
 		f := of(is(health.Healthy), bad())
+		f.Policy.NodeStartup = minute
 		for _, change := range changes {
 			change(&f)
 		}
@@ -40,9 +41,15 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	mode := func(m Mode) func(*Facts) {
 		return func(f *Facts) { f.Mode, f.SelectorErr = m, errors.New("it is odd") }
 	}
+	applied := func(spec string) func(*Facts) {
+		return func(f *Facts) {
+			f.Check.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"apiVersion":"cluster.x-k8s.io/v1beta2","spec":{` + spec + `}}`}
+		}
+	}
 	steady := map[string]string{
 		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
 		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
+		mendv1.Effective: "",
 	}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -90,6 +97,17 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			map[string]string{mendv1.TargetsExclusive: "False/Overlap"}},
 		"another check on which kubemend acts too": {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
 			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
+		"a check without rules": {of(unclaimed, func(f *Facts) { f.Policy = health.Policy{} }), false, map[string]string{mendv1.Effective: "False/NoRules"}},
+		"a status that no condition has": {of(unclaimed, func(f *Facts) {
+			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
+		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
+		"a field of the older version under the newer": {of(unclaimed, applied(`"unhealthyNodeConditions":[]`)), false, map[string]string{mendv1.Effective: "False/FieldDropped"}},
+		"fields that there are":                        {of(unclaimed, applied(`"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)), false, nil},
+		"a selector of nothing": {of(unclaimed, func(f *Facts) { f.SelectsNothing = true }), false,
+			map[string]string{mendv1.Effective: "False/SelectsNothing"}},
+		"one of a check whose Machines may come": {of(unclaimed, func(f *Facts) {
+			f.SelectsNothing, f.Check.CreationTimestamp = true, metav1.NewTime(ago(9*minute))
+		}), false, nil},
 		"another check selects others":                               {of(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
 		"a template that is there":                                   {of(unclaimed, external), false, map[string]string{mendv1.RemediationTemplateAvailable: "True/TemplateFound"}},
 		"a template that is not there":                               {of(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},

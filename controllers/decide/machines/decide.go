@@ -24,7 +24,7 @@ func Decide(facts Facts) Plan {
 		decision.InFlight = inFlight(&facts, decision)
 		ask(&facts, &plan, decision, false)
 		decision.Waits = waits(&facts, decision)
-		if occupies(decision) {
+		if occupies(&facts, decision) {
 			plan.Population.InFlight++
 		}
 		if decision.Waits {
@@ -53,7 +53,7 @@ func Decide(facts Facts) Plan {
 		plan.Recheck = health.Earliest(plan.Recheck, at)
 	}
 	plan.Releases = releases(&facts)
-	plan.VerdictsUntil = verdictsUntil(&plan)
+	plan.VerdictsUntil = verdictsUntil(&facts, &plan)
 	plan.Memory = facts.Memory.after(&facts, &plan)
 	plan.Needs = needs(&facts, &plan)
 	return plan
@@ -74,10 +74,21 @@ func needs(facts *Facts, plan *Plan) Needs {
 			return decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
 		})
 	}
+	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
 	if !facts.Read.Spares && facts.Counted == nil {
 		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
 	}
 	return needed
+}
+
+// NeedsHost reports whether something about the machine of decision depends on its host, which was not read.
+func (decision *Decision) NeedsHost(facts *Facts) bool {
+	machine := decision.Target.Machine
+	if decision.Target.Host != nil || !OnHost(machine) || Deleting(machine) || decision.InFlight {
+		return false
+	}
+	longUpdate := updating(machine) != nil && !updatingUntil(machine).IsZero() && !facts.Now.Before(updatingUntil(machine))
+	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
 }
 
 func (decision *Decision) needsCycles() bool {
@@ -107,11 +118,18 @@ func inFlight(facts *Facts, decision *Decision) bool {
 }
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
-// is in progress, and somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go
-// on.
-func occupies(decision *Decision) bool {
+// is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
+// long, and the others go on.
+func occupies(facts *Facts, decision *Decision) bool {
 	target := decision.Target
-	return target.Cycle != nil || decision.InFlight && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)
+	switch {
+	case target.Cycle != nil || !decision.InFlight || Deleting(target.Machine):
+		return target.Cycle != nil || decision.InFlight
+	case target.Ownership != NoRequest:
+		return OwnerOf(target.Machine) != CannotRemediate
+	}
+	silent := target.silentFrom()
+	return OwnerOf(target.Machine) != CannotRemediate && (silent.IsZero() || facts.Now.Before(silent))
 }
 
 // waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
@@ -169,10 +187,10 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it, or if
-// there is no owner to ask: nothing is in flight then, and nothing will tell that it is over.
+// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it:
+// nothing is in flight then, and nothing will tell that it is over.
 //
-// Those come last whose remediation could not be begun when it was tried, the longest ago first, and those without an owner: else one
+// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
 // machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
 // due for longest, and by name where that is the same.
 func queue(facts *Facts, plan *Plan) {
@@ -185,7 +203,7 @@ func queue(facts *Facts, plan *Plan) {
 			break
 		}
 		decision.Tried = true
-		if target := decision.Target; facts.Template.External && target.Unusable == nil || !facts.Template.External && owned(target.Machine) {
+		if decision.Target.Unusable == nil {
 			left--
 		}
 	}
@@ -219,11 +237,7 @@ func (facts *Facts) queueUnread() bool {
 // last is 1 for a machine that comes after all others in the queue, else 0.
 func last(facts *Facts, decision *Decision) int {
 	target := decision.Target
-	cannotBegin := !owned(target.Machine)
-	if facts.Template.External {
-		cannotBegin = RequestFailed(target.Machine)
-	}
-	if cannotBegin || !facts.Memory.Refused[target.UID].IsZero() {
+	if facts.Template.External && RequestFailed(target.Machine) || !facts.Memory.Refused[target.UID].IsZero() {
 		return 1
 	}
 	return 0
@@ -268,11 +282,17 @@ func settles(plan *Plan) time.Time {
 }
 
 // verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(plan *Plan) time.Time {
+func verdictsUntil(facts *Facts, plan *Plan) time.Time {
 	var next time.Time
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
 		next = health.Earliest(next, decision.Verdict.Recheck)
+		if update := decision.BlockedBy(MachineUpdating); update != nil {
+			next = health.Earliest(next, update.Until)
+		}
+		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
+			next = health.Earliest(next, silent)
+		}
 		if decision.leftToCycle() && !decision.InFlight {
 			next = health.Earliest(next, cycleUntil(decision.Target.Cycle))
 		}

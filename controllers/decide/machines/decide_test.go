@@ -29,6 +29,9 @@ var anyTarget = rapid.Custom(func(t *rapid.T) given {
 	may(onHost, "on a host")
 	may(unowned, "without owner")
 	may(older, "older check")
+	for _, other := range []Opinion{{}, {Heard: true, Healthy: true}, {Heard: true, State: health.Unhealthy, Older: true}, {Heard: true, InFlight: true}} {
+		may(beside(other), "another check")
+	}
 	may(unusable, "unusable")
 	for _, report := range []func(*given){announcedBefore, failedBefore, notFound, reports} {
 		may(report, "report")
@@ -131,7 +134,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 		p, occupied := Decide(f), 0
 		for i, d := range p.Decisions {
 			is := f.Targets[i]
-			if occupies(d) {
+			if occupies(&f, d) {
 				occupied++
 			}
 			if !d.Starts() {
@@ -141,22 +144,24 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				occupied++
 			}
 			for why, forbidden := range map[string]bool{
-				"it is not unhealthy":           d.Verdict.State != health.Unhealthy,
-				"it is being deleted":           Deleting(is.Machine),
-				"it is being updated":           updating(is.Machine) && byHand(d) == 0,
-				"its host is power-cycled":      is.Cycle != nil,
-				"an older check acts on it":     is.OlderCheck != "",
-				"its remediation is in flight":  d.InFlight,
-				"there is a request for it":     is.Request != nil,
-				"the check is only observed":    f.Mode != Active,
-				"the limits cannot be read":     f.Invalid != nil,
-				"too many are not healthy":      p.Population.NotHealthy() > f.Limits.AtMost,
-				"too few are not healthy":       p.Population.NotHealthy() < f.Limits.AtLeast,
-				"it cools down":                 f.Cooldown != nil && f.Storm.Active,
-				"requests are not known":        f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
-				"no request can be made for it": is.Unusable != nil,
-				"power cycles are not known":    OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
-				"it may be the first of many":   f.Limited,
+				"it is not unhealthy":            d.Verdict.State != health.Unhealthy,
+				"it is being deleted":            Deleting(is.Machine),
+				"it is being updated":            updating(is.Machine) != nil && byHand(d) == 0,
+				"its host is power-cycled":       is.Cycle != nil,
+				"an older check acts on it":      is.OlderCheck != "",
+				"another check remediates it":    is.remediatedBy() != nil,
+				"another check may remediate it": is.unheard(),
+				"its remediation is in flight":   d.InFlight,
+				"there is a request for it":      is.Request != nil,
+				"the check is only observed":     f.Mode != Active,
+				"the limits cannot be read":      f.Invalid != nil,
+				"too many are not healthy":       p.Population.NotHealthy() > f.Limits.AtMost,
+				"too few are not healthy":        p.Population.NotHealthy() < f.Limits.AtLeast,
+				"it cools down":                  f.Cooldown != nil && f.Storm.Active,
+				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
+				"no request can be made for it":  is.Unusable != nil,
+				"power cycles are not known":     OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
+				"it may be the first of many":    f.Limited,
 			} {
 				if forbidden {
 					t.Fatalf("machine %s starts although %s", is.Name, why)

@@ -41,6 +41,8 @@ type Facts struct {
 	// ClockAhead is how far the clock of the manager is ahead of that of an API server; less than 0 if it is behind, 0 up to 30 s.
 	ClockAhead time.Duration
 	Reach      metav1.Condition
+	// SelectsNothing says that the selector of the check matches no Machine, and the labels of no template of Machines.
+	SelectsNothing bool
 	// Overlaps are the other checks of the cluster that are not paused.
 	Overlaps []Overlap
 
@@ -129,6 +131,9 @@ type Needs struct {
 	Template bool
 	// Spares are the hosts that replacements could take: they matter where an owner would be asked to replace a machine on bare metal.
 	Spares bool
+	// Hosts are those of the machines themselves: they matter where an owner is asked, or an update in place takes long. As facts that were
+	// read it says that none can be.
+	Hosts bool
 }
 
 // Outage is what is known of an outage of a workload cluster.

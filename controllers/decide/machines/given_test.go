@@ -98,7 +98,7 @@ func byPerson(t *given) {
 
 // aMachine is one that has an owner.
 func aMachine() *clusterv1.Machine {
-	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Controller: ptr.To(true)}}}}
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Controller: ptr.To(true)}}}}
 }
 
 func condOf(kind string, status metav1.ConditionStatus, reason string) func(*given) {
@@ -125,6 +125,28 @@ func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Finalizers: []string{mendv1.HostRemediationFinalizer}, DeletionTimestamp: &metav1.Time{Time: until.Add(-cycleDeletingFor)},
 	}}
+}
+
+// updatingFor is a machine that is updated in place for so long, ruledOut one against whose update there is a rule.
+func updatingFor(d time.Duration) func(*given) {
+	return func(t *given) {
+		has(t.Machine, since(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "", ago(d)))
+	}
+}
+func ruledOut(t *given) {
+	t.Verdict.Findings[0].Signal = health.Signal{Source: health.OnMachine, Type: clusterv1.MachineUpdatingCondition}
+}
+
+// host is what was read of the host of a machine.
+func host(h Host) func(*given) { return func(t *given) { t.Host = &h } }
+
+// askedAgo is a machine whose owner, of a kind that knows nothing of remediations, was asked so long ago.
+func askedAgo(d time.Duration) func(*given) {
+	return func(t *given) {
+		marked(t)
+		t.OwnerReferences[0].Kind = "TalosControlPlane"
+		has(t.Machine, since(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, ago(d)))
+	}
 }
 func unowned(t *given)  { t.OwnerReferences = nil }
 func unusable(t *given) { t.Unusable = errors.New("it is odd") }

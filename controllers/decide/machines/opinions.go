@@ -27,8 +27,8 @@ type Opinion struct {
 
 // Equal reports whether two opinions of one check are the same.
 func (opinion Opinion) Equal(other Opinion) bool {
-	due, otherDue := opinion.Due, other.Due
-	return opinion.State == other.State && opinion.Healthy == other.Healthy && opinion.InFlight == other.InFlight && slices.Equal(due, otherDue)
+	return opinion.State == other.State && opinion.Healthy == other.Healthy && opinion.InFlight == other.InFlight &&
+		slices.Equal(opinion.Due, other.Due)
 }
 
 // after is what the check says by decision, of which this is what it said before.

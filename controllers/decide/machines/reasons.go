@@ -1,5 +1,7 @@
 package machines
 
+import mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+
 // Reason names a rule. Where a condition or an event says the same, it has the same reason.
 type Reason string
 
@@ -17,6 +19,9 @@ const (
 	NodeNotSeen                Reason = "NodeNotSeen"
 	WithinTimeout              Reason = "WithinTimeout"
 	MachineUpdating            Reason = "MachineBeingUpdated"
+	NoOwner                    Reason = mendv1.NoOwnerReason
+	HostExternal               Reason = "HostExternallyProvisioned"
+	HostPaused                 Reason = "HostPaused"
 	PowerCycleInProgress       Reason = "RemediationUnderWay"
 	PowerCyclesUnread          Reason = "PowerCyclesUnread"
 	FailureContradicted        Reason = "FailureContradicted"

@@ -52,15 +52,19 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 	target := decision.Target
 	progress, owner := OwnerOf(target.Machine), metav1.GetControllerOfNoCopy(target.Machine)
 	switch byOwner := progress != NotAsked && decision.InFlight || !facts.Template.External; {
-	case byOwner && owner == nil:
-		return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.NoOwnerReason,
-			"Its owner is to remediate it, and it has none: see to it by hand")
 	case byOwner && progress == CannotRemediate:
 		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
 			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
 	case byOwner:
-		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason,
-			"Its owner, "+owner.Kind+" "+owner.Name+", was asked to remediate it")
+		text := "Its owner, " + owner.Kind + " " + owner.Name + ", was asked to remediate it"
+		if answer := olderAnswer(target.Machine); answer != "" && OwnerAnswer(target.Machine) == "" {
+			text += ". It says: " + answer
+		}
+		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
+			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,
+				text+". It has not for an hour, and others go on: see to the machine by hand, or give the check a template")
+		}
+		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
 	}
 	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
 		facts.Template.Kind+" "+target.Name+" is under way for the machine")

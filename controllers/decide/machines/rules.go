@@ -194,11 +194,46 @@ var rules = []Rule{
 	},
 	{
 		Reason: MachineUpdating, asked: unlessBegun, // marking it by hand is the way out of an update that never ends
-		When: func(c *Case) bool { return updating(c.Target.Machine) && byHand(c.Decision) == 0 },
+		When: updateHolds,
+		Words: func(c *Case) rule.Blocker {
+			b := rule.Blocker{
+				EndsWhen: "its update is over, or has taken two hours",
+				Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+					"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
+			}
+			if until := updatingUntil(c.Target.Machine); c.Now.Before(until) {
+				b.Until = until
+			}
+			return b
+		},
+	},
+	{
+		Reason: NoOwner, asked: unlessBegun,
+		When: func(c *Case) bool {
+			return !c.Template.External && !owned(c.Target.Machine) && c.Verdict.State != health.Healthy && !Deleting(c.Target.Machine)
+		},
 		Words: says(rule.Blocker{
-			EndsWhen: "its update is over",
-			Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
-				"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
+			Text: "Its owner is to remediate it, and it has none: see to it by hand", Fix: "Delete it by hand, or give the check a template",
+		}),
+	},
+	{
+		Reason: HostExternal, asked: unlessBegun,
+		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.External },
+		Words: func(c *Case) rule.Blocker {
+			name := "BareMetalHost " + c.Target.Host.Name
+			return rule.Blocker{
+				Text:   name + " is externally provisioned: its owner could not provision another machine on it",
+				Fix:    "See to the host by hand, or give the check a template for power cycles",
+				Detail: name,
+			}
+		},
+	},
+	{
+		Reason: HostPaused, asked: unlessBegun,
+		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.Paused },
+		Words: says(rule.Blocker{
+			Text:     "Its Metal3Machine is paused: nothing new is begun for it",
+			EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from it",
 		}),
 	},
 	{

@@ -56,7 +56,6 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 		"not if the check does not ask for it":                 {of(bad(onHost)), nothing},
 		"not if a template says how":                           {of(bad(onHost)).with(waitsFor(wait, none), external), nothing},
 		"not if the machine is on no host":                     {of(bad()).with(waitsFor(wait, none)), nothing},
-		"not without an owner: nothing is deleted":             {of(bad(onHost, unowned)).with(waitsFor(wait, none)), nothing},
 		"while it is not known whether one fits":               {of(bad(onHost)).with(waitsFor(wait)), ending{SpareHostsUnread, until}},
 		"while no host can be read":                            {of(bad(onHost)).with(waitsFor(wait, one), func(f *Facts) { f.Spares.Unread = "no rights" }), ending{SpareHostsUnread, until}},
 		"if another machine will take the host":                {of(bad(onHost)).with(waitsFor(wait, one), expecting("h1")), ending{NoSpareHost, until}},
@@ -109,14 +108,18 @@ func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 		given Facts
 		want  Needs
 	}{
-		"of an unhealthy machine that an owner is to replace": {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{Spares: true}},
-		"after the power cycles":                              {of(bad(onHost)).with(waitsFor(time.Hour), unread), Needs{Cycles: true}},
-		"not if the check does not wait for one":              {of(bad(onHost)).with(cyclesRead), Needs{}},
-		"not while all machines are healthy":                  {of(is(health.Healthy, onHost)).with(waitsFor(time.Hour), unread), Needs{}},
-		"not of one that is pending":                          {of(is(health.Pending, onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
-		"not once more":                                       {of(bad(onHost)).with(waitsFor(time.Hour), cyclesRead), Needs{}},
-		"not for a reader that repeats what the manager has":  {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead, counted(1)), Needs{}},
-		"not of what is in flight":                            {of(bad(onHost, asked)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
+		"of an unhealthy machine that an owner is to replace":   {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{Spares: true}},
+		"after the power cycles":                                {of(bad(onHost)).with(waitsFor(time.Hour), unread), Needs{Cycles: true}},
+		"the machine's own, if the check does not wait for one": {of(bad(onHost)).with(cyclesRead), Needs{Hosts: true}},
+		"but not once more":                                     {of(bad(onHost, host(Host{}))).with(cyclesRead), Needs{}},
+		"nor if none can be":                                    {of(bad(onHost)).with(cyclesRead, func(f *Facts) { f.Read.Hosts = true }), Needs{}},
+		"nor where a template needs none":                       {of(bad(onHost)).with(cyclesRead, external, func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"but for an update that takes long":                     {of(bad(onHost, updatingFor(2*time.Hour))).with(cyclesRead, external), Needs{Hosts: true}},
+		"not while all machines are healthy":                    {of(is(health.Healthy, onHost)).with(waitsFor(time.Hour), unread), Needs{}},
+		"not of one that is pending":                            {of(is(health.Pending, onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
+		"not once more":                                         {of(bad(onHost)).with(waitsFor(time.Hour), cyclesRead), Needs{}},
+		"not for a reader that repeats what the manager has":    {of(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead, counted(1)), Needs{Hosts: true}},
+		"not of what is in flight":                              {of(bad(onHost, asked)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.given).Needs; got != tc.want {

@@ -95,8 +95,8 @@ func healthyStep(facts *Facts, decision *Decision) {
 	}
 }
 
-// healthyByThisAlone is about a machine of which another check does not say that it is healthy. Its owner acts on what any check says of its
-// health: if nobody else asked it, it is to forget the remediation for which no rule is met any more.
+// healthyByThisAlone is about a machine of which another check does not say that it is healthy. Its owner acts on what any check says of
+// its health: if nobody else asked it, it is to forget the remediation for which no rule is met any more.
 func healthyByThisAlone(facts *Facts, decision *Decision) {
 	target := decision.Target
 	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {

@@ -35,8 +35,19 @@ type Target struct {
 	Ownership Ownership
 	// Cycle is a power cycle of the Machine in progress that the check did not request; nil if there is none.
 	Cycle *metav1.PartialObjectMetadata
+	// Host is what was read of the Machine's host; nil if it was not.
+	Host *Host
 	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
+}
+
+// Host is what matters of the host of a Machine before its owner is asked to replace it.
+type Host struct {
+	Name string
+	// External says that it is externally provisioned, Serviced that its firmware is being written.
+	External, Serviced bool
+	// Paused says that the Metal3Machine in between is.
+	Paused bool
 }
 
 // Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
@@ -114,9 +125,21 @@ func OnHost(machine *clusterv1.Machine) bool {
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// updating reports whether machine is being updated in place.
-func updating(machine *clusterv1.Machine) bool {
-	return ConditionTrue(machine, clusterv1.MachineUpdatingCondition) != nil
+// updating is the condition by which machine is being updated in place; nil if it is not, or if that has failed.
+func updating(machine *clusterv1.Machine) *metav1.Condition {
+	cond := ConditionTrue(machine, clusterv1.MachineUpdatingCondition)
+	if cond != nil && cond.Reason == clusterv1.MachineInPlaceUpdateFailedReason {
+		return nil
+	}
+	return cond
+}
+
+// updatingUntil is until when an update in place keeps machine from being remediated; zero if it is not known when it began.
+func updatingUntil(machine *clusterv1.Machine) time.Time {
+	if began := Since(updating(machine)); !began.IsZero() {
+		return began.Add(updatesWithin)
+	}
+	return time.Time{}
 }
 
 // LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not
@@ -180,22 +203,57 @@ func MarkedUnhealthy(machine *clusterv1.Machine) bool {
 type Owner int
 
 const (
-	// NotAsked is an owner that was not asked, or that has finished.
+	// NotAsked is an owner that was not asked, or that has finished, and none.
 	NotAsked Owner = iota
 	// Asked is one that was asked.
 	Asked
-	// CannotRemediate is one that was asked and will not replace the machine as things stand: it says so, or there is none. (Cluster API:
-	// MachineSet and KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
+	// CannotRemediate is one that was asked and says that it will not replace the machine as things stand. (Cluster API: MachineSet and
+	// KubeadmControlPlane have the same reason for that. What they put off they go on with by themselves.)
 	CannotRemediate
 )
+
+const (
+	// updatesWithin is for how long an update in place keeps a machine from being remediated: as long as the firmware of a host may take.
+	updatesWithin = 2 * time.Hour
+	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in
+	// flight.
+	ownerAnswersWithin = time.Hour
+)
+
+// Answers are the kinds of owners that report what they do in OwnerRemediated: as long as they do not, they will. (Cluster API.)
+var Answers = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true}
+
+// silentFrom is from when on the owner of target, which was asked, counts as one that never answers, since its kind may know nothing of
+// remediations; zero if it does not. It answers in the condition of v1beta2 that Cluster API knows.
+func (target *Target) silentFrom() time.Time {
+	asked, owner := ConditionOf(target, OwnerRemediated), metav1.GetControllerOfNoCopy(target.Machine)
+	from := Since(asked)
+	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || Answers[owner.Kind] {
+		return time.Time{}
+	}
+	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer
+		from = target.Health.Resumed
+	}
+	return from.Add(ownerAnswersWithin)
+}
+
+// olderAnswer is what the owner of machine, which was asked, says in the condition of v1beta1, for those that know no other one.
+func olderAnswer(machine *clusterv1.Machine) string {
+	for _, cond := range machine.GetV1Beta1Conditions() {
+		if cond.Type == clusterv1.MachineOwnerRemediatedV1Beta1Condition && cond.Status == corev1.ConditionFalse {
+			return cond.Message // ours has none
+		}
+	}
+	return ""
+}
 
 // OwnerOf is how far the owner of machine has got.
 func OwnerOf(machine *clusterv1.Machine) Owner {
 	asked := ConditionOf(machine, OwnerRemediated)
 	switch {
-	case asked == nil || asked.Status != metav1.ConditionFalse || Failed(machine) == nil:
+	case asked == nil || asked.Status != metav1.ConditionFalse || Failed(machine) == nil || !owned(machine):
 		return NotAsked
-	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason || !owned(machine):
+	case asked.Reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
 		return CannotRemediate
 	}
 	return Asked

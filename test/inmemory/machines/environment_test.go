@@ -78,6 +78,9 @@ func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *c
 	m := builders.ControlPlaneMachine(s.cluster, name)
 	delete(m.Labels, clusterv1.MachineControlPlaneLabel)
 	m.Labels["pool"] = "workers"
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: new(true),
+	}}
 	m.Status.Conditions = []metav1.Condition{condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionTrue, time.Hour)}
 	for _, edit := range edits {
 		edit(m)

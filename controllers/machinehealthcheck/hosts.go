@@ -1,0 +1,47 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"time"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+const (
+	// hostsWithin is how long a reconcile waits for the hosts of its machines.
+	hostsWithin = 5 * time.Second
+	// hostAgain is how soon a host is read again that blocks a remediation. Nothing tells when it does not any more.
+	hostAgain = time.Minute
+)
+
+// observeHosts reads the hosts of the machines about which something depends on them. One that cannot be read blocks nothing: where the
+// rights to hosts are not given, the owner is asked as ever.
+func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *machines.Plan) {
+	if r.Metal == nil {
+		state.Read.Hosts = true
+		return
+	}
+	asking, done := context.WithTimeout(ctx, hostsWithin)
+	defer done()
+	for _, i := range plan.Open {
+		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
+			target.Host = r.hostOf(asking, target)
+			if target.Host.External || target.Host.Serviced || target.Host.Paused {
+				state.lookAgainIn(hostAgain)
+			}
+		}
+	}
+}
+
+func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) *machines.Host {
+	found, err := r.Metal.Of(ctx, target.Machine)
+	if err != nil {
+		return &machines.Host{}
+	}
+	read := &machines.Host{Paused: found.Paused}
+	if found.Is == powercycle.HostOurs {
+		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
+	}
+	return read
+}

@@ -1,0 +1,52 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+)
+
+// metal has one host for all machines.
+type metal struct {
+	found host.Found
+	err   error
+}
+
+func (m metal) Of(context.Context, *clusterv1.Machine) (host.Found, error) { return m.found, m.err }
+
+func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
+	external := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Power: powercycle.Power{External: true}}
+	for name, tc := range map[string]struct {
+		metal   metal
+		blocked machines.Reason // empty if it starts
+	}{
+		"an ordinary host":                    {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
+		"one that is externally provisioned":  {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, machines.HostExternal},
+		"one that is another machine's":       {metal{found: host.Found{Is: powercycle.HostForeign, Host: external}}, ""},
+		"a paused Metal3Machine":              {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, machines.HostPaused},
+		"a host that cannot be read, as ever": {metal{err: errors.New("no rights")}, ""},
+	} {
+		onHost := func(target *machines.Target) {
+			target.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
+		}
+		w := aCheck(a("m", health.Unhealthy, onHost))
+		w.Read.Cycles = true
+		plan, r := decide(w), &Reconciler{Metal: tc.metal}
+		if !plan.Needs.Hosts {
+			t.Fatalf("%s: the host is not read", name)
+		}
+		r.observeHosts(t.Context(), w, plan)
+		decision := decide(w).Decisions[0]
+		if decision.Starts() != (tc.blocked == "") || tc.blocked != "" && !decision.Blocked(tc.blocked) {
+			t.Errorf("%s: it starts %t, blocked by %v", name, decision.Starts(), decision.Blockers)
+		}
+	}
+}
