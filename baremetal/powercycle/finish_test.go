@@ -107,7 +107,7 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"nor once it has moved",
-			in(MovingWorkload, fenced, empty, switchedOff), Advance, Failed, "HostSwitchedOff",
+			in(MovingWorkload, fenced, empty, switchedOff), Advance, PoweringOn, "WorkloadMoved",
 		},
 		{
 			"nor after the deadline",

@@ -96,10 +96,8 @@ func (s situation) livedOn() bool {
 	return s.Facts.Sign.After(s.Memory.Sign)
 }
 
-// over says that there is no more need of the power cycle, or that somebody else wants the host off.
-func (s situation) over() bool {
-	return s.Deleting || s.Stop || s.Machine != MachinePresent || s.Host == HostOurs && !s.Wanted
-}
+// over says that there is no more need of the power cycle.
+func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
@@ -135,8 +133,9 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 // queued says that another remediation goes first.
 func (s situation) queued() bool { return !s.First }
 
-// keptOff says that somebody who is no remediation keeps the host off.
-func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffBy != "" }
+// switchedOff says that the owner of the host wants it off, keptOff that somebody keeps it off who is no remediation. Either passes.
+func (s situation) switchedOff() bool { return s.Host == HostOurs && !s.Wanted }
+func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy != "" }
 
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
@@ -197,16 +196,17 @@ var (
 	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.External })
-	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
-	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
-	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
-	noPowerOff       = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
-	noPowerOffStill  = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
-	powerUnmanaged   = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
-	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
-	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
+	hostExternal         = is("host externally provisioned", func(s situation) bool { return s.External })
+	ownerless            = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
+	hostForeign          = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong       = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	poweredOffBySpec     = is("host switched off by its owner", situation.switchedOff)
+	poweredOffBySpecLong = timed("host switched off by its owner for too long", situation.stateDeadline, situation.switchedOff)
+	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
+	noPowerOffStill      = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
+	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
+	poweredOn            = is("host on", func(s situation) bool { return s.PoweredOn })
+	notKeptOff           = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
@@ -259,7 +259,8 @@ var (
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
 	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
-		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved
+		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved &&
+			!s.switchedOff() && !s.keptOff()
 	}).tells(KeptOffAlready)
 	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
 	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
@@ -300,8 +301,15 @@ var (
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
-	keptOffByOthers     = is("host kept powered off by others", situation.keptOff)
-	keptOffByOthersLate = timed("host kept powered off by others, out of time", situation.stateDeadline, situation.keptOff)
+	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
+	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
+	keptOffFenced   = is("host kept powered off by others, but on, node still fenced by us", func(s situation) bool {
+		return (s.switchedOff() || s.keptOff()) && s.PoweredOn && s.fencedHere()
+	})
+	// After it has been kept off for so long that a person was asked, the time of the state begins anew.
+	letGo = is("host not kept powered off by others any more", func(s situation) bool {
+		return !s.switchedOff() && !s.keptOff() && (s.Person == HostSwitchedOffReason || s.Person == HostKeptOffReason)
+	})
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
@@ -331,7 +339,7 @@ var (
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
 	// A remediation in its queue, or one that waits for a person, waits for longer than an attempt takes.
 	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
-		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins)
+		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins || s.switchedOff() || s.keptOff())
 	}}
 	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
 	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })

@@ -18,11 +18,24 @@ func TestNext(t *testing.T) {
 		"it begins without a node":                                       {in(Pending, noNode), BeginAttempt, Preparing, "AttemptBegan"},
 		"and without the API of the workload cluster":                    {in(Pending, blind), BeginAttempt, Preparing, "AttemptBegan"},
 		"a well machine that somebody wants rebooted is":                 {in(Pending, wellNow), BeginAttempt, Preparing, "AttemptBegan"},
-		"C7: a host that its owner switched off is left alone":           {in(Pending, switchedOff), Advance, Failed, "HostSwitchedOff"},
-		"nor is one touched that somebody holds off":                     {in(Pending, heldElsewhere), Advance, Failed, "HostKeptOff"},
+		"C7: a host that its owner switched off is waited for":          {in(Pending, switchedOff), Wait, Pending, "HostSwitchedOff"},
+		"and a person asked, but nothing has failed":                     {in(Pending, switchedOff, stateOver), AskPerson, Pending, "HostSwitchedOff"},
+		"when it is to be on its time begins anew":                       {in(Pending, stateOver, toldPerson("HostSwitchedOff")), Advance, Pending, "HostLetGo"},
+		"nor is one touched that somebody holds off":                     {in(Pending, heldElsewhere), Wait, Pending, "HostKeptOff"},
+		"also by an attempt that has begun":                              {in(Preparing, heldElsewhere), Wait, Preparing, "HostKeptOff"},
+		"which asks for the verdict anew":                                {in(Preparing, wellNow, startedUnhealthy, toldPerson("HostKeptOff")), Advance, Succeeded, "Recovered"},
+		"what the last attempt has left is removed meanwhile":            {in(Preparing, switchedOff, heldOff), Release, Preparing, "AttemptBegan"},
+		"also the fence":                                                 {in(Preparing, switchedOff, fenced, stateOver), Unfence, Preparing, "Unfenced"},
+		"and what CAPM3 has left":                                        {in(Preparing, takenOver, heldOff, off, switchedOff), Release, Preparing, "AttemptBegan"},
+		"who switches it off before the proof has it":                    {in(PoweringOff, switchedOff), Advance, Preparing, "HostSwitchedOff"},
+		"so has who holds it off":                                        {in(PoweringOff, heldElsewhere), Advance, Preparing, "HostKeptOff"},
+		"or before it was rebooted":                                      {in(Rebooting, switchedOff), Advance, Preparing, "HostSwitchedOff"},
 		"C12: who holds it off in the middle is waited for":              {in(PoweringOn, heldElsewhere), Wait, PoweringOn, "HostKeptOff"},
-		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
-		"nor if it went off while it booted":                             {in(Booting, heldElsewhere, stateOver, second), Advance, Failed, "HostKeptOff"},
+		"and the host not condemned for it":                              {in(PoweringOn, heldElsewhere, stateOver, second), AskPerson, PoweringOn, "HostKeptOff"},
+		"when it is let go it has all of its time":                       {in(PoweringOn, stateOver, second, failing, toldPerson("HostKeptOff")), Advance, PoweringOn, "HostLetGo"},
+		"nor if it goes off while it boots":                              {in(Booting, heldElsewhere, stateOver, second), Advance, PoweringOn, "HostKeptOff"},
+		"or is repaired then":                                            {in(Booting, switchedOff), Advance, PoweringOn, "HostSwitchedOff"},
+		"a fence comes off before it is waited for, if it is still on":   {in(PoweringOn, switchedOff, on, fenced), Unfence, PoweringOn, "Unfenced"},
 		"the workload moves on meanwhile":                                {in(MovingWorkload, heldElsewhere, fenced), Wait, MovingWorkload, "WorkloadMoving"},
 		"the owner of a machine without a host is asked":                 {in(Pending, hostNeverNamed), Advance, RequestingOwner, "HostGone"},
 		"not that of one whose host is gone: it may be registered anew":  {in(Pending, hostLostLong), AskPerson, Pending, "HostGone"},
@@ -257,7 +270,7 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 func boundedBefore(rows []row) bool {
 	for _, r := range rows {
 		switch r.when.name {
-		case overdue.name, overduePending.name, late.name, queuedTooLong.name, foreignTooLong.name, keptOffByOthersLate.name, hostLost.name, servicedLong.name,
+		case overdue.name, overduePending.name, late.name, queuedTooLong.name, foreignTooLong.name, poweredOffBySpecLong.name, hostLost.name, servicedLong.name,
 			powerUnmanagedLong.name:
 			return true
 		}

@@ -21,6 +21,7 @@ const (
 	HoldRemovedReason        Reason = "HoldRemoved"
 	HostGoneReason           Reason = "HostGone"
 	HostKeptOffReason        Reason = "HostKeptOff"
+	HostLetGoReason          Reason = "HostLetGo"
 	HostMismatchReason       Reason = "HostMismatch"
 	HostNotReadyReason       Reason = "HostNotReady"
 	HostServicedReason       Reason = "HostServiced"

@@ -367,6 +367,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
+	f.Unhealthy = remediation.MarkedUnhealthy(w.machine) // its node may not be seen at first, and be well when the host may be powered off
 	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, labelled := w.machine.Labels[clusterv1.MachineControlPlaneLabel]

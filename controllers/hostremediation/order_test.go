@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,10 +176,12 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 
 func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
 	for reason, change := range map[string]func(*mendv1.HostRemediation){
-		"NoOwner":    func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
-		"NoStrategy": func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
+		"NoOwner":     func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
+		"NoStrategy":  func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
+		"NoStrategy ": func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.Type = "reboot" }, // as CAPM3's v1beta1 allows
 	} {
 		t.Run(reason, func(t *testing.T) {
+			reason := strings.TrimSpace(reason)
 			k := fixtureOf(t)
 			spec, owners := k.remediation().Spec, k.remediation().OwnerReferences
 			k.edit(change)

@@ -45,6 +45,10 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 		return err
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
+	delete(marks, mendv1.WaitsForAnnotation)
+	if waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson; waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff {
+		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
+	}
 	blockMove(marks, keepsOff(w, step))
 	if r.Teardown && over(w.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
@@ -146,7 +150,7 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 }
 
 // yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on moves, which would keep
-// clusterctl waiting until the remediation is deleted, and the annotation on the node. The other controller goes on with host, taint and finalizer.
+// clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
@@ -158,6 +162,7 @@ func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Resu
 	}
 	marks := maps.Clone(w.rem.GetAnnotations())
 	blockMove(marks, false)
+	delete(marks, mendv1.WaitsForAnnotation)
 	w.rem.SetAnnotations(marks)
 	if err := r.store(ctx, w); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

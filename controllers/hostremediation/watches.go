@@ -251,6 +251,7 @@ func withoutMemory(marks map[string]string) map[string]string {
 	others := maps.Clone(marks)
 	delete(others, mendv1.PowerCycleAnnotation)
 	delete(others, mendv1.RecordAnnotation)
+	delete(others, mendv1.WaitsForAnnotation)
 	return others
 }
 

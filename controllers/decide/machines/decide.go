@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -106,10 +109,17 @@ func inFlight(facts *Facts, decision *Decision) bool {
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
 // is in progress, and somebody carries it out. A machine whose owner cannot replace it waits for a person, however long, and the others go
-// on. (docs/adr/0034-what-cannot-go-on-waits-last.md)
+// on. (docs/adr/0034-what-cannot-go-on-waits-last.md) So does a power cycle of a host that somebody else keeps off.
 func occupies(decision *Decision) bool {
 	target := decision.Target
-	return target.Cycle != nil || decision.InFlight && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)
+	if target.Cycle != nil && !waitsForOthers(target.Cycle) {
+		return true
+	}
+	return decision.InFlight && !waitsForOthers(target.Request) && (Deleting(target.Machine) || OwnerOf(target.Machine) != CannotRemediate)
+}
+
+func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
+	return req != nil && req.Annotations[mendv1.WaitsForAnnotation] != ""
 }
 
 // waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
