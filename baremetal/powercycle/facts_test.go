@@ -106,6 +106,9 @@ func cannotBeOff(f *Facts) { f.NoPowerOff = true }
 func heldOff(f *Facts)     { f.KeptOff, f.HasPowerAnnotations = true, true }
 func wasHeld(f *Facts)     { f.Held = true }
 func released(f *Facts)    { f.KeptOff, f.HasPowerAnnotations = false, false }
+func holdsBefore(times int, last time.Duration) func(*Facts) {
+	return func(f *Facts) { f.Did = Did{Do: KeepOff, Times: times, At: ago(last)} }
+}
 func notAsked(f *Facts)    { f.Asked = time.Time{} }
 func bootNotSeen(f *Facts) { f.BootUnread = true }
 func since(d time.Duration) func(*Facts) {

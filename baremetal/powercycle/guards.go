@@ -365,12 +365,9 @@ var (
 	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )
 
-// again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another
-// row hold: one that comes before it, or the next one when it holds no longer.
+// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
+// it holds no longer.
 func (s situation) again(chosen row) time.Time {
-	if chosen.action(s.Facts) != Wait {
-		return s.now
-	}
 	var first time.Time
 	for _, r := range rowsOf[s.State] {
 		if r.when.until == nil {

@@ -64,6 +64,7 @@ const (
 	ReleasingReason          Reason = "Releasing"
 	ServicedReason           Reason = "Serviced"
 	SignOfLifeReason         Reason = "SignOfLife"
+	StepUndoneReason         Reason = "StepUndone"
 	StateUnknownReason       Reason = "StateUnknown"
 	TimedOutByCheckReason    Reason = "TimedOutByCheck"
 	QueueTimedOutReason      Reason = "QueueTimedOut"

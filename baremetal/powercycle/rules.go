@@ -187,6 +187,20 @@ var rules = []Rule{
 		OnHost: true,
 	},
 	{
+		Reason: StepUndoneReason, Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
+		variants: []variant{
+			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
+		},
+		detail: func(c *Cycle) string {
+			if c.Undoers == "" {
+				return ""
+			}
+			return "likely " + c.Undoers
+		},
+		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
+		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost,
+	},
+	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
 		Blocks: true, Without: func(f *Facts) { f.Fails = false }, Object: TheHost,
 	},

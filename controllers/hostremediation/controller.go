@@ -90,7 +90,7 @@ type Reconciler struct {
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
 	stale      consistency.Waits
-	unstored   sync.Map // what could not be stored, by the key of its remediation
+	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
 }
@@ -100,6 +100,7 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
+		r.kept.Clear() // the other controller may remove what kubemend remembers
 	}
 	if does || r.UnderWay == nil {
 		return
@@ -187,6 +188,9 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 			return step, err
 		}
 		step = w.next()
+	}
+	if step.Reason == powercycle.StepUndoneReason {
+		return step, r.observeUndoers(ctx, w)
 	}
 	return step, nil
 }

@@ -46,6 +46,7 @@ type observed struct {
 	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
+	kept   kept
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
 	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
@@ -80,6 +81,8 @@ type observation struct {
 	ahead []powercycle.Ahead
 	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
 	unhealthy string
+	// undoers are the clients that may have undone what was done to host or node.
+	undoers string
 	// unseenBecause is why the node cannot be read, twin what is known of another node of the machine's provider ID.
 	unseenBecause, twin string
 	// recheck is when to reconcile again although no event came.
@@ -120,7 +123,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
-	r.unstored.Delete(key)
+	r.kept.Delete(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -346,7 +349,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	}
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
-		Memory:    w.record.Memory,
+		Memory: w.record.Memory, Did: w.didBefore(),
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,

@@ -297,6 +297,9 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: told}) {
 		t.Error("a pause enqueues nothing")
 	}
+	if !metadataChanged().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: remembering("victim", "r", nil, "")}) {
+		t.Error("who removes it is not noticed before the next timer")
+	}
 }
 
 // ADR 17: of two that begin at the same moment both see each other, before either acts.

@@ -122,6 +122,12 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	key, next := client.ObjectKeyFromObject(w.rem), metadataOf(w.rem, r.Kind)
 	if maps.Equal(w.stored.Annotations, next.Annotations) && slices.Equal(w.stored.Finalizers, next.Finalizers) {
 		w.saved = true
+		r.keep(w, next.Annotations)
+		return nil
+	}
+	removed, at := w.restores()
+	if w.now.Before(at) {
+		w.recheckAfter(at.Sub(w.now))
 		return nil
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))
@@ -132,7 +138,10 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	if err != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
-	r.unstored.Delete(key)
+	if removed {
+		w.kept.restored = w.kept.restored.Again(powercycle.Wait, w.now)
+	}
+	r.keep(w, next.Annotations)
 	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
 	w.stored = metadataOf(w.rem, r.Kind)
 	r.written.Note(w.rem)
