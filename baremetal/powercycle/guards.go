@@ -122,8 +122,11 @@ func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 // stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release the host, whatever
 // its attempts may take: who waits for it to be gone would wait as long.
 func (s situation) stateDeadline() time.Time {
-	if s.State.Final() {
+	switch {
+	case s.State.Final():
 		return s.Since.Add(min(s.Timeout, s.Releasing))
+	case s.State == Booting:
+		return s.Since.Add(s.Boot)
 	}
 	return s.Since.Add(s.Timeout)
 }

@@ -294,7 +294,7 @@ func TestWhenToLookAgain(t *testing.T) {
 		"when a host has settled, if that is earlier":   {in(PoweringOff, off, wasOff), noon.Add(30 * time.Second)},
 		"when a blind control plane is given up":        {in(MovingWorkload, blind, controlPlane), noon.Add(time.Minute)},
 		"not for a worker":                              {in(MovingWorkload, blind), noon.Add(9 * time.Minute)},
-		"at the end of booting":                         {in(Booting), noon.Add(9 * time.Minute)},
+		"at the end of booting":                         {in(Booting), noon.Add(19 * time.Minute)},
 		"when a turn took too long":                     {in(Pending, anothersTurn), noon.Add(119 * time.Minute)},
 		"not during a pause, which no clock ends":       {in(Booting, paused), time.Time{}},
 		"W16: never after an end":                       {in(Succeeded, free), time.Time{}},

@@ -394,7 +394,7 @@ var rules = []Rule{
 	{
 		Reason: TimedOutByCheckReason, Message: "The health check that asked for the remediation has timed it out", OnHost: true,
 		Fix: "if it should have had longer, give that step of the check a longer timeout: " +
-			"all attempts together may take 3 x timeoutSeconds x (retryLimit + 1)",
+			"each of its attempts may take 2 x timeoutSeconds and bootTimeoutSeconds; there are retryLimit + 1",
 	},
 	{Reason: TeardownReason, Message: "kubemend is being removed, or power cycles are switched off"},
 	{Reason: FailedReason, Message: "The remediation has failed"},

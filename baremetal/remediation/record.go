@@ -35,6 +35,8 @@ type Record struct {
 	BootID string `json:"bootID,omitempty"`
 	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// BootSeconds is how long a boot of the host may take by its last one; zero before that was looked up.
+	BootSeconds int64 `json:"bootSeconds,omitempty"`
 	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
 	Pods []types.UID `json:"pods,omitzero"`
 }

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -139,8 +141,9 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 
 // survey reads all that a step for the remediation of w is decided on. It returns false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
-	w.policy, w.kind = policyOf(w.rem.Strategy()), r.Kind
+	w.kind = r.Kind
 	w.record, _ = remediation.RecordOf(w.rem) // a record that cannot be read is that of a failed remediation
+	w.policy = policyOf(w.rem.Strategy(), w.record.BootSeconds)
 	if err := r.observeMachine(ctx, w); err != nil {
 		return false, err
 	}
@@ -159,6 +162,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	if err := r.observeDeletion(ctx, w); err != nil {
 		return false, err
 	}
+	r.observeBoots(ctx, w)
 	return true, r.stateFacts(ctx, w)
 }
 
@@ -378,10 +382,11 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults.
-func policyOf(s *remediation.Strategy) powercycle.Policy {
+// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. A boot may take so long by the last one of its host.
+func policyOf(s *remediation.Strategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
-		return powercycle.PolicyOf(infrav1.DefaultRetryLimit, infrav1.DefaultTimeoutSeconds*time.Second)
+		s = &remediation.Strategy{Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second}
 	}
-	return powercycle.PolicyOf(s.Retries, s.Timeout)
+	boot := time.Duration(cmp.Or(bootSeconds, mendv1.DefaultBootTimeoutSeconds)) * time.Second
+	return powercycle.PolicyOf(s.Retries, s.Timeout, cmp.Or(s.Boot, boot))
 }

@@ -123,7 +123,7 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.pass()
 	k.power(false)
 	k.pass()
-	policy := policyOf(nil)
+	policy := policyOf(nil, 0)
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
