@@ -214,8 +214,9 @@ var (
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
 		func(s situation) bool { return holdRemoved.holds(s) && s.Drained })
+	// One that was let go without that being stored has the mark of the attempt.
 	holdRemovedProven = is("host proven off, not kept powered off any more",
-		func(s situation) bool { return holdRemoved.holds(s) && s.provenOff() })
+		func(s situation) bool { return holdRemoved.holds(s) && (s.provenOff() || s.RebootAsked) })
 	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
 	seenOn    = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
 	unproven  = is("host's status older than the request", situation.stale).tells(StatusOutdated)

@@ -29,6 +29,8 @@ type Record struct {
 	Cluster string `json:"cluster,omitempty"`
 	// ControlPlane says that the machine is one, by its label or by those of its Node, which may not be read later.
 	ControlPlane bool `json:"controlPlane,omitempty"`
+	// MayControl says that it may be one: the API of its cluster did not answer before its Node was seen, and no Machine has the label.
+	MayControl bool `json:"mayControl,omitempty"`
 	// Filter is the value of the flag --watch-filter under which the remediation began: it ends under it, also without the label.
 	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.

@@ -34,7 +34,7 @@ func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step
 	r.recorded(ctx, w, step)
 	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
 	// begin at the same moment, be it with two managers, both see each other. (docs/adr/0017)
-	if w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
+	if w.inPlane() && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
 		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
 			return true, err
 		}
@@ -70,8 +70,8 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
 		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can.
 		r.keep(w, w.stored.Annotations)
-		done, err := r.act(ctx, w, step)
-		return done, errors.Join(storeErr, err)
+		err := r.Hosts.LetGo(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt)
+		return err == nil, errors.Join(storeErr, err)
 	case storeErr != nil:
 		return false, storeErr
 	}

@@ -123,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil || w == nil:
 	case w.begins(step):
 		var unread error // nothing was written then: that is no lost answer
-		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), []string{w.queueName()}, func(ctx context.Context) error {
+		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), w.scopes(), func(ctx context.Context) error {
 			if w, step, unread = r.plan(ctx, req.NamespacedName, w); unread != nil || w == nil {
 				return nil //nolint:nilerr // it is returned below
 			}
@@ -135,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		done, err = r.apply(ctx, w, step)
 	}
 	if errors.Is(err, begin.ErrBusy) {
-		return ctrl.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, w)
 	}
 	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
 		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil

@@ -186,6 +186,9 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
+	if err := r.observeMembership(ctx, w); err != nil {
+		return err
+	}
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
