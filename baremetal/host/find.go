@@ -94,7 +94,7 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
 	}
 	hostKey := client.ObjectKey{Namespace: m.Namespace, Name: name}
-	found, err := h.named(ctx, hostKey)
+	found, err := h.Named(ctx, hostKey)
 	if err != nil {
 		return Found{}, err
 	}
@@ -203,14 +203,7 @@ func deleting(host *Host) Found {
 }
 
 // Named returns the host of that name, or nil if there is none. It may belong to another machine, or to none.
-func (h *Hosts) Named(ctx context.Context, namespace, name string) (*Host, error) {
-	if name == "" {
-		return nil, nil
-	}
-	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-}
-
-func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*Host, error) {
+func (h *Hosts) Named(ctx context.Context, key client.ObjectKey) (*Host, error) {
 	found := &bmov1alpha1.BareMetalHost{}
 	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
 	if exists && h.written.Stale(found) {

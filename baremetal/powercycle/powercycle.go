@@ -338,7 +338,9 @@ type Did struct {
 
 // Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what the
 // other does would else write as fast as they can.
-func (d Did) Until() time.Time { return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute)) }
+func (d Did) Until() time.Time {
+	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
+}
 
 // Again is what was done after do was done once more at now.
 func (d Did) Again(do Action, now time.Time) Did {

@@ -74,7 +74,7 @@ func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) 
 	return f.k.finds(), nil
 }
 
-func (f *fakeHosts) Named(context.Context, string, string) (*host.Host, error) {
+func (f *fakeHosts) Named(context.Context, client.ObjectKey) (*host.Host, error) {
 	return host.From(f.k.host), nil
 }
 

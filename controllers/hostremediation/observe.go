@@ -159,9 +159,6 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	if err := r.observeHost(ctx, w); err != nil {
 		return false, err
 	}
-	if err := r.observeDeletion(ctx, w); err != nil {
-		return false, err
-	}
 	r.observeBoots(ctx, w)
 	return true, r.stateFacts(ctx, w)
 }
@@ -281,25 +278,6 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// observeDeletion reads the machine past the cache if its host is switched off: CAPM3 does that for a machine that is deleted, and the cache of hosts may show
-// it before that of machines shows why. The remediation would fail for the host, with a warning, where it only ends.
-func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
-	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.found.Host.Wanted || w.record.State.Final() {
-		return nil
-	}
-	m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(w.machine)
-	err := r.Live.Get(ctx, key, m)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("read machine %s: %w", key, err)
-	case err != nil || m.UID != w.machine.UID:
-		w.machine = nil
-	default:
-		w.machine = m
-	}
-	return nil
-}
-
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
@@ -322,7 +300,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
 		return nil
 	}
-	former, err := r.Hosts.Named(ctx, w.rem.GetNamespace(), w.record.Host)
+	former, err := r.Hosts.Named(ctx, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: w.record.Host})
 	if err != nil || former == nil {
 		return err
 	}

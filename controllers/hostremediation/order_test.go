@@ -1,7 +1,6 @@
 package hostremediation
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -15,8 +14,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -40,30 +37,6 @@ func TestAHostThatTheMachineHasLostIsReleased(t *testing.T) {
 	}
 	if len(k.host.Annotations) != 0 {
 		t.Errorf("the former host keeps %v", k.host.Annotations)
-	}
-}
-
-func TestAHostThatIsSwitchedOffBecauseItsMachineIsDeletedFailsNothingAlsoIfTheCacheShowsTheHostFirst(t *testing.T) {
-	k := fixtureOf(t)
-	k.expects(powersOff, releases)
-	k.pass()
-	m := k.machine(t.Context())
-	m.Finalizers = []string{clusterv1.MachineFinalizer}
-	if err := errors.Join(k.client.Update(t.Context(), m), k.client.Delete(t.Context(), m)); err != nil {
-		t.Fatal(err)
-	}
-	k.host.Spec.Online = false
-	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-			err := c.Get(ctx, key, into, opts...)
-			if _, machine := into.(*clusterv1.Machine); machine {
-				into.SetDeletionTimestamp(nil) // the cache of machines lags
-			}
-			return err
-		},
-	})
-	if status := k.pass(); status.Step != string(powercycle.Ended) {
-		t.Errorf("in %s: %q, want Ended", status.Step, status.Message)
 	}
 }
 
