@@ -56,8 +56,10 @@ func diagram() string {
 				arrow(&b, s, r)
 			}
 		}
-		for _, r := range table[s] {
-			arrow(&b, s, r)
+		for _, r := range rowsOf[s][len(pauses(s)):] {
+			if common := slices.ContainsFunc(endings, func(e row) bool { return e.when.name == r.when.name }); !common {
+				arrow(&b, s, r)
+			}
 		}
 	}
 	for _, r := range slices.Concat(pauses("any"), endings) {

@@ -143,6 +143,18 @@ func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
+// unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off in
+// its state, or it is on all the same, or so long gone that a person is asked.
+func (s situation) unfencesFirst(row row) bool {
+	switch {
+	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():
+		return false
+	case s.State == PoweringOff, s.State == MovingWorkload, s.State == PoweringOn:
+		return s.PoweredOn || row.do == waitForPerson && s.Host == HostGone
+	}
+	return true
+}
+
 // patient says that the patience with the current state is not over.
 func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 
@@ -192,11 +204,8 @@ var (
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
 	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone && !s.HostUnnamed })
-	lostFenced  = timed("host gone for too long, node fenced by us", situation.lost, func(s situation) bool {
-		return s.Host == HostGone && !s.HostUnnamed && s.fencedHere()
-	})
-	hostless = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
-	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
+	hostless    = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
+	hostAway    = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
 	hostExternal         = is("host externally provisioned", func(s situation) bool { return s.External })
@@ -295,7 +304,6 @@ var (
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
 	hostAnew       = is("host registered anew", func(s situation) bool { return s.HostAnew }).tells(HostRegistered)
-	anewFenced     = is("host registered anew, node still fenced by us", func(s situation) bool { return s.HostAnew && s.fencedHere() })
 	late           = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 	lateFaulty     = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
@@ -307,9 +315,6 @@ var (
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
-	keptOffFenced   = is("host kept powered off by others, but on, node still fenced by us", func(s situation) bool {
-		return (s.switchedOff() || s.keptOff()) && s.PoweredOn && s.fencedHere()
-	})
 	// After it has been kept off for so long that a person was asked, the time of the state begins anew.
 	letGo = is("host not kept powered off by others any more", func(s situation) bool {
 		return !s.switchedOff() && !s.keptOff() && (s.Person == HostSwitchedOffReason || s.Person == HostKeptOffReason)
@@ -332,8 +337,6 @@ var (
 	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
 	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
 		func(s situation) bool { return s.Twins }).tells(NodeTwins)
-	twinsFenced = is("several nodes have the machine's provider ID, node still fenced by us",
-		func(s situation) bool { return s.Twins && s.fencedHere() })
 	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
 		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
@@ -341,19 +344,10 @@ var (
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	// A remediation in its queue, or one that waits for a person, waits for longer than an attempt takes.
-	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
-		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins || s.switchedOff() || s.keptOff())
-	}}
-	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
-	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
-	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
+	onAndFenced        = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
+	fenceToBeSeen      = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
-	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
-		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
-	unmanagedFenced = is("power not managed now, node still fenced by us",
-		func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting

@@ -399,6 +399,9 @@ func Next(f Facts, p Policy, now time.Time) Step {
 // step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.
 func (s situation) step(row row) Step {
 	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
+	if s.unfencesFirst(row) {
+		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
+	}
 	switch until := s.Did.Until(); {
 	case step.Do == Wait:
 		step.Again = s.again(row)

@@ -40,9 +40,11 @@ var rowsOf = func() map[State][]row {
 		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
 		case s == MovingWorkload:
-			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, own)
-		default:
+			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+		case s == Pending || s == Preparing || s == RequestingOwner:
 			all[s] = slices.Concat(pauses(s), endings, own)
+		default:
+			all[s] = slices.Concat(pauses(s), endings, acting, own)
 		}
 	}
 	return all
@@ -87,6 +89,12 @@ var endings = []row{
 	{leaving, Advance, Ended, TeardownReason},
 }
 
+// acting come next in every state in which something was asked of the host.
+var acting = []row{
+	{hostless, Advance, RequestingOwner, HostGoneReason},
+	{hostForeign, Advance, Failed, HostMismatchReason},
+}
+
 // table is the whole machine. Within a state the first row that holds wins.
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
@@ -116,8 +124,7 @@ var table = map[State][]row{
 		{foreignTooLong, Advance, Failed, HostMismatchReason},
 		{keptOffBefore, Advance, PoweringOff, PowerOffRequestedReason},
 		{hasPowerAnnotations, Release, Preparing, AttemptBeganReason},
-		{unfenceableQueued, Unfence, Preparing, UnfencedReason},
-		{lostFenced, Unfence, Preparing, UnfencedReason},
+		{unfenceable, Unfence, Preparing, UnfencedReason},
 		{hostLost, waitForPerson, Preparing, HostGoneReason},
 		{hostMissing, Wait, Preparing, HostGoneReason},
 		{hostForeign, Wait, Preparing, HostMismatchReason},
@@ -133,7 +140,6 @@ var table = map[State][]row{
 		{managerHere, Wait, Preparing, ManagerRunsHereReason},
 		{notFirst, Wait, Preparing, WaitingInQueueReason},
 		{noFinalizer, AddFinalizer, Preparing, AttemptBeganReason},
-		{unmanagedFenced, Unfence, Preparing, UnfencedReason},
 		{servicedLong, waitForPerson, Preparing, HostServicedReason},
 		{serviced, Wait, Preparing, HostServicedReason},
 		{powerUnmanagedLong, waitForPerson, Preparing, HostNotReadyReason},
@@ -144,9 +150,6 @@ var table = map[State][]row{
 	PoweringOff: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
-		{lostFenced, Unfence, PoweringOff, UnfencedReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -163,7 +166,6 @@ var table = map[State][]row{
 		{notKeptOff, KeepOff, PoweringOff, PowerOffRequestedReason},
 		{notNoted, NoteAsked, PoweringOff, PowerOffRequestedReason},
 		{seenOn, NoteOn, PoweringOff, PowerOffRequestedReason},
-		{onStillFenced, Unfence, PoweringOff, UnfencedReason},
 		{powerUnmanagedLong, waitForPerson, PoweringOff, HostNotReadyReason},
 		{powerUnmanaged, Wait, PoweringOff, HostNotReadyReason},
 		{powerFails, Wait, PoweringOff, PowerOffFailedReason},
@@ -181,8 +183,6 @@ var table = map[State][]row{
 		{always, Advance, MovingWorkload, PoweredOffReason},
 	},
 	MovingWorkload: {
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{overdueStuck, Unfence, MovingWorkload, WorkloadStuckReason},
 		{overdue, Advance, PoweringOn, WorkloadStuckReason},
 		{aliveFenced, Unfence, MovingWorkload, SignOfLifeReason},
@@ -212,13 +212,10 @@ var table = map[State][]row{
 		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, PoweringOn, PowerOnRequestedReason},
 		{bootedFenced, Unfence, PoweringOn, UnfencedReason},
 		{aliveFenced, Unfence, PoweringOn, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
-		{keptOffFenced, Unfence, PoweringOn, UnfencedReason},
 		{poweredOffBySpecLong, waitForPerson, PoweringOn, HostSwitchedOffReason},
 		{poweredOffBySpec, Wait, PoweringOn, HostSwitchedOffReason},
 		{keptOffLong, waitForPerson, PoweringOn, HostKeptOffReason},
@@ -238,11 +235,8 @@ var table = map[State][]row{
 	},
 	Rebooting: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{rebootNotAskedNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{rebootNotAskedDisproved, Advance, Preparing, PowerOffDisprovedReason},
-		{lostFenced, Unfence, Rebooting, UnfencedReason},
 		{hostLost, waitForPerson, Rebooting, HostGoneReason},
 		{hostMissing, Wait, Rebooting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -251,40 +245,31 @@ var table = map[State][]row{
 		{unfenceable, Unfence, Rebooting, UnfencedReason},
 		{bootUnread, Wait, Rebooting, PowerOffDisabledReason},
 		{rebootNotAsked, Reboot, Rebooting, RebootRequestedReason},
-		{stillFenced, Unfence, Rebooting, UnfencedReason},
 		{overduePending, waitForPerson, Rebooting, OperatorSilentReason},
 		{rebootPending, Wait, Rebooting, RebootingReason},
 		{always, Advance, Booting, RebootAcceptedReason},
 	},
 	Servicing: {
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Servicing, HostServicedReason},
 		{unfenceable, Unfence, Servicing, UnfencedReason},
-		{lostFenced, Unfence, Servicing, UnfencedReason},
 		{hostLost, waitForPerson, Servicing, HostGoneReason},
 		{hostMissing, Wait, Servicing, HostGoneReason},
-		{stillFenced, Unfence, Servicing, UnfencedReason},
 		{servicedLong, waitForPerson, Servicing, HostServicedReason},
 		{serviced, Wait, Servicing, HostServicedReason},
 		{always, Advance, Booting, ServicedReason},
 	},
 	Booting: {
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Booting, PoweredOnReason},
 		{bootedFenced, Unfence, Booting, UnfencedReason},
 		{aliveFenced, Unfence, Booting, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
 		{unfenceable, Unfence, Booting, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
-		{lostFenced, Unfence, Booting, UnfencedReason},
 		{hostLost, waitForPerson, Booting, HostGoneReason},
 		{hostMissing, Wait, Booting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOffBySpec, Advance, PoweringOn, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, PoweringOn, HostKeptOffReason},
-		{lateStillFenced, Unfence, Booting, UnfencedReason},
 		{lateUnreachable, waitForPerson, Booting, ClusterUnreachableReason},
 		{lateTwins, waitForPerson, Booting, NodeMismatchReason},
 		{lastLate, Advance, RequestingOwner, NodeStillUnhealthyReason},
@@ -297,12 +282,9 @@ var table = map[State][]row{
 		{healthy, Advance, Succeeded, MachineHealthyReason},
 		{hostExternal, Advance, Failed, HostExternalReason},
 		{ownerless, Advance, Failed, OwnerlessReason},
-		{lostFenced, Unfence, RequestingOwner, UnfencedReason},
 		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
-		{anewFenced, Unfence, RequestingOwner, UnfencedReason},
 		{hostAnew, waitForPerson, RequestingOwner, HostGoneReason},
-		{twinsFenced, Unfence, RequestingOwner, UnfencedReason},
 		{twins, waitForPerson, RequestingOwner, NodeMismatchReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},
