@@ -15,7 +15,7 @@ const (
 	MaxRetryLimit = 100
 	// MaxTimeoutSeconds is a day.
 	MaxTimeoutSeconds = 86400
-	// DefaultBootTimeoutSeconds and MaxDefaultBootTimeoutSeconds are the least and the most that a boot has if nothing is said.
+	// DefaultBootTimeoutSeconds and MaxDefaultBootTimeoutSeconds are the least and the most that a boot has by default.
 	DefaultBootTimeoutSeconds    = 1200
 	MaxDefaultBootTimeoutSeconds = 3600
 )
@@ -43,8 +43,8 @@ type HostRemediationStrategy struct {
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// bootTimeoutSeconds is how long, in seconds, the machine may take to be healthy once its host is on, from 100 to 86400. Without it that is
-	// 1200, or twice as long as the last boot of the host has taken by its RemediationRecords if that is more, up to 3600.
+	// bootTimeoutSeconds is how long, in seconds, the machine may take to be healthy once its host is on, from 100 to 86400. Without it that
+	// is 1200, or twice as long as the last boot of the host has taken by its RemediationRecords if that is more, up to 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400

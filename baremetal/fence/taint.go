@@ -26,7 +26,7 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	})
 }
 
-// Unfence takes by's taint and mark off node, as the API server has it now. To repeat it does no harm, and a node that is gone has no taint.
+// Unfence takes by's taint and mark off node, as the API server has it now. To repeat it does no harm, and a node that is gone has none.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
@@ -56,8 +56,8 @@ func (n *Nodes) write(ctx context.Context, cluster client.ObjectKey, what string
 	return nil
 }
 
-// changeSeen patches what edit changes in a copy of was, if it changes anything. The list of taints has no key by which those of two writers
-// could be merged, so that the patch applies to no other version than was.
+// changeSeen patches what edit changes in a copy of was, if it changes anything. The list of taints has no key by which those of two
+// writers could be merged, so that the patch applies to no other version than was.
 func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node)) error {
 	is := was.DeepCopy()
 	edit(is)

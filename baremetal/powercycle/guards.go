@@ -143,8 +143,8 @@ func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
-// unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off in
-// its state, or it is on all the same, or so long gone that a person is asked.
+// unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
+// in its state, or it is on all the same, or so long gone that a person is asked.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
 	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():

@@ -6,8 +6,8 @@ import "time"
 type Policy struct {
 	// Retries is how many attempts may follow the first.
 	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the machine is
-	// healthy after that: a large server takes longer for its self-test than all the rest does.
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the machine
+	// is healthy after that: a large server takes longer for its self-test than all the rest does.
 	Timeout, Boot time.Duration
 	// Move is the least that an attempt has to move the workload once its host is proven off. Kubernetes deletes the pods of a node that is
 	// out of service in rounds of 20 s (kube-controller-manager, podgc), and detaches its volumes after that.

@@ -336,8 +336,8 @@ type Did struct {
 	At    time.Time
 }
 
-// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what the
-// other does would else write as fast as they can.
+// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
+// the other does would else write as fast as they can.
 func (d Did) Until() time.Time {
 	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
 }

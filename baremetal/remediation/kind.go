@@ -166,7 +166,8 @@ func (o own) Strategy() *Strategy {
 	if s == nil {
 		return nil
 	}
-	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds), s.BootTimeoutSeconds)
+	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
+	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), seconds, s.BootTimeoutSeconds)
 }
 
 func (o own) Report(r Report) {

@@ -80,7 +80,8 @@ func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
 	if err != nil || result.RequeueAfter != retry || len(k.did) > 0 || remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
 		t.Errorf("%+v, %v: it has begun, or is not tried again: %v", result, err, k.did)
 	}
-	if s := k.remediation().Status; s.Message != "Waiting in its queue (another remediation is about to begin)" || s.Step != string(powercycle.Pending) {
+	const busy = "Waiting in its queue (another remediation is about to begin)"
+	if s := k.remediation().Status; s.Message != busy || s.Step != string(powercycle.Pending) {
 		t.Errorf("in %s: %q", s.Step, s.Message)
 	}
 	k.wait(begin.Settles)

@@ -19,7 +19,7 @@ import (
 // kept is what this process knows of a remediation besides what is stored.
 type kept struct {
 	uid types.UID
-	// stored are the annotations that the API server had last, record is the record that it has to have. They differ if a webhook has refused that.
+	// stored are the annotations that the API server had last, record is the record that it has to have: a webhook may have refused that.
 	stored map[string]string
 	record string
 	// restored is how often what somebody had removed of them was stored again.
@@ -85,8 +85,8 @@ func (r *Reconciler) noteDone(w *observed, step powercycle.Step) {
 
 // didBefore is what was done last to host or node; zero if that was to another host, in another attempt, or in another state.
 func (w *observed) didBefore() powercycle.Did {
-	same := w.found.Host != nil && w.kept.hostUID == w.found.Host.UID && w.kept.attempt == w.record.Attempt && w.kept.state == w.record.State
-	if !same {
+	host := w.found.Host
+	if host == nil || host.UID != w.kept.hostUID || w.record.Attempt != w.kept.attempt || w.record.State != w.kept.state {
 		return powercycle.Did{}
 	}
 	return w.kept.did
@@ -111,7 +111,8 @@ func (r *Reconciler) observeUndoers(ctx context.Context, w *observed) error {
 func writersSince(obj metav1.Object, since time.Time) string {
 	var names []string
 	for _, entry := range obj.GetManagedFields() {
-		if entry.Subresource == "" && entry.Manager != mendv1.FieldOwner && entry.Time != nil && !entry.Time.Time.Before(since.Truncate(time.Second)) {
+		newer := entry.Time != nil && !entry.Time.Time.Before(since.Truncate(time.Second))
+		if newer && entry.Subresource == "" && entry.Manager != mendv1.FieldOwner {
 			names = append(names, entry.Manager)
 		}
 	}

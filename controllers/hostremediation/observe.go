@@ -363,7 +363,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. A boot may take so long by the last one of its host.
+// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. bootSeconds are by the last boot of its host.
 func policyOf(s *remediation.Strategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
 		s = &remediation.Strategy{Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second}

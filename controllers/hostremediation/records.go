@@ -205,7 +205,8 @@ func (r *Reconciler) observeBoots(ctx context.Context, w *observed) {
 	w.policy = policyOf(strategy, w.record.BootSeconds)
 }
 
-// lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is none.
+// lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is
+// none.
 func lastBoot(of []mendv1.RemediationRecord) int64 {
 	var ended, seconds int64
 	for i := range of {

@@ -46,7 +46,8 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
 	delete(marks, mendv1.WaitsForAnnotation)
-	if waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson; waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff {
+	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
+	if waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff {
 		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
 	}
 	blockMove(marks, keepsOff(w, step))

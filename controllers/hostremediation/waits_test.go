@@ -50,7 +50,8 @@ func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 				for range 3 { // a person is asked meanwhile
 					status = k.wait(11 * time.Minute)
 				}
-				if got := k.remediation().Annotations[mendv1.WaitsForAnnotation]; got != tc.reason || powercycle.State(status.Step).Final() {
+				got := k.remediation().Annotations[mendv1.WaitsForAnnotation]
+				if got != tc.reason || powercycle.State(status.Step).Final() {
 					t.Fatalf("it waits for %q in %s: %s", got, status.Step, status.Message)
 				}
 				want := powercycle.PoweringOff
@@ -68,7 +69,7 @@ func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 	}
 }
 
-// removes reconciles for 30 s, ten times a second, and removes after each what was written. It returns how often the remediation was written.
+// removes reconciles for 30 s, ten times a second, and removes after each what was written. It returns how often that was the remediation.
 func (k *fixture) removes(remove func()) int {
 	k.t.Helper()
 	writes := 0
@@ -88,10 +89,10 @@ func (k *fixture) removes(remove func()) int {
 
 // Twelve hundred writes were seen in 30 s.
 func TestWhatIsUndoneIsDoneAgainAfterAGrowingPause(t *testing.T) {
+	later := &metav1.Time{Time: noon.Add(time.Hour)}
 	stripper := []metav1.ManagedFieldsEntry{
-		{Manager: mendv1.FieldOwner, Time: &metav1.Time{Time: noon.Add(time.Hour)}}, {Manager: "long-ago", Time: &metav1.Time{Time: noon.Add(-time.Hour)}},
-		{Manager: "baremetal-operator", Subresource: "status", Time: &metav1.Time{Time: noon.Add(time.Hour)}},
-		{Manager: "stripper", Time: &metav1.Time{Time: noon.Add(time.Hour)}},
+		{Manager: mendv1.FieldOwner, Time: later}, {Manager: "long-ago", Time: &metav1.Time{Time: noon.Add(-time.Hour)}},
+		{Manager: "baremetal-operator", Subresource: "status", Time: later}, {Manager: "stripper", Time: later},
 	}
 	for _, tc := range []struct {
 		state  powercycle.State
@@ -119,7 +120,8 @@ func TestWhatIsUndoneIsDoneAgainAfterAGrowingPause(t *testing.T) {
 			if done < 4 || done > 6 || writes > 4*done {
 				t.Errorf("it was done %d times with %d writes", done, writes)
 			}
-			if status := k.remediation().Status; status.Step != string(tc.state) || !strings.HasSuffix(status.Message, "after a while (likely stripper)") {
+			status := k.remediation().Status
+			if status.Step != string(tc.state) || !strings.HasSuffix(status.Message, "after a while (likely stripper)") {
 				t.Errorf("in %s: %s", status.Step, status.Message)
 			}
 		})

@@ -242,7 +242,8 @@ func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		_, remembered := e.ObjectOld.GetAnnotations()[mendv1.PowerCycleAnnotation]
 		_, remembers := e.ObjectNew.GetAnnotations()[mendv1.PowerCycleAnnotation]
-		return remembered && !remembers || !maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
+		return remembered && !remembers ||
+			!maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
 			!slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()

@@ -10,8 +10,8 @@ const etcdLabel = "node-role.kubernetes.io/etcd"
 
 // memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl takes a role from the key alone.
 var memberLabels = []string{
-	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, OpenShift and Talos, whose workers may not set it themselves
-	// (siderolabs/talos, internal/app/machined/pkg/controllers/k8s/node_label_spec.go).
+	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, OpenShift and Talos (siderolabs/talos,
+	// internal/app/machined/pkg/controllers/k8s/node_label_spec.go).
 	"node-role.kubernetes.io/control-plane",
 	"node-role.kubernetes.io/master",       // kubeadm before 1.24, k3s, RKE2, OpenShift
 	"node-role.kubernetes.io/controlplane", // RKE1 (rancher/rke, services/kubeapi.go)
