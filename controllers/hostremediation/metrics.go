@@ -178,8 +178,9 @@ func newGauges() underWayGauges {
 		stuck: gauge("kubemend_host_remediations_stuck",
 			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",
-			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostNotReady, "+
-				"HostServiced, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.", "namespace", "cluster", "kind", "reason"),
+			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, HostNotReady, "+
+				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.",
+			"namespace", "cluster", "kind", "reason"),
 	}
 }
 
