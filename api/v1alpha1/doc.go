@@ -64,6 +64,10 @@ const (
 	// and fields of ours in it are dropped by CAPM3's CRD.
 	PowerCycleAnnotation = "kubemend.io/power-cycle"
 
+	// WaitsForAnnotation on a remediation is the reason for which it waits for somebody else, such as who keeps its host powered off. Until
+	// that has passed it takes no place under MaxInFlightAnnotation.
+	WaitsForAnnotation = "kubemend.io/waits-for"
+
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"

@@ -15,6 +15,9 @@ const (
 	MaxRetryLimit = 100
 	// MaxTimeoutSeconds is a day.
 	MaxTimeoutSeconds = 86400
+	// DefaultBootTimeoutSeconds and MaxDefaultBootTimeoutSeconds are the least and the most that a boot has by default.
+	DefaultBootTimeoutSeconds    = 1200
+	MaxDefaultBootTimeoutSeconds = 3600
 )
 
 // HostRemediationStrategy says what is done, how often and for how long. It is that of a Metal3Remediation, with limits, and with a retryLimit that
@@ -33,13 +36,19 @@ type HostRemediationStrategy struct {
 	RetryLimit *int32 `json:"retryLimit,omitempty"`
 
 	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, from 100 to 86400, a day. A host that
-	// was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on, and until the
-	// machine is healthy.
+	// was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+
+	// bootTimeoutSeconds is how long, in seconds, the machine may take to be healthy once its host is on, from 100 to 86400. Without it that
+	// is 1200, or twice as long as the last boot of the host has taken by its RemediationRecords if that is more, up to 3600.
+	// +optional
+	// +kubebuilder:validation:Minimum=100
+	// +kubebuilder:validation:Maximum=86400
+	BootTimeoutSeconds int32 `json:"bootTimeoutSeconds,omitempty"`
 }
 
 // HostRemediationSpec is what a HostRemediation asks for.

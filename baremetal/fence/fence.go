@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -79,13 +80,12 @@ type Left func(Place)
 type Nodes struct {
 	clusters Clusters
 	left     Left
-	dial     func(*rest.Config) (*link, error)
+	open     func(ctx context.Context, config *rest.Config, node, since string) (watch.Interface, error)
 	pause    time.Duration
 	running  sync.WaitGroup // the watches, also those that were cancelled
 
 	mu          sync.Mutex
 	closed      bool
-	links       map[client.ObjectKey]*link
 	attachments map[client.ObjectKey]toolscache.SharedIndexInformer
 	watches     map[Place]*podWatch
 }
@@ -99,8 +99,7 @@ type Place struct {
 // NewNodes returns the nodes of clusters. left is called for those that are watched.
 func NewNodes(clusters Clusters, left Left) *Nodes {
 	return &Nodes{
-		clusters: clusters, left: left, dial: dial, pause: pauseAfterEnd,
-		links:       map[client.ObjectKey]*link{},
+		clusters: clusters, left: left, open: openPods, pause: pauseAfterEnd,
 		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
 		watches:     map[Place]*podWatch{},
 	}
@@ -110,7 +109,6 @@ func NewNodes(clusters Clusters, left Left) *Nodes {
 func (n *Nodes) Forget(cluster client.ObjectKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.links, cluster)
 	delete(n.attachments, cluster)
 	for at, w := range n.watches {
 		if at.Cluster == cluster {

@@ -2,13 +2,11 @@ package fence
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
@@ -28,15 +26,14 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	})
 }
 
-// Unfence takes by's taint and mark off node, which is as it was last seen. To repeat it does no harm, and a node that is gone has no
-// taint.
+// Unfence takes by's taint and mark off node, as the API server has it now. To repeat it does no harm, and a node that is gone has none.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
 	})
 }
 
-// Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on. node is as it was last seen.
+// Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on.
 func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "take the mark off node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(is *corev1.Node) {
@@ -59,70 +56,27 @@ func (n *Nodes) write(ctx context.Context, cluster client.ObjectKey, what string
 	return nil
 }
 
-// changeSeen patches what edit changes in a copy of was, if it changes anything.
-//
-// The patch holds what was changed alone, but the list of taints only as a whole, for there is no key by which the taints of two
-// writers could be merged. So it applies to no other version than was.
+// changeSeen patches what edit changes in a copy of was, if it changes anything. The list of taints has no key by which those of two
+// writers could be merged, so that the patch applies to no other version than was.
 func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node)) error {
 	is := was.DeepCopy()
 	edit(is)
 	if equality.Semantic.DeepEqual(was, is) {
 		return nil
 	}
-	patch, err := difference(was, is)
-	if err != nil {
-		return err
-	}
+	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
 	return live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
 }
 
-// change is changeSeen, which after a conflict edits what the API server has now.
+// change is changeSeen of the node as the API server has it: one out of a cache has few of its labels.
 func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node)) error {
-	was := node
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		err := changeSeen(ctx, live, was, edit)
-		if !apierrors.IsConflict(err) {
-			return err
-		}
 		fresh := &corev1.Node{}
 		if err := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return err
 		}
-		was = fresh
-		return err
+		return changeSeen(ctx, live, fresh, edit)
 	})
-}
-
-// difference is the patch that makes a node that is as it was what is says. It names each label and annotation that goes: of a node out of a cache, which
-// keeps few of them, the last one that is known would else take all others with it.
-func difference(was, is *corev1.Node) (client.Patch, error) {
-	whole, err := client.MergeFrom(was).Data(is)
-	if err != nil {
-		return nil, err
-	}
-	var changes struct {
-		Metadata map[string]any  `json:"metadata"`
-		Spec     json.RawMessage `json:"spec,omitempty"`
-	}
-	if err := json.Unmarshal(whole, &changes); err != nil {
-		return nil, fmt.Errorf("read the patch of a node: %w", err)
-	}
-	if changes.Metadata == nil {
-		changes.Metadata = map[string]any{}
-	}
-	changes.Metadata["resourceVersion"] = was.ResourceVersion
-	for field, had := range map[string]map[string]string{"annotations": was.Annotations, "labels": was.Labels} {
-		if now, goes := changes.Metadata[field]; !goes || now != nil {
-			continue
-		}
-		each := map[string]any{}
-		for key := range had {
-			each[key] = nil
-		}
-		changes.Metadata[field] = each
-	}
-	content, err := json.Marshal(changes)
-	return client.RawPatch(types.MergePatchType, content), err
 }
 
 // putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that the next reader sees that it has

@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -22,7 +27,7 @@ const (
 
 // podWatch is an open watch on the pods of one node.
 type podWatch struct {
-	link   *link
+	config *rest.Config // that of its connection
 	cancel context.CancelFunc
 }
 
@@ -44,12 +49,12 @@ func (n *Nodes) watch(ctx context.Context, at Place, seen Seen) error {
 	if err := n.clusters.Watch(ctx, at.Cluster, attachmentStore{n, at.Cluster}); err != nil {
 		return err
 	}
-	l, err := n.link(ctx, at.Cluster)
+	config, err := n.clusters.GetRESTConfig(ctx, at.Cluster)
 	if err != nil {
 		return err
 	}
 	alone, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the pass that asks for it
-	w := &podWatch{link: l, cancel: cancel}
+	w := &podWatch{config: config, cancel: cancel}
 	if !n.claim(at, w) {
 		cancel()
 		return nil
@@ -57,7 +62,7 @@ func (n *Nodes) watch(ctx context.Context, at Place, seen Seen) error {
 	opening, opened := context.WithTimeout(ctx, openPatience)
 	defer opened()
 	inTime := context.AfterFunc(opening, cancel)
-	stream, err := l.pods(alone, at.Node, seen.pods)
+	stream, err := n.open(alone, config, at.Node, seen.pods)
 	if !inTime() && err == nil {
 		stream.Stop()
 		err = opening.Err()
@@ -73,6 +78,20 @@ func (n *Nodes) watch(ctx context.Context, at Place, seen Seen) error {
 		n.left(at)
 	}
 	return nil
+}
+
+// openPods opens a watch on the metadata of the pods of a node, from a version of their list on, which ends with ctx. client-go shares the
+// TCP connection with ClusterCache's clients, since the configuration is the same but for the timeout.
+func openPods(ctx context.Context, config *rest.Config, node, since string) (watch.Interface, error) {
+	patient := rest.CopyConfig(config)
+	patient.Timeout = 0 // ClusterCache's 10 s would end every watch after as long
+	pods, err := metadata.NewForConfig(patient)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for pods: %w", err)
+	}
+	return pods.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Watch(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(nodeNameField, node).String(), ResourceVersion: since,
+	})
 }
 
 // Unwatch ends the watch on a node, if there is one.
@@ -105,7 +124,7 @@ func (n *Nodes) claim(at Place, w *podWatch) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	was := n.watches[at]
-	if n.closed || was != nil && was.link == w.link {
+	if n.closed || was != nil && was.config == w.config {
 		return false
 	}
 	if was != nil {

@@ -39,11 +39,11 @@ func (s *server) nodes() *Nodes {
 		defer s.mu.Unlock()
 		s.woken = append(s.woken, at.Cluster.Name+"/"+at.Node)
 	})
-	n.dial = func(config *rest.Config) (*link, error) { return &link{config: config, pods: s.open}, nil }
+	n.open = s.open
 	return n
 }
 
-func (s *server) open(ctx context.Context, _, since string) (watch.Interface, error) {
+func (s *server) open(ctx context.Context, _ *rest.Config, _, since string) (watch.Interface, error) {
 	if s.hangs {
 		<-ctx.Done()
 		return nil, ctx.Err()

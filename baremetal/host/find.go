@@ -94,7 +94,7 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
 	}
 	hostKey := client.ObjectKey{Namespace: m.Namespace, Name: name}
-	found, err := h.named(ctx, hostKey)
+	found, err := h.Named(ctx, hostKey)
 	if err != nil {
 		return Found{}, err
 	}
@@ -164,8 +164,8 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 		if other.Name == between.Name {
 			continue
 		}
-		id, built := ids[other.Name]
-		if !built && annotatedHost(other) == "" {
+		id := ids[other.Name]
+		if id == "" && annotatedHost(other) == "" {
 			var err error
 			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
@@ -179,8 +179,9 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 	return "", nil
 }
 
-// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without a
-// Machine and without the annotation: Cluster API copies it to the Machine. An item of a list of metadata does not say its kind.
+// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without the
+// annotation whose Machine is not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its
+// kind.
 func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (string, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(kind)
@@ -203,14 +204,7 @@ func deleting(host *Host) Found {
 }
 
 // Named returns the host of that name, or nil if there is none. It may belong to another machine, or to none.
-func (h *Hosts) Named(ctx context.Context, namespace, name string) (*Host, error) {
-	if name == "" {
-		return nil, nil
-	}
-	return h.named(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-}
-
-func (h *Hosts) named(ctx context.Context, key client.ObjectKey) (*Host, error) {
+func (h *Hosts) Named(ctx context.Context, key client.ObjectKey) (*Host, error) {
 	found := &bmov1alpha1.BareMetalHost{}
 	exists, err := consistency.Read(ctx, h.Client, h.Live, key, found, client.UnsafeDisableDeepCopy)
 	if exists && h.written.Stale(found) {

@@ -138,6 +138,12 @@ func TestOf(t *testing.T) {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aHost()},
 			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
 		},
+		"also if its Machine has none yet": {
+			objects: []client.Object{
+				aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aMachine(onAnother), aHost(),
+			},
+			is: powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+		},
 		"a Metal3Machine that waits for a host beside it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},

@@ -202,7 +202,7 @@ func TestMarksComeAndGo(t *testing.T) {
 			before := aHost(foreign, tc.before)
 			h := hosts(t, interceptor.Funcs{}, before)
 			for _, do := range tc.do {
-				now, err := h.Named(t.Context(), "ns", "host-1")
+				now, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -210,7 +210,7 @@ func TestMarksComeAndGo(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			now, err := h.Named(t.Context(), "ns", "host-1")
+			now, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -237,7 +237,7 @@ func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 		},
 	} {
 		h := hosts(t, interceptor.Funcs{}, aHost(annotated(holdOff+"old", "x")))
-		read, err := h.Named(t.Context(), "ns", "host-1")
+		read, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
 		if err != nil {
 			t.Fatal(err)
 		}

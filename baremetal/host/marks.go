@@ -139,9 +139,22 @@ func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, 
 
 // Release removes all annotations of a remediation that act on the power of the host. Those of others stay.
 func (h *Hosts) Release(ctx context.Context, host metav1.Object, by Remediation) error {
+	return h.annotate(ctx, host, "release", released(host, by))
+}
+
+// LetGo releases the host of a remediation that cannot be stored, and notes on the host for which attempt that was: after a restart it
+// would be powered off once more.
+func (h *Hosts) LetGo(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
+	changes := released(host, by)
+	changes[mendv1.RebootedForAnnotation] = fmt.Sprintf("%s/%d", by.UID, attempt)
+	return h.annotate(ctx, host, "release", changes)
+}
+
+// released are the changes that remove the annotations of a remediation that act on the power of the host.
+func released(host metav1.Object, by Remediation) map[string]any {
 	marks := AllMarks(host)
 	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !by.is(uid) })
-	return h.annotate(ctx, host, "release", without(host, marks))
+	return without(host, marks)
 }
 
 // RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the error is a conflict.

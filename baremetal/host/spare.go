@@ -61,34 +61,20 @@ func hostSelector(between *unstructured.Unstructured) (labels.Selector, error) {
 	if err != nil {
 		return nil, err
 	}
-	var is struct {
-		MatchLabels      map[string]string `json:"matchLabels"`
-		MatchExpressions []struct {
-			Key      string   `json:"key"`
-			Operator string   `json:"operator"`
-			Values   []string `json:"values"`
-		} `json:"matchExpressions"`
-	}
+	var is metav1.LabelSelector
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(field, &is); err != nil {
 		return nil, err
 	}
-	selector := labels.NewSelector()
-	add := func(key string, operator selection.Operator, values []string) error {
-		r, err := labels.NewRequirement(key, operator, values)
-		if err == nil {
-			selector = selector.Add(*r)
-		}
-		return err
-	}
-	for key, value := range is.MatchLabels {
-		if err := add(key, selection.Equals, []string{value}); err != nil {
-			return nil, err
-		}
+	selector, err := labels.ValidatedSelectorFromSet(is.MatchLabels)
+	if err != nil {
+		return nil, err
 	}
 	for _, e := range is.MatchExpressions {
-		if err := add(e.Key, selection.Operator(strings.ToLower(e.Operator)), e.Values); err != nil {
+		r, err := labels.NewRequirement(e.Key, selection.Operator(strings.ToLower(string(e.Operator))), e.Values)
+		if err != nil {
 			return nil, err
 		}
+		selector = selector.Add(*r)
 	}
 	return selector, nil
 }

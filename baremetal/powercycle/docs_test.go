@@ -52,7 +52,10 @@ func transitions() string {
 	b.WriteString("| state | next | when, and what kubemend does |\n|---|---|---|\n")
 	for _, s := range order {
 		leading := slices.DeleteFunc(pauses(s), func(r row) bool { return r.next == s })
-		from(&b, s, slices.Concat(leading, table[s]))
+		own := slices.DeleteFunc(slices.Clone(rowsOf[s][len(pauses(s)):]), func(r row) bool {
+			return slices.ContainsFunc(endings, func(ending row) bool { return ending.when.name == r.when.name })
+		})
+		from(&b, s, slices.Concat(leading, own))
 	}
 	from(&b, "any", slices.Concat(pauses("any"), endings))
 	return b.String()

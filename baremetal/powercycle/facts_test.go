@@ -4,7 +4,7 @@ import "time"
 
 var (
 	noon   = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	policy = PolicyOf(1, 10*time.Minute)
+	policy = PolicyOf(1, 10*time.Minute, 20*time.Minute)
 )
 
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
@@ -106,6 +106,9 @@ func cannotBeOff(f *Facts) { f.NoPowerOff = true }
 func heldOff(f *Facts)     { f.KeptOff, f.HasPowerAnnotations = true, true }
 func wasHeld(f *Facts)     { f.Held = true }
 func released(f *Facts)    { f.KeptOff, f.HasPowerAnnotations = false, false }
+func holdsBefore(times int, last time.Duration) func(*Facts) {
+	return func(f *Facts) { f.Did = Did{Do: KeepOff, Times: times, At: ago(last)} }
+}
 func notAsked(f *Facts)    { f.Asked = time.Time{} }
 func bootNotSeen(f *Facts) { f.BootUnread = true }
 func since(d time.Duration) func(*Facts) {
@@ -137,7 +140,7 @@ func attemptOver(f *Facts) {
 	}
 }
 
-func stateOver(f *Facts) { f.Since, f.Began = ago(10*time.Minute), ago(20*time.Minute) }
+func stateOver(f *Facts) { f.Since, f.Began = ago(20*time.Minute), ago(30*time.Minute) }
 func long(f *Facts)      { f.Since = ago(2 * time.Hour) }
 func askedLong(f *Facts) { f.Asked = ago(2 * time.Minute) }
 func touched(f *Facts)   { f.Touched = true }

@@ -54,6 +54,10 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(PoweringOff, off, wasHeld, released), Advance, PoweringOn, "HoldRemoved",
 		},
 		{
+			"nor if that was let go and not stored, and the host is on again by now",
+			in(PoweringOff, on, wasHeld, released, rebooted), Advance, PoweringOn, "HoldRemoved",
+		},
+		{
 			"it is if it never was held, and went off by itself",
 			in(PoweringOff, off, released), KeepOff, PoweringOff, "PowerOffRequested",
 		},
@@ -107,7 +111,7 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 		},
 		{
 			"nor once it has moved",
-			in(MovingWorkload, fenced, empty, switchedOff), Advance, Failed, "HostSwitchedOff",
+			in(MovingWorkload, fenced, empty, switchedOff), Advance, PoweringOn, "WorkloadMoved",
 		},
 		{
 			"nor after the deadline",

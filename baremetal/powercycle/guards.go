@@ -96,10 +96,8 @@ func (s situation) livedOn() bool {
 	return s.Facts.Sign.After(s.Memory.Sign)
 }
 
-// over says that there is no more need of the power cycle, or that somebody else wants the host off.
-func (s situation) over() bool {
-	return s.Deleting || s.Stop || s.Machine != MachinePresent || s.Host == HostOurs && !s.Wanted
-}
+// over says that there is no more need of the power cycle.
+func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
@@ -124,8 +122,11 @@ func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 // stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release the host, whatever
 // its attempts may take: who waits for it to be gone would wait as long.
 func (s situation) stateDeadline() time.Time {
-	if s.State.Final() {
+	switch {
+	case s.State.Final():
 		return s.Since.Add(min(s.Timeout, s.Releasing))
+	case s.State == Booting:
+		return s.Since.Add(s.Boot)
 	}
 	return s.Since.Add(s.Timeout)
 }
@@ -135,11 +136,24 @@ func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 // queued says that another remediation goes first.
 func (s situation) queued() bool { return !s.First }
 
-// keptOff says that somebody who is no remediation keeps the host off.
-func (s situation) keptOff() bool { return s.Host == HostOurs && s.KeptOffBy != "" }
+// switchedOff says that the owner of the host wants it off, keptOff that somebody keeps it off who is no remediation. Either passes.
+func (s situation) switchedOff() bool { return s.Host == HostOurs && !s.Wanted }
+func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy != "" }
 
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
+
+// unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
+// in its state, or it is on all the same, or so long gone that a person is asked.
+func (s situation) unfencesFirst(row row) bool {
+	switch {
+	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():
+		return false
+	case s.State == PoweringOff, s.State == MovingWorkload, s.State == PoweringOn:
+		return s.PoweredOn || row.do == waitForPerson && s.Host == HostGone
+	}
+	return true
+}
 
 // patient says that the patience with the current state is not over.
 func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
@@ -190,29 +204,28 @@ var (
 
 	hostMissing = is("host not to be found", func(s situation) bool { return s.Host == HostGone })
 	hostLost    = timed("host gone for too long", situation.lost, func(s situation) bool { return s.Host == HostGone && !s.HostUnnamed })
-	lostFenced  = timed("host gone for too long, node fenced by us", situation.lost, func(s situation) bool {
-		return s.Host == HostGone && !s.HostUnnamed && s.fencedHere()
-	})
-	hostless = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
-	hostAway = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
+	hostless    = timed("no host named for too long", situation.unnamed, func(s situation) bool { return s.Host == HostGone && s.HostUnnamed })
+	hostAway    = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal     = is("host externally provisioned", func(s situation) bool { return s.External })
-	ownerless        = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
-	hostForeign      = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong   = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
-	poweredOffBySpec = is("host switched off by its owner", func(s situation) bool { return s.Host == HostOurs && !s.Wanted })
-	noPowerOff       = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
-	noPowerOffStill  = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
-	powerUnmanaged   = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
-	poweredOn        = is("host on", func(s situation) bool { return s.PoweredOn })
-	notKeptOff       = is("host not kept powered off", func(s situation) bool { return !s.holding() })
+	hostExternal         = is("host externally provisioned", func(s situation) bool { return s.External })
+	ownerless            = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
+	hostForeign          = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong       = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	poweredOffBySpec     = is("host switched off by its owner", situation.switchedOff)
+	poweredOffBySpecLong = timed("host switched off by its owner for too long", situation.stateDeadline, situation.switchedOff)
+	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
+	noPowerOffStill      = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
+	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
+	poweredOn            = is("host on", func(s situation) bool { return s.PoweredOn })
+	notKeptOff           = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
 		func(s situation) bool { return holdRemoved.holds(s) && s.Drained })
+	// One that was let go without that being stored has the mark of the attempt.
 	holdRemovedProven = is("host proven off, not kept powered off any more",
-		func(s situation) bool { return holdRemoved.holds(s) && s.provenOff() })
+		func(s situation) bool { return holdRemoved.holds(s) && (s.provenOff() || s.RebootAsked) })
 	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
 	seenOn    = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
 	unproven  = is("host's status older than the request", situation.stale).tells(StatusOutdated)
@@ -259,7 +272,8 @@ var (
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
 	keptOffBefore = is("host kept powered off by what began the remediation", func(s situation) bool {
-		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved
+		return s.KeptOff && s.TakenOver && !s.Touched && s.Finalizer && s.Host == HostOurs && !s.NoPowerOff && !s.Disproved &&
+			!s.switchedOff() && !s.keptOff()
 	}).tells(KeptOffAlready)
 	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
 	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
@@ -290,7 +304,6 @@ var (
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
 	hostAnew       = is("host registered anew", func(s situation) bool { return s.HostAnew }).tells(HostRegistered)
-	anewFenced     = is("host registered anew, node still fenced by us", func(s situation) bool { return s.HostAnew && s.fencedHere() })
 	late           = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
 	lateFaulty     = timed("out of time, power fails", situation.stateDeadline, situation.faulty)
@@ -300,8 +313,12 @@ var (
 		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
-	keptOffByOthers     = is("host kept powered off by others", situation.keptOff)
-	keptOffByOthersLate = timed("host kept powered off by others, out of time", situation.stateDeadline, situation.keptOff)
+	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
+	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
+	// After it has been kept off for so long that a person was asked, the time of the state begins anew.
+	letGo = is("host not kept powered off by others any more", func(s situation) bool {
+		return !s.switchedOff() && !s.keptOff() && (s.Person == HostSwitchedOffReason || s.Person == HostKeptOffReason)
+	})
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
@@ -320,8 +337,6 @@ var (
 	twins       = is("several nodes have the machine's provider ID", func(s situation) bool { return s.Twins }).tells(NodeTwins)
 	lateTwins   = timed("several nodes have the machine's provider ID, out of time", situation.stateDeadline,
 		func(s situation) bool { return s.Twins }).tells(NodeTwins)
-	twinsFenced = is("several nodes have the machine's provider ID, node still fenced by us",
-		func(s situation) bool { return s.Twins && s.fencedHere() })
 	twinsNotFenced = is("several nodes have the machine's provider ID, none fenced",
 		func(s situation) bool { return s.Twins && !s.Fenced }).tells(NodeTwins)
 	unmanagedNotFenced = is("not fenced, power not managed now", func(s situation) bool { return !s.Fenced && s.Unmanaged != "" })
@@ -329,19 +344,10 @@ var (
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
 	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	// A remediation in its queue, or one that waits for a person, waits for longer than an attempt takes.
-	unfenceableQueued = guard{name: "node fenced by us", until: situation.stateDeadline, holds: func(s situation) bool {
-		return s.fencedHere() && (s.patient() || s.queued() || s.Disproved || s.Twins)
-	}}
-	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
-	onStillFenced = is("host on, node still fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
-	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
+	onAndFenced        = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
+	fenceToBeSeen      = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
-	lateStillFenced = timed("out of time, a person to be asked, node still fenced by us", situation.stateDeadline,
-		func(s situation) bool { return (s.OutOfReach && !s.ControlPlane || s.Twins) && s.fencedHere() })
-	unmanagedFenced = is("power not managed now, node still fenced by us",
-		func(s situation) bool { return (s.Unmanaged != "" || s.Serviced) && s.fencedHere() })
 	stillFenced     = is("node still fenced by us", situation.fencedHere)
 	finalizerFenced = is("finalizer, node still fenced by us", func(s situation) bool {
 		return s.Finalizer && s.ours() && s.Node != NodeAbsent && s.Machine != MachineDeleting
@@ -357,12 +363,9 @@ var (
 	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )
 
-// again is when to look once more after a step: at once unless it waits; else at the first moment at which time alone makes another
-// row hold: one that comes before it, or the next one when it holds no longer.
+// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
+// it holds no longer.
 func (s situation) again(chosen row) time.Time {
-	if chosen.action(s.Facts) != Wait {
-		return s.now
-	}
 	var first time.Time
 	for _, r := range rowsOf[s.State] {
 		if r.when.until == nil {

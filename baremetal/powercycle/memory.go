@@ -11,7 +11,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	before := f.Memory
 	f.Memory = f.awake(f.Paused, now)
 	m := f.Memory
-	if m.State != step.Next || m.Since.IsZero() {
+	if m.State != step.Next || m.Since.IsZero() || step.Do == Advance {
 		m.State, m.Since = step.Next, now
 	}
 	m = m.did(f, step, now)
@@ -200,7 +200,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if f.State == Preparing && (step.Next == PoweringOff || step.Next == Rebooting) {
 		m.Acted = now
 	}
-	if step.Next != f.State { // that the host could not be powered off says nothing of powering it on
+	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
 		m.Person, m.Faulted = "", false
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.

@@ -17,6 +17,8 @@ type Cycle struct {
 	Pause Pause
 	// Ahead is what is ahead in the queue.
 	Ahead []Ahead
+	// Undoers are the clients that may have undone what was done.
+	Undoers string
 	// Mismatch is why the host is not the machine's.
 	Mismatch string
 	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached to

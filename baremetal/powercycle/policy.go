@@ -2,13 +2,13 @@ package powercycle
 
 import "time"
 
-// Policy is how to remediate. Of a remediation it has Retries and Timeout; the rest is the same for all (see PolicyOf).
+// Policy is how to remediate. Of a remediation it has Retries, Timeout and Boot; the rest is the same for all (see PolicyOf).
 type Policy struct {
 	// Retries is how many attempts may follow the first.
 	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on, and once more until the machine is
-	// healthy.
-	Timeout time.Duration
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the machine
+	// is healthy after that: a large server takes longer for its self-test than all the rest does.
+	Timeout, Boot time.Duration
 	// Move is the least that an attempt has to move the workload once its host is proven off. Kubernetes deletes the pods of a node that is
 	// out of service in rounds of 20 s (kube-controller-manager, podgc), and detaches its volumes after that.
 	Move time.Duration
@@ -35,9 +35,9 @@ type Policy struct {
 }
 
 // PolicyOf is the policy of a remediation.
-func PolicyOf(retries int, timeout time.Duration) Policy {
+func PolicyOf(retries int, timeout, boot time.Duration) Policy {
 	return Policy{
-		Retries: retries, Timeout: timeout, Move: 2 * time.Minute, Releasing: time.Hour,
+		Retries: retries, Timeout: timeout, Boot: boot, Move: 2 * time.Minute, Releasing: time.Hour,
 		Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
 		Registering: time.Hour, Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
 	}

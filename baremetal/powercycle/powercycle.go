@@ -274,6 +274,9 @@ type Facts struct {
 	// Teardown says that kubemend itself is being removed: nothing goes on with what is under way.
 	Teardown bool
 
+	// Did is what was done last to host or node in this attempt and state.
+	Did Did
+
 	Machine Machine
 	// Healthy says that the node is ready and that no health check calls the machine bad.
 	Healthy bool
@@ -325,6 +328,28 @@ type Facts struct {
 	NewBoot, Up bool
 }
 
+// Did is an action that was done so many times in a row, the last time at At. What is decided once more although it was done, somebody has
+// undone.
+type Did struct {
+	Do    Action
+	Times int
+	At    time.Time
+}
+
+// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
+// the other does would else write as fast as they can.
+func (d Did) Until() time.Time {
+	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
+}
+
+// Again is what was done after do was done once more at now.
+func (d Did) Again(do Action, now time.Time) Did {
+	if d.Do != do {
+		d.Times = 0
+	}
+	return Did{Do: do, Times: d.Times + 1, At: now}
+}
+
 // Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {
 	Do   Action
@@ -359,7 +384,7 @@ func Next(f Facts, p Policy, now time.Time) Step {
 	s := situation{f, p, now}
 	for _, row := range rowsOf[f.State] {
 		if row.when.holds(s) {
-			return Step{Do: row.action(f), From: f.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.again(row)}
+			return s.step(row)
 		}
 	}
 	// A state of a later version. To begin anew repeats nothing harmful: what holds the host is seen on the host. The attempt was
@@ -369,4 +394,22 @@ func Next(f Facts, p Policy, now time.Time) Step {
 		anew = Pending
 	}
 	return Step{Do: Advance, From: f.State, Next: anew, Reason: StateUnknownReason, Again: now}
+}
+
+// step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.
+func (s situation) step(row row) Step {
+	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
+	if s.unfencesFirst(row) {
+		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
+	}
+	switch until := s.Did.Until(); {
+	case step.Do == Wait:
+		step.Again = s.again(row)
+	case step.Do == s.Did.Do && !s.past(until):
+		step = Step{Do: Wait, From: s.State, Next: s.State, Reason: StepUndoneReason, Again: until}
+		if at := s.again(row); !at.IsZero() && at.Before(until) {
+			step.Again = at
+		}
+	}
+	return step
 }

@@ -21,6 +21,8 @@ type Rule struct {
 	Without func(*Facts)
 	// Object is what blocks.
 	Object Object
+	// Passes says that a remediation which waits for it has no place under a limit of its check: it may take days, and is nobody's fault.
+	Passes bool
 	// Late says that something was not done by its deadline.
 	Late bool
 	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
@@ -86,7 +88,7 @@ var rules = []Rule{
 			{do: Unfence, message: "The remediation is paused; the fence is removed from the node"},
 		},
 		detail: func(c *Cycle) string { return c.Pause.By }, Fix: "end the pause when it may go on",
-		Blocks: true, Without: func(f *Facts) { f.Paused = false }, Object: TheCluster, OnHost: true,
+		Blocks: true, Without: func(f *Facts) { f.Paused = false }, Object: TheCluster, Passes: true, OnHost: true,
 	},
 
 	{
@@ -128,25 +130,30 @@ var rules = []Rule{
 		Blocks:   true, Without: func(f *Facts) { f.Host = HostOurs }, Object: TheHost, OnMachine: true,
 	},
 	{
-		Reason: HostSwitchedOffReason, Message: "The host is switched off by its owner",
-		Fix:       "when it is to be on again, delete the remediation; the check makes another if the machine is still unhealthy",
-		OnMachine: true,
+		Reason: HostSwitchedOffReason, Message: "The host is switched off by its owner; waiting until it is switched on again",
+		variants: []variant{
+			{detail: AsksPerson, message: "The host has been switched off by its owner for long; waiting until it is switched on again"},
+			{do: Advance, message: "The host was switched off by its owner; the power cycle goes on when it is switched on again"},
+		},
+		Fix:    "set spec.online of the host to true when it is repaired, or delete the Machine",
+		Blocks: true, Without: func(f *Facts) { f.Wanted = true }, Object: TheHost, Passes: true, OnMachine: true,
 	},
 	{
-		Reason: HostKeptOffReason, Message: "Another client keeps the host powered off",
+		Reason: HostKeptOffReason, Message: "Another client keeps the host powered off; waiting until it does not",
 		variants: []variant{
-			{do: Advance, from: []State{PoweringOn, Booting}, message: "Another client has kept the host powered off for too long"},
+			{detail: AsksPerson, message: "Another client has kept the host powered off for long; waiting until it does not"},
+			{do: Advance, message: "Another client keeps the host powered off; the power cycle goes on when it does not"},
 		},
 		detail: func(c *Cycle) string { return "annotation " + c.Facts.KeptOffBy },
-		Fix: "when it is to be on again, remove the annotation, and delete the remediation if it has failed; " +
-			"the check makes another if the machine is still unhealthy",
-		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, OnMachine: true,
+		Fix:    "remove the annotation when the host is to be on again",
+		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, Passes: true, OnMachine: true,
 	},
+	{Reason: HostLetGoReason, Message: "Nobody else keeps the host powered off any more"},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
 		variants: []variant{{detail: AsksPerson, message: "The power of the host has not been managed for too long"}},
 		detail:   func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
-		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, OnHost: true, OnMachine: true,
+		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: HostServicedReason, Message: firmwareWritten,
@@ -155,7 +162,7 @@ var rules = []Rule{
 			{do: Release, message: firmwareWritten + "; the host is released, since it boots after that"},
 		},
 		Fix:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
-		Blocks: true, Without: func(f *Facts) { f.Serviced = false }, Object: TheHost, OnMachine: true,
+		Blocks: true, Without: func(f *Facts) { f.Serviced = false }, Object: TheHost, Passes: true, OnMachine: true,
 	},
 	{
 		Reason: OperatorSilentReason, Message: "The host was not seen on in time" + noFault,
@@ -178,6 +185,20 @@ var rules = []Rule{
 			},
 		},
 		OnHost: true,
+	},
+	{
+		Reason: StepUndoneReason, Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
+		variants: []variant{
+			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
+		},
+		detail: func(c *Cycle) string {
+			if c.Undoers == "" {
+				return ""
+			}
+			return "likely " + c.Undoers
+		},
+		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
+		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost,
 	},
 	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
@@ -373,7 +394,7 @@ var rules = []Rule{
 	{
 		Reason: TimedOutByCheckReason, Message: "The health check that asked for the remediation has timed it out", OnHost: true,
 		Fix: "if it should have had longer, give that step of the check a longer timeout: " +
-			"all attempts together may take 3 x timeoutSeconds x (retryLimit + 1)",
+			"each of its attempts may take 2 x timeoutSeconds and bootTimeoutSeconds; there are retryLimit + 1",
 	},
 	{Reason: TeardownReason, Message: "kubemend is being removed, or power cycles are switched off"},
 	{Reason: FailedReason, Message: "The remediation has failed"},

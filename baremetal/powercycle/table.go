@@ -40,9 +40,11 @@ var rowsOf = func() map[State][]row {
 		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
 		case s == MovingWorkload:
-			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, own)
-		default:
+			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+		case s == Pending || s == Preparing || s == RequestingOwner:
 			all[s] = slices.Concat(pauses(s), endings, own)
+		default:
+			all[s] = slices.Concat(pauses(s), endings, acting, own)
 		}
 	}
 	return all
@@ -87,6 +89,12 @@ var endings = []row{
 	{leaving, Advance, Ended, TeardownReason},
 }
 
+// acting come next in every state in which something was asked of the host.
+var acting = []row{
+	{hostless, Advance, RequestingOwner, HostGoneReason},
+	{hostForeign, Advance, Failed, HostMismatchReason},
+}
+
 // table is the whole machine. Within a state the first row that holds wins.
 //
 // Safety rests on its order. A node is fenced only in MovingWorkload, only while the host is held, shows off and is in the hands of
@@ -97,8 +105,11 @@ var endings = []row{
 var table = map[State][]row{
 	Pending: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
+		{poweredOffBySpecLong, waitForPerson, Pending, HostSwitchedOffReason},
+		{poweredOffBySpec, Wait, Pending, HostSwitchedOffReason},
+		{keptOffLong, waitForPerson, Pending, HostKeptOffReason},
+		{keptOffByOthers, Wait, Pending, HostKeptOffReason},
+		{letGo, Advance, Pending, HostLetGoReason},
 		{disproved, waitForPerson, Pending, PowerOffDisprovedReason},
 		{twins, waitForPerson, Pending, NodeMismatchReason},
 		{queuedTooLong, waitForPerson, Pending, QueueTimedOutReason},
@@ -109,25 +120,26 @@ var table = map[State][]row{
 		{always, BeginAttempt, Preparing, AttemptBeganReason},
 	},
 	Preparing: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
 		{hostless, Advance, RequestingOwner, HostGoneReason},
 		{foreignTooLong, Advance, Failed, HostMismatchReason},
 		{keptOffBefore, Advance, PoweringOff, PowerOffRequestedReason},
 		{hasPowerAnnotations, Release, Preparing, AttemptBeganReason},
-		{unfenceableQueued, Unfence, Preparing, UnfencedReason},
-		{lostFenced, Unfence, Preparing, UnfencedReason},
+		{unfenceable, Unfence, Preparing, UnfencedReason},
 		{hostLost, waitForPerson, Preparing, HostGoneReason},
 		{hostMissing, Wait, Preparing, HostGoneReason},
 		{hostForeign, Wait, Preparing, HostMismatchReason},
 		{recovered, Advance, Succeeded, RecoveredReason},
+		{poweredOffBySpecLong, waitForPerson, Preparing, HostSwitchedOffReason},
+		{poweredOffBySpec, Wait, Preparing, HostSwitchedOffReason},
+		{keptOffLong, waitForPerson, Preparing, HostKeptOffReason},
+		{keptOffByOthers, Wait, Preparing, HostKeptOffReason},
+		{letGo, Advance, Preparing, HostLetGoReason},
 		{disproved, waitForPerson, Preparing, PowerOffDisprovedReason},
 		{twins, waitForPerson, Preparing, NodeMismatchReason},
 		{queuedTooLong, waitForPerson, Preparing, QueueTimedOutReason},
 		{managerHere, Wait, Preparing, ManagerRunsHereReason},
 		{notFirst, Wait, Preparing, WaitingInQueueReason},
 		{noFinalizer, AddFinalizer, Preparing, AttemptBeganReason},
-		{unmanagedFenced, Unfence, Preparing, UnfencedReason},
 		{servicedLong, waitForPerson, Preparing, HostServicedReason},
 		{serviced, Wait, Preparing, HostServicedReason},
 		{powerUnmanagedLong, waitForPerson, Preparing, HostNotReadyReason},
@@ -136,11 +148,8 @@ var table = map[State][]row{
 		{always, Advance, PoweringOff, PowerOffRequestedReason},
 	},
 	PoweringOff: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{keptOffByOthers, Advance, Failed, HostKeptOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
-		{lostFenced, Unfence, PoweringOff, UnfencedReason},
+		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
+		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -157,7 +166,6 @@ var table = map[State][]row{
 		{notKeptOff, KeepOff, PoweringOff, PowerOffRequestedReason},
 		{notNoted, NoteAsked, PoweringOff, PowerOffRequestedReason},
 		{seenOn, NoteOn, PoweringOff, PowerOffRequestedReason},
-		{onStillFenced, Unfence, PoweringOff, UnfencedReason},
 		{powerUnmanagedLong, waitForPerson, PoweringOff, HostNotReadyReason},
 		{powerUnmanaged, Wait, PoweringOff, HostNotReadyReason},
 		{powerFails, Wait, PoweringOff, PowerOffFailedReason},
@@ -175,9 +183,6 @@ var table = map[State][]row{
 		{always, Advance, MovingWorkload, PoweredOffReason},
 	},
 	MovingWorkload: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{overdueStuck, Unfence, MovingWorkload, WorkloadStuckReason},
 		{overdue, Advance, PoweringOn, WorkloadStuckReason},
 		{aliveFenced, Unfence, MovingWorkload, SignOfLifeReason},
@@ -207,20 +212,20 @@ var table = map[State][]row{
 		{always, Advance, PoweringOn, WorkloadMovedReason},
 	},
 	PoweringOn: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, PoweringOn, PowerOnRequestedReason},
 		{bootedFenced, Unfence, PoweringOn, UnfencedReason},
 		{aliveFenced, Unfence, PoweringOn, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
+		{poweredOffBySpecLong, waitForPerson, PoweringOn, HostSwitchedOffReason},
+		{poweredOffBySpec, Wait, PoweringOn, HostSwitchedOffReason},
+		{keptOffLong, waitForPerson, PoweringOn, HostKeptOffReason},
+		{keptOffByOthers, Wait, PoweringOn, HostKeptOffReason},
+		{letGo, Advance, PoweringOn, HostLetGoReason},
 		{up, Advance, Booting, PoweredOnReason},
 		{hostLost, Advance, Booting, HostGoneReason},
 		{hostMissing, Wait, PoweringOn, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOn, Advance, Booting, PoweredOnReason},
-		{keptOffByOthersLate, Advance, Failed, HostKeptOffReason},
-		{keptOffByOthers, Wait, PoweringOn, HostKeptOffReason},
 		{lastLateFaulty, Advance, RequestingOwner, PowerOnTimedOutReason},
 		{lateFaulty, BeginAttempt, Preparing, PowerOnTimedOutReason},
 		{powerUnmanagedLong, waitForPerson, PoweringOn, HostNotReadyReason},
@@ -229,12 +234,9 @@ var table = map[State][]row{
 		{always, Wait, PoweringOn, PoweringOnReason},
 	},
 	Rebooting: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
+		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{rebootNotAskedNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{rebootNotAskedDisproved, Advance, Preparing, PowerOffDisprovedReason},
-		{lostFenced, Unfence, Rebooting, UnfencedReason},
 		{hostLost, waitForPerson, Rebooting, HostGoneReason},
 		{hostMissing, Wait, Rebooting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -243,41 +245,31 @@ var table = map[State][]row{
 		{unfenceable, Unfence, Rebooting, UnfencedReason},
 		{bootUnread, Wait, Rebooting, PowerOffDisabledReason},
 		{rebootNotAsked, Reboot, Rebooting, RebootRequestedReason},
-		{stillFenced, Unfence, Rebooting, UnfencedReason},
 		{overduePending, waitForPerson, Rebooting, OperatorSilentReason},
 		{rebootPending, Wait, Rebooting, RebootingReason},
 		{always, Advance, Booting, RebootAcceptedReason},
 	},
 	Servicing: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Servicing, HostServicedReason},
 		{unfenceable, Unfence, Servicing, UnfencedReason},
-		{lostFenced, Unfence, Servicing, UnfencedReason},
 		{hostLost, waitForPerson, Servicing, HostGoneReason},
 		{hostMissing, Wait, Servicing, HostGoneReason},
-		{stillFenced, Unfence, Servicing, UnfencedReason},
 		{servicedLong, waitForPerson, Servicing, HostServicedReason},
 		{serviced, Wait, Servicing, HostServicedReason},
 		{always, Advance, Booting, ServicedReason},
 	},
 	Booting: {
-		{poweredOffBySpec, Advance, Failed, HostSwitchedOffReason},
-		{hostless, Advance, RequestingOwner, HostGoneReason},
-		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hasPowerAnnotations, Release, Booting, PoweredOnReason},
 		{bootedFenced, Unfence, Booting, UnfencedReason},
 		{aliveFenced, Unfence, Booting, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
 		{unfenceable, Unfence, Booting, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
-		{lostFenced, Unfence, Booting, UnfencedReason},
 		{hostLost, waitForPerson, Booting, HostGoneReason},
 		{hostMissing, Wait, Booting, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
-		{keptOffByOthersLate, Advance, Failed, HostKeptOffReason},
-		{lateStillFenced, Unfence, Booting, UnfencedReason},
+		{poweredOffBySpec, Advance, PoweringOn, HostSwitchedOffReason},
+		{keptOffByOthers, Advance, PoweringOn, HostKeptOffReason},
 		{lateUnreachable, waitForPerson, Booting, ClusterUnreachableReason},
 		{lateTwins, waitForPerson, Booting, NodeMismatchReason},
 		{lastLate, Advance, RequestingOwner, NodeStillUnhealthyReason},
@@ -290,12 +282,9 @@ var table = map[State][]row{
 		{healthy, Advance, Succeeded, MachineHealthyReason},
 		{hostExternal, Advance, Failed, HostExternalReason},
 		{ownerless, Advance, Failed, OwnerlessReason},
-		{lostFenced, Unfence, RequestingOwner, UnfencedReason},
 		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
-		{anewFenced, Unfence, RequestingOwner, UnfencedReason},
 		{hostAnew, waitForPerson, RequestingOwner, HostGoneReason},
-		{twinsFenced, Unfence, RequestingOwner, UnfencedReason},
 		{twins, waitForPerson, RequestingOwner, NodeMismatchReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},

@@ -13,7 +13,7 @@ import (
 
 const tick = time.Minute
 
-var walked = Policy{Retries: 1, Timeout: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
+var walked = Policy{Retries: 1, Timeout: tick, Boot: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
 
 // scene is the environment, and what the remediation remembers; moments are counted back from now.
 type scene struct {

@@ -4,6 +4,7 @@
 package remediation
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -37,16 +38,16 @@ type Strategy struct {
 	Reboots bool
 	Retries int
 	Timeout time.Duration
+	// Boot is how long a boot may take; zero if that goes by the last one.
+	Boot time.Duration
 }
 
 // strategyOf reads a strategy. Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
-func strategyOf(what infrav1.RemediationType, retries, seconds int32) *Strategy {
-	if seconds == 0 {
-		seconds = infrav1.DefaultTimeoutSeconds
-	}
+func strategyOf(what infrav1.RemediationType, retries, seconds, bootSeconds int32) *Strategy {
 	return &Strategy{
 		Reboots: what == infrav1.RebootRemediationStrategy, Retries: int(min(retries, mendv1.MaxRetryLimit)),
 		Timeout: time.Duration(min(seconds, mendv1.MaxTimeoutSeconds)) * time.Second,
+		Boot:    time.Duration(min(bootSeconds, mendv1.MaxTimeoutSeconds)) * time.Second,
 	}
 }
 
@@ -141,13 +142,14 @@ type metal3 struct{ *infrav1.Metal3Remediation }
 
 func (m metal3) Unwrapped() client.Object { return m.Metal3Remediation }
 
-// Strategy reads a retryLimit of less than 1 as the default, as CAPM3 does.
+// Strategy reads a retryLimit of less than 1 as the default, as CAPM3 does. The kind has one number for all of an attempt.
 func (m metal3) Strategy() *Strategy {
 	s := m.Spec.Strategy
 	if s == nil {
 		return nil
 	}
-	return strategyOf(s.Type, max(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
+	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
+	return strategyOf(s.Type, max(s.RetryLimit, infrav1.DefaultRetryLimit), seconds, seconds)
 }
 
 func (m metal3) Report(r Report) {
@@ -164,7 +166,8 @@ func (o own) Strategy() *Strategy {
 	if s == nil {
 		return nil
 	}
-	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), s.TimeoutSeconds)
+	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
+	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), seconds, s.BootTimeoutSeconds)
 }
 
 func (o own) Report(r Report) {

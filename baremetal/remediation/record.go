@@ -29,12 +29,16 @@ type Record struct {
 	Cluster string `json:"cluster,omitempty"`
 	// ControlPlane says that the machine is one, by its label or by those of its Node, which may not be read later.
 	ControlPlane bool `json:"controlPlane,omitempty"`
+	// MayControl says that it may be one: the API of its cluster did not answer before its Node was seen, and no Machine has the label.
+	MayControl bool `json:"mayControl,omitempty"`
 	// Filter is the value of the flag --watch-filter under which the remediation began: it ends under it, also without the label.
 	Filter string `json:"filter,omitempty"`
 	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
 	BootID string `json:"bootID,omitempty"`
 	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
 	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// BootSeconds is how long a boot of the host may take by its last one; zero before that was looked up.
+	BootSeconds int64 `json:"bootSeconds,omitempty"`
 	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
 	Pods []types.UID `json:"pods,omitzero"`
 }

@@ -22,13 +22,14 @@ import (
 // than the provider has itself read from the hardware, with the moment at which it last did.
 type Hosts interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
-	Named(ctx context.Context, namespace, name string) (*host.Host, error)
+	Named(ctx context.Context, key client.ObjectKey) (*host.Host, error)
 	Refresh(ctx context.Context, found *host.Found) error
 
 	KeepOff(ctx context.Context, h metav1.Object, by host.Remediation) error
 	AskReceipt(ctx context.Context, h metav1.Object, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h metav1.Object, by host.Remediation) error
+	LetGo(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
 
 	MarkUnhealthy(ctx context.Context, h metav1.Object, machine types.UID) error
 	MarkHealthy(ctx context.Context, h metav1.Object, machine types.UID) error

@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -36,7 +34,7 @@ func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step
 	r.recorded(ctx, w, step)
 	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
 	// begin at the same moment, be it with two managers, both see each other.
-	if w.facts.ControlPlane && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
+	if w.inPlane() && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
 		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
 			return true, err
 		}
@@ -71,11 +69,9 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 		return false, nil // the remediation for which to do it is gone
 	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
 		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can.
-		r.unstored.Store(client.ObjectKeyFromObject(w.rem), unstored{
-			w.stored.Annotations[mendv1.PowerCycleAnnotation], w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation],
-		})
-		done, err := r.act(ctx, w, step)
-		return done, errors.Join(storeErr, err)
+		r.keep(w, w.stored.Annotations)
+		err := r.Hosts.LetGo(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt)
+		return err == nil, errors.Join(storeErr, err)
 	case storeErr != nil:
 		return false, storeErr
 	}
@@ -83,20 +79,6 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 		return false, err
 	}
 	return r.act(ctx, w, step)
-}
-
-// unstored is the record of a remediation that could not be stored, and what is stored in its place.
-type unstored struct{ stored, record string }
-
-// recall gives w the record that could not be stored, unless another one was since.
-func (r *Reconciler) recall(w *observed) {
-	kept, found := r.unstored.Load(client.ObjectKeyFromObject(w.rem))
-	if u, _ := kept.(unstored); found && u.stored == w.stored.Annotations[mendv1.PowerCycleAnnotation] {
-		marks := map[string]string{}
-		maps.Copy(marks, w.rem.GetAnnotations())
-		marks[mendv1.PowerCycleAnnotation] = u.record
-		w.rem.SetAnnotations(marks)
-	}
 }
 
 // actAndStore carries step out, and stores it once that is done. It returns whether it was.
@@ -173,6 +155,9 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
 		return false, nil
+	}
+	if err == nil {
+		r.noteDone(w, step)
 	}
 	return err == nil, err
 }

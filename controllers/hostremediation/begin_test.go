@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 )
@@ -79,6 +80,10 @@ func TestNothingBeginsWhileAnotherOneOfTheMachineMayHaveBegun(t *testing.T) {
 	if err != nil || result.RequeueAfter != retry || len(k.did) > 0 || remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
 		t.Errorf("%+v, %v: it has begun, or is not tried again: %v", result, err, k.did)
 	}
+	const busy = "Waiting in its queue (another remediation is about to begin)"
+	if s := k.remediation().Status; s.Message != busy || s.Step != string(powercycle.Pending) {
+		t.Errorf("in %s: %q", s.Step, s.Message)
+	}
 	k.wait(begin.Settles)
 	if !remediation.Remembered(remediation.Wrap(k.remediation())).UnderWay() {
 		t.Error("it does not begin when the other one cannot begin any more")
@@ -111,6 +116,28 @@ func TestAMemberStaysOneWhileItsBeginningIsConfirmed(t *testing.T) {
 	})
 	if s := p.pass(); p.held() || !strings.Contains(s.Message, "b is being remediated") {
 		t.Errorf("held off: %t, %q", p.held(), s.Message)
+	}
+}
+
+// Control planes of some distributions are Machines without the label, which only their Nodes show to be members.
+func TestAMachineThatMayBeAMemberWaitsWhileTheAPIDoesNotAnswer(t *testing.T) {
+	for label, waits := range map[string]bool{"": true, clusterv1.MachineControlPlaneLabel: false} {
+		p := planeOf(t, "b", "c")
+		for _, name := range []string{"m", "b", "c"} {
+			p.edits(name, func(m *clusterv1.Machine) {
+				if name != "c" || label == "" {
+					delete(m.Labels, clusterv1.MachineControlPlaneLabel)
+				}
+			})
+		}
+		p.r.Clusters = silent{}
+		p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","mayControl":true}`)
+		if s := p.pass(); p.held() == waits || strings.Contains(s.Message, "b is being remediated") != waits {
+			t.Errorf("a labelled one is there: %t; held off: %t, %q", !waits, p.held(), s.Message)
+		}
+		if rec := remediation.Remembered(p.remediation()); rec.MayControl != waits {
+			t.Errorf("it shows others that it may be one: %t", rec.MayControl)
+		}
 	}
 }
 

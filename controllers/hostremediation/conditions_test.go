@@ -112,7 +112,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 }
 
 func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
-	policy := powercycle.Policy{Timeout: time.Minute, Move: 3 * time.Minute, Queue: time.Hour}
+	policy := powercycle.Policy{Timeout: time.Minute, Boot: 5 * time.Minute, Move: 3 * time.Minute, Queue: time.Hour}
 	for state, want := range map[powercycle.State]struct {
 		phase    infrav1.RemediationPhase
 		deadline time.Time
@@ -123,7 +123,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.MovingWorkload:  {infrav1.PhaseRunning, noon.Add(policy.Move)},
 		powercycle.Rebooting:       {infrav1.PhaseRunning, noon.Add(-time.Minute)},
 		powercycle.PoweringOn:      {infrav1.PhaseWaiting, noon.Add(time.Minute)},
-		powercycle.Booting:         {infrav1.PhaseWaiting, noon.Add(time.Minute)},
+		powercycle.Booting:         {infrav1.PhaseWaiting, noon.Add(5 * time.Minute)},
 		powercycle.RequestingOwner: {infrav1.PhaseWaiting, time.Time{}},
 		powercycle.Succeeded:       {infrav1.PhaseWaiting, time.Time{}},
 		powercycle.OwnerRequested:  {infrav1.PhaseDeleting, time.Time{}},

@@ -90,7 +90,7 @@ type Reconciler struct {
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
 	stale      consistency.Waits
-	unstored   sync.Map // what could not be stored, by the key of its remediation
+	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
 }
@@ -100,6 +100,7 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
+		r.kept.Clear() // the other controller may remove what kubemend remembers
 	}
 	if does || r.UnderWay == nil {
 		return
@@ -122,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil || w == nil:
 	case w.begins(step):
 		var unread error // nothing was written then: that is no lost answer
-		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), []string{w.queueName()}, func(ctx context.Context) error {
+		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), w.scopes(), func(ctx context.Context) error {
 			if w, step, unread = r.plan(ctx, req.NamespacedName, w); unread != nil || w == nil {
 				return nil //nolint:nilerr // it is returned below
 			}
@@ -134,7 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		done, err = r.apply(ctx, w, step)
 	}
 	if errors.Is(err, begin.ErrBusy) {
-		return ctrl.Result{RequeueAfter: retry}, nil
+		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, w)
 	}
 	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
 		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
@@ -187,6 +188,9 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 			return step, err
 		}
 		step = w.next()
+	}
+	if step.Reason == powercycle.StepUndoneReason {
+		return step, r.observeUndoers(ctx, w)
 	}
 	return step, nil
 }

@@ -134,7 +134,7 @@ func unaskedTexts(errs []error, last bool) []string {
 func (w *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
 		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
-		Mismatch: w.found.Why,
-		Unseen:   w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+		Mismatch: w.found.Why, Undoers: w.undoers,
+		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
 	}
 }

@@ -205,7 +205,7 @@ func TestALookSaysWhatThePassThenSays(t *testing.T) {
 		if text != is.Message || reason != is.Reason {
 			rt.Fatalf("the look says\n%s: %s\nand the pass\n%s: %s\nof\n%s", is.Reason, is.Message, reason, text, told(is))
 		}
-		if rec := remediation.Remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(cliv1.Moment(deadlineOf(rec.Memory, policyOf(remediation.Wrap(rem).Strategy()))))) {
+		if rec := remediation.Remembered(rem); !is.Acts && rec.State != "" && (is.State != string(rec.State) || is.Attempt != rec.Attempt || !is.Deadline.Equal(cliv1.Moment(deadlineOf(rec.Memory, policyOf(remediation.Wrap(rem).Strategy(), rec.BootSeconds))))) {
 			rt.Fatalf("the look sees it in %s until %s, and the pass in %+v", is.State, is.Deadline, rec.Memory)
 		}
 	})

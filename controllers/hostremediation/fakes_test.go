@@ -27,6 +27,7 @@ const (
 	asks      act = "ask for a receipt"
 	reboots   act = "reboot the host"
 	releases  act = "release the host"
+	letsGo    act = "let the host go"
 	marks     act = "mark the host"
 	unmarks   act = "remove the mark"
 	disproves act = "note the disproved power-off"
@@ -73,7 +74,7 @@ func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) 
 	return f.k.finds(), nil
 }
 
-func (f *fakeHosts) Named(context.Context, string, string) (*host.Host, error) {
+func (f *fakeHosts) Named(context.Context, client.ObjectKey) (*host.Host, error) {
 	return host.From(f.k.host), nil
 }
 
@@ -104,7 +105,17 @@ func (f *fakeHosts) Reboot(context.Context, metav1.Object, host.Remediation, int
 }
 
 func (f *fakeHosts) Release(context.Context, metav1.Object, host.Remediation) error {
-	return f.done(releases, func(on map[string]string) { delete(on, holdOff+string(fixtureUID)) })
+	return f.done(releases, func(on map[string]string) {
+		delete(on, holdOff+string(fixtureUID))
+		delete(on, mendv1.RebootedForAnnotation)
+	})
+}
+
+func (f *fakeHosts) LetGo(context.Context, metav1.Object, host.Remediation, int) error {
+	return f.done(letsGo, func(on map[string]string) {
+		clear(on)
+		on[mendv1.RebootedForAnnotation] = string(fixtureUID) + "/1"
+	})
 }
 
 func (f *fakeHosts) MarkUnhealthy(ctx context.Context, _ metav1.Object, m types.UID) error {

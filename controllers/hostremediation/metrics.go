@@ -61,8 +61,7 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	if step.Next.Final() && !state.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), string(step.Reason)).Inc()
 	}
-	fenced := w.facts.Fenced || step.Do == powercycle.Fence || state == powercycle.MovingWorkload && r.UnderWay.of(kind, key).fenced
-	if reason := unfencedFor(w, step, fenced); reason != "" {
+	if reason := unfencedFor(w, step); reason != "" {
 		unfenced.WithLabelValues(namespace, w.clusterName(), kind, reason).Inc()
 	}
 	if step.Reason == powercycle.UnfenceTimedOutReason {
@@ -73,7 +72,7 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 		r.UnderWay.forget(kind, key)
 		return
 	}
-	current := progress{cluster: w.clusterName(), state: step.Next, fenced: fenced, due: stuckAt(w), person: string(w.record.Person)}
+	current := progress{cluster: w.clusterName(), state: step.Next, due: stuckAt(w), person: string(w.record.Person)}
 	if kept {
 		current.keptOff, current.since = true, w.record.Asked
 	}
@@ -93,7 +92,7 @@ func (w *observed) clusterName() string {
 
 // unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A node that is gone needs no
 // fence.
-func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
+func unfencedFor(w *observed, step powercycle.Step) string {
 	given := false
 	switch state := w.facts.State; {
 	case state == powercycle.Preparing:
@@ -101,7 +100,7 @@ func unfencedFor(w *observed, step powercycle.Step, fenced bool) string {
 	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
 	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
-		given = !fenced && w.facts.Node != powercycle.NodeAbsent
+		given = !w.facts.Fenced && w.facts.FencedAt.IsZero() && w.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {
 		return ""
@@ -143,8 +142,6 @@ type progressKey struct {
 type progress struct {
 	cluster string
 	state   powercycle.State
-	// fenced says that the node was fenced while the workload moves.
-	fenced  bool
 	keptOff bool
 	since   time.Time // the host was asked to power off; zero if it is not kept powered off
 	due     time.Time // zero: never
@@ -156,16 +153,6 @@ func (u *UnderWay) note(kind string, key client.ObjectKey, now progress) {
 	if u != nil {
 		u.all.Store(progressKey{kind, key}, now)
 	}
-}
-
-// of returns the progress of a remediation; zero if it is new to this process.
-func (u *UnderWay) of(kind string, key client.ObjectKey) progress {
-	if u == nil {
-		return progress{}
-	}
-	noted, _ := u.all.Load(progressKey{kind, key})
-	known, _ := noted.(progress)
-	return known
 }
 
 func (u *UnderWay) forget(kind string, key client.ObjectKey) {
@@ -191,8 +178,9 @@ func newGauges() underWayGauges {
 		stuck: gauge("kubemend_host_remediations_stuck",
 			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",
-			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostNotReady, "+
-				"HostServiced, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.", "namespace", "cluster", "kind", "reason"),
+			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, HostNotReady, "+
+				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.",
+			"namespace", "cluster", "kind", "reason"),
 	}
 }
 

@@ -119,8 +119,8 @@ func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 		"an end that somebody else made":           {was: powercycle.MovingWorkload, step: past(powercycle.Ended, "Cancelled")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &observed{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node}}
-			if got := unfencedFor(w, tc.step, tc.fenced); got != tc.want {
+			w := &observed{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node, Fenced: tc.fenced}}
+			if got := unfencedFor(w, tc.step); got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})

@@ -46,7 +46,7 @@ func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
 	ctx, done := w.answering(ctx)
 	defer done()
 	r.observeCached(ctx, w, name)
-	if needsNode(w) && !r.fencedInCache(ctx, w) {
+	if needsNode(w) {
 		r.readNode(ctx, w, w.nodeName())
 	}
 }
@@ -60,25 +60,6 @@ func (w *observed) answering(ctx context.Context) (context.Context, context.Canc
 	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	w.answersUntil, _ = ctx.Deadline()
 	return ctx, done
-}
-
-// fencedInCache reports whether the cache shows the fence of this remediation on the node, where a step depends on that alone: the node is unfenced without
-// being read past the cache.
-func (r *Reconciler) fencedInCache(ctx context.Context, w *observed) bool {
-	switch w.facts.State {
-	case powercycle.MovingWorkload, powercycle.PoweringOff, powercycle.PoweringOn, powercycle.Booting:
-		return false // whether it has lived since is read as well
-	}
-	if w.node == nil {
-		return false
-	}
-	seen := fence.SeenOf(w.node, w.signs())
-	r.claimFence(ctx, w, &seen)
-	if !seen.Ours {
-		return false
-	}
-	w.seen, w.facts.Node, w.facts.Fenced, w.facts.FencedByUs, w.facts.Inherited = seen, powercycle.NodePresent, seen.Fenced, true, seen.Inherited
-	return true
 }
 
 // followNode enqueues the remediation when something leaves the node, while the workload moves.

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -46,6 +48,7 @@ type observed struct {
 	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
+	kept   kept
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
 	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
@@ -80,6 +83,8 @@ type observation struct {
 	ahead []powercycle.Ahead
 	// unhealthy is the unhealthy condition of the NodeHealthCheck that asked which the node still has; empty if there is none.
 	unhealthy string
+	// undoers are the clients that may have undone what was done to host or node.
+	undoers string
 	// unseenBecause is why the node cannot be read, twin what is known of another node of the machine's provider ID.
 	unseenBecause, twin string
 	// recheck is when to reconcile again although no event came.
@@ -120,7 +125,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
-	r.unstored.Delete(key)
+	r.kept.Delete(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -136,8 +141,9 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed
 
 // survey reads all that a step for the remediation of w is decided on. It returns false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
-	w.policy, w.kind = policyOf(w.rem.Strategy()), r.Kind
+	w.kind = r.Kind
 	w.record, _ = remediation.RecordOf(w.rem) // a record that cannot be read is that of a failed remediation
+	w.policy = policyOf(w.rem.Strategy(), w.record.BootSeconds)
 	if err := r.observeMachine(ctx, w); err != nil {
 		return false, err
 	}
@@ -153,9 +159,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 	if err := r.observeHost(ctx, w); err != nil {
 		return false, err
 	}
-	if err := r.observeDeletion(ctx, w); err != nil {
-		return false, err
-	}
+	r.observeBoots(ctx, w)
 	return true, r.stateFacts(ctx, w)
 }
 
@@ -179,6 +183,9 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.facts = r.factsOf(w)
 	r.observeNode(ctx, w)
 	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
+	if err := r.observeMembership(ctx, w); err != nil {
+		return err
+	}
 	r.placeInQueue(ctx, w)
 	for _, err := range w.unasked {
 		if errors.Is(err, consistency.ErrStale) {
@@ -271,25 +278,6 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 	return nil
 }
 
-// observeDeletion reads the machine past the cache if its host is switched off: CAPM3 does that for a machine that is deleted, and the cache of hosts may show
-// it before that of machines shows why. The remediation would fail for the host, with a warning, where it only ends.
-func (r *Reconciler) observeDeletion(ctx context.Context, w *observed) error {
-	if w.machine == nil || w.found.Is != powercycle.HostOurs || w.found.Host.Wanted || w.record.State.Final() {
-		return nil
-	}
-	m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(w.machine)
-	err := r.Live.Get(ctx, key, m)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("read machine %s: %w", key, err)
-	case err != nil || m.UID != w.machine.UID:
-		w.machine = nil
-	default:
-		w.machine = m
-	}
-	return nil
-}
-
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
@@ -312,7 +300,7 @@ func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
 	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
 		return nil
 	}
-	former, err := r.Hosts.Named(ctx, w.rem.GetNamespace(), w.record.Host)
+	former, err := r.Hosts.Named(ctx, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: w.record.Host})
 	if err != nil || former == nil {
 		return err
 	}
@@ -346,7 +334,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	}
 	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
-		Memory:    w.record.Memory,
+		Memory: w.record.Memory, Did: w.didBefore(),
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
@@ -367,6 +355,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
 		f.Marked = true
 	}
+	f.Unhealthy = remediation.MarkedUnhealthy(w.machine) // its node may not be seen at first, and be well when the host may be powered off
 	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
 	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
 	_, labelled := w.machine.Labels[clusterv1.MachineControlPlaneLabel]
@@ -374,10 +363,11 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 	return f
 }
 
-// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults.
-func policyOf(s *remediation.Strategy) powercycle.Policy {
+// policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. bootSeconds are by the last boot of its host.
+func policyOf(s *remediation.Strategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
-		return powercycle.PolicyOf(infrav1.DefaultRetryLimit, infrav1.DefaultTimeoutSeconds*time.Second)
+		s = &remediation.Strategy{Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second}
 	}
-	return powercycle.PolicyOf(s.Retries, s.Timeout)
+	boot := time.Duration(cmp.Or(bootSeconds, mendv1.DefaultBootTimeoutSeconds)) * time.Second
+	return powercycle.PolicyOf(s.Retries, s.Timeout, cmp.Or(s.Boot, boot))
 }

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
@@ -75,7 +77,7 @@ func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
 	}
 	if err == nil {
 		w.queue.SameMachine = queuedOf(w.existing, w.machine, w.rem)
-		if w.facts.ControlPlane {
+		if w.inPlane() {
 			w.queue.Plane, err = r.readPlane(ctx, w)
 		}
 	}
@@ -114,6 +116,28 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 	return queue
 }
 
+// observeMembership finds out whether the machine has to wait for the members of a control plane. One that is shown to be a member by its
+// Node alone is none to the cache while the API does not answer, which may be because the members are down: where no Machine of the cluster
+// has the label of a control plane, one whose Node was never seen may be a member. It is held off as one, one at a time.
+func (r *Reconciler) observeMembership(ctx context.Context, w *observed) error {
+	switch {
+	case w.facts.ControlPlane || w.node != nil:
+		w.record.MayControl = false
+	case w.machine != nil && w.unseenBecause != "" && w.record.NodeUID == "" && w.facts.Queues() && !w.explains:
+		list := &clusterv1.MachineList{}
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace), client.MatchingLabels{
+			clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName,
+		}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+			return fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
+		}
+		w.record.MayControl = len(list.Items) == 0
+	}
+	return nil
+}
+
+// inPlane reports whether the machine waits for the members of a control plane: it is one of them, or may be.
+func (w *observed) inPlane() bool { return w.facts.ControlPlane || w.record.MayControl }
+
 // readPlane reads the control plane of w's machine, but for the leases of its API servers.
 func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Plane, error) {
 	view, api, err := r.planeAPI(ctx, w)
@@ -146,6 +170,8 @@ func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, 
 	if w.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer, nil
 	}
+	ctx, done := w.answering(ctx)
+	defer done()
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(w.cluster), w.now)
 	switch {
 	case errors.Is(err, ErrUnasked):
@@ -176,7 +202,8 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 	}
 	remembered := map[types.UID]bool{}
 	for _, rem := range w.existing.All {
-		if owner := remediation.OwnerOf(rem); owner != nil && remediation.Remembered(rem).ControlPlane {
+		rec := remediation.Remembered(rem)
+		if owner := remediation.OwnerOf(rem); owner != nil && (rec.ControlPlane || rec.MayControl && api != controlplane.Answers) {
 			remembered[owner.UID] = true
 		}
 	}
@@ -339,12 +366,24 @@ func leased(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) bool 
 	return held.Held(now)
 }
 
-// queueName is the name of the scope in which only one remediation begins at a time: its control plane, or its machine.
-func (w *observed) queueName() string {
-	if w.facts.ControlPlane {
-		return "control plane " + w.machine.Namespace + "/" + w.machine.Spec.ClusterName
+// scopes are those in each of which only one remediation begins at a time: its machine, and its control plane.
+func (w *observed) scopes() []string {
+	scopes := []string{"machine " + string(w.machine.UID)}
+	if w.inPlane() {
+		scopes = append(scopes, "control plane "+w.machine.Namespace+"/"+w.machine.Spec.ClusterName)
 	}
-	return "machine " + string(w.machine.UID)
+	return scopes
+}
+
+// reportBusy writes into the status that w, which was about to begin, waits for another remediation to do so first. What was decided for it
+// was not stored.
+func (r *Reconciler) reportBusy(ctx context.Context, w *observed) error {
+	w.record, _ = remediation.RecordOf(w.stored)
+	w.facts, w.ahead = r.factsOf(w), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
+	state := cmp.Or(w.facts.State, powercycle.Pending)
+	step := powercycle.Step{Do: powercycle.Wait, From: state, Next: state, Reason: powercycle.WaitingInQueueReason}
+	w.remember(step)
+	return r.writeStatus(ctx, w, step, nil)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.

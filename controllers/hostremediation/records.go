@@ -4,13 +4,16 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -177,4 +180,46 @@ func (r *Reconciler) judging(ctx context.Context, w *observed) *mendv1.RecordRef
 		found = machineCheck(check.Namespace, check.Name, string(check.UID))
 	}
 	return found
+}
+
+// bootsWithin is how long a remediation waits for the records of its host before it begins.
+const bootsWithin = 5 * time.Second
+
+// observeBoots finds out how long a boot of the host may take, if nobody has said so: twice as long as the last one in its records. That is
+// done once and remembered; if the records cannot be read, or there are none, it is the default.
+func (r *Reconciler) observeBoots(ctx context.Context, w *observed) {
+	strategy := w.rem.Strategy()
+	known := strategy == nil || strategy.Boot > 0 || w.record.BootSeconds > 0
+	if known || r.Records == nil || w.found.Host == nil || w.record.State.Final() {
+		return
+	}
+	ctx, done := context.WithTimeout(ctx, bootsWithin)
+	defer done()
+	list := &mendv1.RemediationRecordList{}
+	if err := r.Live.List(ctx, list, client.InNamespace(w.rem.GetNamespace()), client.MatchingLabels{
+		mendv1.RecordHostLabel: format.MustFormatValue(w.found.Host.Name),
+	}); err != nil {
+		log.FromContext(ctx).Info("Cannot read the records of the host; its boot has the default timeout", "reason", err.Error())
+	}
+	w.record.BootSeconds = min(max(2*lastBoot(list.Items), mendv1.DefaultBootTimeoutSeconds), mendv1.MaxDefaultBootTimeoutSeconds)
+	w.policy = policyOf(strategy, w.record.BootSeconds)
+}
+
+// lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is
+// none.
+func lastBoot(of []mendv1.RemediationRecord) int64 {
+	var ended, seconds int64
+	for i := range of {
+		status := &of[i].Status
+		if status.Outcome != mendv1.RecordHealed || status.Ended == nil || status.Ended.Unix() < ended {
+			continue
+		}
+		ended, seconds = status.Ended.Unix(), 0
+		for _, wait := range status.Waits {
+			if wait.Reason == string(powercycle.Booting) {
+				seconds = wait.Seconds
+			}
+		}
+	}
+	return seconds
 }

@@ -34,7 +34,7 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 			return c.Patch(ctx, o, patch, opts...)
 		},
 	})
-	k.expects(powersOff, fences, releases, unfences)
+	k.expects(powersOff, fences, letsGo, letsGo)
 	for range 2 {
 		k.clock.SetTime(k.clock.Now().Add(time.Minute))
 		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, refused) {
@@ -42,7 +42,9 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 		}
 	}
 	k.power(true)
+	k.r.kept.Clear() // it is restarted
 	refuses = false
+	k.expects(releases, unfences)
 	if status := k.pass(); status.Step != string(powercycle.Booting) {
 		t.Errorf("in %s: %s", status.Step, status.Message)
 	}
@@ -123,7 +125,7 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.pass()
 	k.power(false)
 	k.pass()
-	policy := policyOf(nil)
+	policy := policyOf(nil, 0)
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)

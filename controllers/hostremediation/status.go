@@ -168,8 +168,10 @@ func deadlineOf(m powercycle.Memory, p powercycle.Policy) time.Time {
 	switch m.State {
 	case powercycle.Preparing, powercycle.PoweringOff, powercycle.MovingWorkload, powercycle.Rebooting:
 		return m.Deadline(p)
-	case powercycle.PoweringOn, powercycle.Booting:
+	case powercycle.PoweringOn:
 		return m.Since.Add(p.Timeout)
+	case powercycle.Booting:
+		return m.Since.Add(p.Boot)
 	case powercycle.Servicing:
 		return m.Since.Add(p.Servicing)
 	case powercycle.Pending:

@@ -45,6 +45,11 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 		return err
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
+	delete(marks, mendv1.WaitsForAnnotation)
+	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
+	if waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff {
+		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
+	}
 	blockMove(marks, keepsOff(w, step))
 	if r.Teardown && over(w.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
@@ -118,6 +123,12 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	key, next := client.ObjectKeyFromObject(w.rem), metadataOf(w.rem, r.Kind)
 	if maps.Equal(w.stored.Annotations, next.Annotations) && slices.Equal(w.stored.Finalizers, next.Finalizers) {
 		w.saved = true
+		r.keep(w, next.Annotations)
+		return nil
+	}
+	removed, at := w.restores()
+	if w.now.Before(at) {
+		w.recheckAfter(at.Sub(w.now))
 		return nil
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))
@@ -128,7 +139,10 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	if err != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
-	r.unstored.Delete(key)
+	if removed {
+		w.kept.restored = w.kept.restored.Again(powercycle.Wait, w.now)
+	}
+	r.keep(w, next.Annotations)
 	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
 	w.stored = metadataOf(w.rem, r.Kind)
 	r.written.Note(w.rem)
@@ -146,7 +160,7 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 }
 
 // yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on moves, which would keep
-// clusterctl waiting until the remediation is deleted, and the annotation on the node. The other controller goes on with host, taint and finalizer.
+// clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
 	if found, err := r.read(ctx, key, w); err != nil || !found {
@@ -158,6 +172,7 @@ func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Resu
 	}
 	marks := maps.Clone(w.rem.GetAnnotations())
 	blockMove(marks, false)
+	delete(marks, mendv1.WaitsForAnnotation)
 	w.rem.SetAnnotations(marks)
 	if err := r.store(ctx, w); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

@@ -237,10 +237,13 @@ func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Req
 }
 
 // metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue nothing: a host
-// that refuses what is asked of it would have them stored again and again.
+// that refuses what is asked of it would have them stored again and again. But somebody else may remove what it remembers.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		return !maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
+		_, remembered := e.ObjectOld.GetAnnotations()[mendv1.PowerCycleAnnotation]
+		_, remembers := e.ObjectNew.GetAnnotations()[mendv1.PowerCycleAnnotation]
+		return remembered && !remembers ||
+			!maps.Equal(withoutMemory(e.ObjectOld.GetAnnotations()), withoutMemory(e.ObjectNew.GetAnnotations())) ||
 			!slices.Equal(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers()) ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences()) ||
 			e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
@@ -251,6 +254,7 @@ func withoutMemory(marks map[string]string) map[string]string {
 	others := maps.Clone(marks)
 	delete(others, mendv1.PowerCycleAnnotation)
 	delete(others, mendv1.RecordAnnotation)
+	delete(others, mendv1.WaitsForAnnotation)
 	return others
 }
 

@@ -61,7 +61,7 @@ var marks = map[what]struct{ annotations, labels []string }{
 	nodeCheckRequest: {
 		[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel},
 	},
-	remediation: {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation}},
+	remediation: {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation, mendv1.WaitsForAnnotation}},
 	hostMark:    {annotations: []string{mendv1.MarkedForAnnotation}},
 }
 

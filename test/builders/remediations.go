@@ -19,9 +19,11 @@ func HostRemediation(m metav1.ObjectMeta, s infrav1.RemediationStrategy) client.
 	return &mendv1.HostRemediation{ObjectMeta: m, Spec: mendv1.HostRemediationSpec{Strategy: HostStrategy(s)}}
 }
 
-// HostStrategy is s as a HostRemediation has it.
+// HostStrategy is s as a HostRemediation has it, with the same time for a boot.
 func HostStrategy(s infrav1.RemediationStrategy) *mendv1.HostRemediationStrategy {
-	return &mendv1.HostRemediationStrategy{Type: s.Type, RetryLimit: ptr.To(s.RetryLimit), TimeoutSeconds: s.TimeoutSeconds}
+	return &mendv1.HostRemediationStrategy{
+		Type: s.Type, RetryLimit: ptr.To(s.RetryLimit), TimeoutSeconds: s.TimeoutSeconds, BootTimeoutSeconds: s.TimeoutSeconds,
+	}
 }
 
 // RemediationReport is the status of a remediation, as far as both kinds have it.

@@ -84,6 +84,7 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 	want.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
 		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
 	})
+	want.Spec.Template.Spec.Strategy.BootTimeoutSeconds = mendv1.DefaultBootTimeoutSeconds
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -105,8 +106,8 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	if diff := cmp.Diff(want, last.RemediationTemplate); diff != "" {
 		t.Errorf("it names another template than the one beside it (-want +got):\n%s", diff)
 	}
-	// Every attempt has the template's timeout twice: until it may be switched on, and until its node is ready.
-	attempts := 2 * (infrav1.DefaultRetryLimit + 1) * infrav1.DefaultTimeoutSeconds * time.Second
+	// Until it may be switched on, and until its node is ready.
+	attempts := (infrav1.DefaultRetryLimit + 1) * (infrav1.DefaultTimeoutSeconds + mendv1.DefaultBootTimeoutSeconds) * time.Second
 	if last.Timeout.Duration < attempts {
 		t.Errorf("%s are not enough for all attempts, which may take %s", last.Timeout.Duration, attempts)
 	}

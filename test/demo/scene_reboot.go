@@ -75,7 +75,9 @@ func (s *environment) startWorkload(ctx context.Context) (string, error) {
 
 // checkReboots gives the check a template, and waits until the check uses it.
 func (s *environment) checkReboots(ctx context.Context) error {
-	template, err := builders.Template(rebootTemplate, map[string]string{"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds})
+	template, err := builders.Template(rebootTemplate, map[string]string{
+		"CLUSTER_NAME": clusterName, "TIMEOUT_SECONDS": attemptSeconds, "BOOT_TIMEOUT_SECONDS": attemptSeconds,
+	})
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,7 @@ var Manifests = []Manifest{
 	{"HostRemediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
 	{"HostRemediation", strategy + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
 	{"HostRemediation", strategy + "timeoutSeconds", "5m", "must be of type integer"},
+	{"HostRemediation", strategy + "bootTimeoutSeconds", 99, "should be greater than or equal to 100"},
 	{"HostRemediation", strategy + "retryLimit", -1, "should be greater than or equal to 0"},
 	{"HostRemediation", strategy + "retryLimit", 101, "should be less than or equal to 100"},
 	{"HostRemediation", strategy + "retryLimit", "two", "must be of type integer"},

@@ -10,12 +10,13 @@ const etcdLabel = "node-role.kubernetes.io/etcd"
 
 // memberLabels are the labels of nodes that belong to a control plane, whatever their values: kubectl takes a role from the key alone.
 var memberLabels = []string{
-	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, Talos and OpenShift.
+	// kubeadm (kubernetes.io/docs/reference/labels-annotations-taints), k3s, RKE2, OpenShift and Talos (siderolabs/talos,
+	// internal/app/machined/pkg/controllers/k8s/node_label_spec.go).
 	"node-role.kubernetes.io/control-plane",
 	"node-role.kubernetes.io/master",       // kubeadm before 1.24, k3s, RKE2, OpenShift
 	"node-role.kubernetes.io/controlplane", // RKE1 (rancher/rke, services/kubeapi.go)
 	// k3s, RKE1 and RKE2. A server that runs etcd alone has no other role (docs.k3s.io/installation/server-roles), nor has
-	// Harvester's witness.
+	// Harvester's witness (harvester/harvester, enhancements/20231113-witness-node-support.md).
 	etcdLabel,
 	// OpenShift's topology HighlyAvailableArbiter: it runs etcd alone (openshift/enhancements, arbiter-clusters.md).
 	"node-role.kubernetes.io/arbiter",

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -119,17 +122,27 @@ func inFlight(facts *Facts, decision *Decision) bool {
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
 // is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
-// long, and the others go on.
+// long, and the others go on. So does a power cycle of a host that somebody else keeps off.
 func occupies(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {
-	case target.Cycle != nil || !decision.InFlight || Deleting(target.Machine):
-		return target.Cycle != nil || decision.InFlight
+	case target.Cycle != nil && !waitsForOthers(target.Cycle):
+		return true
+	case !decision.InFlight || waitsForOthers(target.Request):
+		return false
+	case Deleting(target.Machine):
+		return true
+	case OwnerOf(target.Machine) == CannotRemediate:
+		return false
 	case target.Ownership != NoRequest:
-		return OwnerOf(target.Machine) != CannotRemediate
+		return true
 	}
 	silent := target.silentFrom()
-	return OwnerOf(target.Machine) != CannotRemediate && (silent.IsZero() || facts.Now.Before(silent))
+	return silent.IsZero() || facts.Now.Before(silent)
+}
+
+func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
+	return req != nil && req.Annotations[mendv1.WaitsForAnnotation] != ""
 }
 
 // waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those

@@ -120,6 +120,10 @@ func cycled(t *given) {
 	t.Cycle = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{mendv1.HostRemediationFinalizer}}}
 }
 
+func waitsForOthersNow(t *given) {
+	t.Request.Annotations = map[string]string{mendv1.WaitsForAnnotation: "HostKeptOff"}
+}
+
 // cycleDeletingUntil is a power cycle that is being deleted and counts until then.
 func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{

@@ -30,6 +30,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"its owner is at it until it is gone":                        {of(is(health.Healthy, asked, deleting)), budget.Population{Deleting: 1, InFlight: 1}},
 		"an owner has finished when the machine is healthy":          {of(is(health.Healthy, asked)), budget.Population{Healthy: 1}},
 		"a request of this check":                                    {of(bad(requested(OwnRequest))).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"not one that waits for who keeps its host off":              {of(bad(requested(OwnRequest), waitsForOthersNow)).with(external), budget.Population{Unhealthy: 1}},
 		"one that it adopts":                                         {of(bad(requested(AdoptableRequest))).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"of a machine that is healthy again until it is deleted":     {of(is(health.Healthy, markedHealthy, requested(OwnRequest))).with(external), budget.Population{Healthy: 1, InFlight: 1}},
 		"of one that is not judged, too":                             {of(is(health.Unknown, requested(OwnRequest))).with(external), budget.Population{Unknown: 1, InFlight: 1}},

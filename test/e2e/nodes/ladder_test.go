@@ -87,7 +87,7 @@ const agentNamespace = "default"
 func escalates(ctx context.Context) {
 	GinkgoHelper()
 	reboots, err := builders.Template("host-remediation-template.yaml", map[string]string{
-		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "TIMEOUT_SECONDS": "100",
+		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "TIMEOUT_SECONDS": "100", "BOOT_TIMEOUT_SECONDS": "100",
 	})
 	Expect(err).NotTo(HaveOccurred())
 	escalates, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{

@@ -66,6 +66,11 @@ var happenings = []happening{
 			delete(m, bmov1alpha1.DetachedAnnotation)
 		})
 	}, false},
+	{"its owner switches the host off", func(e *environment) {
+		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+	}, false},
+	{"somebody keeps the host off", annotates("reboot.metal3.io/somebody"), false},
+	{"nobody else keeps the host off", letGo, false},
 	{"the host is registered anew", reregister, false},
 	{"the Metal3Machine names no host for a moment", func(e *environment) {
 		between := e.management.is[place{betweenKind, e.at}]
@@ -118,6 +123,13 @@ func annotates(key string) func(*environment) {
 	return func(e *environment) { e.annotateHost(func(m map[string]string) { m[key] = "" }) }
 }
 
+func letGo(e *environment) {
+	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+		h.Spec.Online = true
+		delete(h.Annotations, "reboot.metal3.io/somebody")
+	})
+}
+
 func (e *environment) annotateHost(change func(map[string]string)) {
 	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
 }
@@ -156,6 +168,7 @@ func healed(e *environment) {
 	e.box.model.Faults.Firmware = firmware
 	e.box.mute = 0
 	e.box.looks.Restart()
+	letGo(e)
 	e.annotateHost(func(m map[string]string) {
 		delete(m, bmov1alpha1.PausedAnnotation)
 		delete(m, bmov1alpha1.DetachedAnnotation)

@@ -156,10 +156,12 @@ var tales = []tale{
 		})},
 	},
 	{
-		name: "a host that its owner switches off meanwhile", settings: standstills[2].settings, ends: "Failed", cycles: 1, stays: true,
-		script: []cue{standstills[2].there(func(e *environment) {
+		name: "a host that its owner switches off for an hour meanwhile", settings: standstills[2].settings, ends: "Succeeded", cycles: 1, stays: true,
+		script: append([]cue{standstills[2].there(func(e *environment) {
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
-		})},
+		})}, later(time.Hour, func(e *environment) {
+			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+		})...),
 	},
 	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{

@@ -1,0 +1,121 @@
+package hostremediation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+)
+
+// kept is what this process knows of a remediation besides what is stored.
+type kept struct {
+	uid types.UID
+	// stored are the annotations that the API server had last, record is the record that it has to have: a webhook may have refused that.
+	stored map[string]string
+	record string
+	// restored is how often what somebody had removed of them was stored again.
+	restored powercycle.Did
+
+	// did is what was done last to the host with hostUID, or to its node, in that attempt and state.
+	did     powercycle.Did
+	hostUID types.UID
+	attempt int
+	state   powercycle.State
+}
+
+// recall gives w the record that this process has kept, if nobody has stored another one since: a webhook may have refused it, and somebody
+// may have removed it.
+func (r *Reconciler) recall(w *observed) {
+	value, _ := r.kept.Load(client.ObjectKeyFromObject(w.rem))
+	w.kept, _ = value.(kept)
+	if w.kept.uid != w.rem.GetUID() {
+		w.kept = kept{uid: w.rem.GetUID()}
+	}
+	stored := w.stored.Annotations[mendv1.PowerCycleAnnotation]
+	if w.kept.record == "" || stored != "" && stored != w.kept.stored[mendv1.PowerCycleAnnotation] {
+		return
+	}
+	marks := map[string]string{}
+	maps.Copy(marks, w.rem.GetAnnotations())
+	marks[mendv1.PowerCycleAnnotation] = w.kept.record
+	w.rem.SetAnnotations(marks)
+}
+
+// keep keeps the record of w, and what is stored of it.
+func (r *Reconciler) keep(w *observed, stored map[string]string) {
+	w.kept.stored, w.kept.record = stored, w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
+	r.kept.Store(client.ObjectKeyFromObject(w.rem), w.kept)
+}
+
+// restores reports whether what was stored of w was removed, and when it may be stored again if nothing else is to be.
+func (w *observed) restores() (removed bool, at time.Time) {
+	for _, key := range []string{mendv1.PowerCycleAnnotation, clusterctlv1.BlockMoveAnnotation, mendv1.WaitsForAnnotation} {
+		_, stored := w.kept.stored[key]
+		_, stays := w.stored.Annotations[key]
+		removed = removed || stored && !stays
+	}
+	waits := !slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Do != powercycle.Wait })
+	if removed && waits {
+		at = w.kept.restored.Until()
+	}
+	return removed, at
+}
+
+// noteDone keeps that step was done to host or node.
+func (r *Reconciler) noteDone(w *observed, step powercycle.Step) {
+	switch step.Do {
+	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot, powercycle.Fence, powercycle.MarkHost:
+	default:
+		return
+	}
+	before := w.didBefore()
+	w.kept.hostUID, w.kept.attempt, w.kept.state = w.found.Host.UID, w.record.Attempt, step.Next
+	w.kept.did = before.Again(step.Do, w.now)
+	r.kept.Store(client.ObjectKeyFromObject(w.rem), w.kept)
+}
+
+// didBefore is what was done last to host or node; zero if that was to another host, in another attempt, or in another state.
+func (w *observed) didBefore() powercycle.Did {
+	host := w.found.Host
+	if host == nil || host.UID != w.kept.hostUID || w.record.Attempt != w.kept.attempt || w.record.State != w.kept.state {
+		return powercycle.Did{}
+	}
+	return w.kept.did
+}
+
+// observeUndoers reads who may have undone what was done: the clients that have written host or node since.
+func (r *Reconciler) observeUndoers(ctx context.Context, w *observed) error {
+	if w.record.State == powercycle.MovingWorkload && w.seen.Node != nil {
+		w.undoers = writersSince(w.seen.Node, w.kept.did.At)
+		return nil
+	}
+	found := w.found
+	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
+		return err
+	}
+	w.undoers = writersSince(found.Host, w.kept.did.At)
+	return nil
+}
+
+// writersSince names the clients, but for kubemend, that have written more than the status of obj since; empty if there are none. The API
+// server does not move the stamp of one that has only removed something, so that it need not be one of them. Its stamps are whole seconds.
+func writersSince(obj metav1.Object, since time.Time) string {
+	var names []string
+	for _, entry := range obj.GetManagedFields() {
+		newer := entry.Time != nil && !entry.Time.Time.Before(since.Truncate(time.Second))
+		if newer && entry.Subresource == "" && entry.Manager != mendv1.FieldOwner {
+			names = append(names, entry.Manager)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), ", ")
+}
