@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,8 +48,6 @@ type kindHeader struct {
 	Plural     string   `json:"plural"`
 	Versions   []string `json:"versions"`
 	Namespaced bool     `json:"namespaced,omitempty"`
-	// Bare says that no more than the metadata of its objects is known.
-	Bare bool `json:"metadataOnly,omitempty"`
 	// Read are the namespaces that were read, "" for all; Unread those that were not, and why.
 	Read   []string          `json:"read,omitempty"`
 	Unread []namespaceHeader `json:"unread,omitempty"`
@@ -90,22 +87,17 @@ func (w *Snapshot) Save(to io.Writer) error {
 
 // list is the snapshot as a List.
 func (w *Snapshot) list() (map[string]any, error) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
 	head := &header{
-		TypeMeta: metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: headerKind}, Taken: w.Taken, Missing: w.missing,
+		TypeMeta: metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: headerKind}, Taken: w.Taken, Missing: w.Missing(),
 	}
 	items := []any{head}
-	for _, k := range w.sortedKinds() {
-		if len(k.versions) == 0 || len(k.scopes) == 0 && w.source != nil || k.GroupKind == secretKind || k.GroupKind == configMapKind {
+	for _, k := range w.installed() {
+		if len(k.scopes) == 0 && w.source != nil || hidden(k.GroupKind) {
 			continue
 		}
-		objs := k.in("")
-		kind := k.header()
-		kind.Bare = len(objs) > 0 && !slices.ContainsFunc(objs, func(obj client.Object) bool { return !isMetadata(obj) })
-		head.Kinds = append(head.Kinds, kind)
-		for _, obj := range objs {
-			kept, err := slim(obj.DeepCopyObject().(client.Object))
+		head.Kinds = append(head.Kinds, k.header())
+		for _, obj := range w.Objects(k.WithVersion(k.versions[0]), "") {
+			kept, err := slim(obj)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
 			}
@@ -114,10 +106,10 @@ func (w *Snapshot) list() (map[string]any, error) {
 			}
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
-		cluster := w.workloads[key]
-		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name, Unseen: cluster.unseen, Since: cluster.since}
-		for _, node := range All[corev1.Node](cluster.snapshot, "") {
+	for _, key := range w.Workloads() {
+		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name}
+		seen.Unseen, seen.Since, _ = w.Unseen(key)
+		for _, node := range w.Nodes(key) {
 			if kept := slimNode(node); kept != nil {
 				seen.Nodes = append(seen.Nodes, *kept)
 			}
@@ -126,11 +118,6 @@ func (w *Snapshot) list() (map[string]any, error) {
 	}
 	return map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}, nil
 }
-
-var (
-	secretKind    = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
-)
 
 func (k *kind) header() kindHeader {
 	head := kindHeader{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
@@ -156,24 +143,16 @@ func Load(from io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load a record: %w", err)
 	}
-	w, bare := New(), map[schema.GroupKind]bool{}
+	w := New()
 	if head == nil {
 		head = &header{Taken: w.Clock.Now().UTC()}
 	} else {
-		w.kinds = map[schema.GroupKind]*kind{}
-	}
-	for _, k := range head.Kinds {
-		bare[schema.GroupKind{Group: k.Group, Kind: k.Kind}] = k.Bare
+		w = empty(w.scheme)
 	}
 	for i := range objs {
-		tree := &unstructured.Unstructured{}
-		err := utiljson.Unmarshal(objs[i].Raw, &tree.Object)
-		if obj := client.Object(tree); err == nil {
-			if bare[tree.GroupVersionKind().GroupKind()] {
-				known := meta.AsPartialObjectMetadata(tree)
-				known.SetGroupVersionKind(tree.GroupVersionKind())
-				obj = known
-			}
+		obj := &unstructured.Unstructured{}
+		err := utiljson.Unmarshal(objs[i].Raw, &obj.Object)
+		if err == nil {
 			err = w.Add(obj)
 		}
 		if err != nil {

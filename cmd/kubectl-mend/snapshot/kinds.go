@@ -49,18 +49,23 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 // Polled is false of all.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
-// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// Ready reports that a kind can be read, in any namespace. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	var object T
-	q := query{gvk: gvk, bare: isMetadata(object)}
-	if len(k.marks) == 0 && k.snapshot.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
-		q.namespace = k.snapshot.source.Namespace
+	w, q := k.snapshot, question{gvk: gvk}
+	if len(k.marks) == 0 && w.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
+		q.namespace = w.source.Namespace
 	}
-	if err := k.snapshot.load(ctx, q); err != nil {
+	if err := w.load(ctx, q); err != nil {
 		return false, err
 	}
-	if err := k.snapshot.readable(gvk); err != nil {
+	w.mu.RLock()
+	found, err := w.find(gvk)
+	if err == nil && len(found.read()) == 0 {
+		err = found.unread("")
+	}
+	w.mu.RUnlock()
+	if err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}
 	k.mu.Lock()
@@ -74,20 +79,9 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	return k.Ready(ctx, kind)
 }
 
-// readable is why nothing of a kind was read; nil if any of its namespaces was.
-func (w *Snapshot) readable(gvk schema.GroupVersionKind) error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	k, err := w.find(gvk)
-	if err != nil || len(k.read()) > 0 {
-		return err
-	}
-	return k.unread("")
-}
-
 // InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
-	kinds := k.snapshot.marked(k.marks)
+	kinds := k.marked()
 	k.mu.Lock()
 	for gvk := range k.asked {
 		if !strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
@@ -101,22 +95,26 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
-// marked are the kinds of requests of which one has a mark, in the preferred version.
-func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
+// marked are the kinds that have templates and of which a request has a mark, in the preferred version.
+func (k *Kinds[T]) marked() []schema.GroupVersionKind {
+	installed := k.snapshot.installed()
 	var kinds []schema.GroupVersionKind
-	for gk, k := range w.kinds {
-		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
-		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !custom(gk.Group) {
+	for _, of := range installed {
+		template := schema.GroupKind{Group: of.Group, Kind: of.Kind + remediationrequest.TemplateSuffix}
+		if !custom(of.Group) || !slices.ContainsFunc(installed, func(k *kind) bool { return k.GroupKind == template }) {
 			continue
 		}
-		if slices.ContainsFunc(marks, func(mark client.ListOption) bool {
-			selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
-			return selector != nil && slices.ContainsFunc(k.in(""), func(obj client.Object) bool { return selector.Matches(labels.Set(obj.GetLabels())) })
-		}) {
-			kinds = append(kinds, gk.WithVersion(k.versions[0]))
+		gvk := of.WithVersion(of.versions[0])
+		if slices.ContainsFunc(k.snapshot.Objects(gvk, ""), k.hasMark) {
+			kinds = append(kinds, gvk)
 		}
 	}
 	return kinds
+}
+
+func (k *Kinds[T]) hasMark(obj client.Object) bool {
+	return slices.ContainsFunc(k.marks, func(mark client.ListOption) bool {
+		selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
+		return selector != nil && selector.Matches(labels.Set(obj.GetLabels()))
+	})
 }
