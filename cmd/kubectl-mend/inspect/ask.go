@@ -69,7 +69,7 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
-		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
+		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w),
 		LeaseNamespace: a.Managers.leaseNamespace(),
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // kind is a kind that is installed, and its objects.
@@ -127,6 +128,14 @@ func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 // needs the approval of Kubernetes to end with k8s.io.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
+}
+
+// remediates reports whether a kind is one of remediations that are made from templates.
+func (w *Snapshot) remediates(k *kind) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	template := w.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}]
+	return strings.HasSuffix(k.Kind, "Remediation") && custom(k.Group) && template != nil
 }
 
 // in are the objects in a namespace, or in all if that is empty, by name.

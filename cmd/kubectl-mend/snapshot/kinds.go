@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,16 +22,15 @@ import (
 // read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
 	snapshot *Snapshot
-	marks    []client.ListOption
 
 	mu    sync.Mutex
 	asked map[schema.GroupVersionKind]bool
 }
 
-// NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a
-// manager that has looked for them.
-func NewKinds[T client.Object](w *Snapshot, marks ...client.ListOption) *Kinds[T] {
-	return &Kinds[T]{snapshot: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
+// NewKinds returns the kinds of w. Those of which there are remediations are in use from the start, as for a manager that has looked for
+// them.
+func NewKinds[T client.Object](w *Snapshot) *Kinds[T] {
+	return &Kinds[T]{snapshot: w, asked: map[schema.GroupVersionKind]bool{}}
 }
 
 // Notify does nothing.
@@ -49,72 +48,57 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 // Polled is false of all.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
-// Ready reports that a kind can be read, in any namespace. The error satisfies remediationrequest.Missing if the kind is not installed, and
-// apierrors.IsForbidden if the user may not list it.
+// Ready reports that a kind of a MachineHealthCheck can be read. The error satisfies remediationrequest.Missing if the kind is not installed,
+// and apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	w, q := k.snapshot, question{gvk: gvk}
-	if len(k.marks) == 0 && w.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
-		q.namespace = w.source.Namespace
+	q := question{gvk: gvk}
+	if k.snapshot.source != nil {
+		q.namespace = k.snapshot.source.Namespace
 	}
+	return k.read(ctx, q)
+}
+
+// Readable is Ready for a NodeHealthCheck, whose requests are read wherever they are.
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.read(ctx, question{gvk: gvk})
+}
+
+func (k *Kinds[T]) read(ctx context.Context, q question) (bool, error) {
+	w := k.snapshot
 	if err := w.load(ctx, q); err != nil {
 		return false, err
 	}
 	w.mu.RLock()
-	found, err := w.find(gvk)
+	found, err := w.find(q.gvk)
 	if err == nil && len(found.read()) == 0 {
 		err = found.unread("")
 	}
 	w.mu.RUnlock()
 	if err != nil {
-		return false, fmt.Errorf("list %s: %w", gvk, err)
+		return false, fmt.Errorf("list %s: %w", q.gvk, err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.asked[gvk] = true
+	k.asked[q.gvk] = true
 	return true, nil
 }
 
-// Readable is Ready: nothing is watched.
-func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	return k.Ready(ctx, kind)
-}
-
-// InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
+// InUse returns the kinds of requests that were asked for, and those of which there are remediations, each in one of its versions, in a
+// stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
-	kinds := k.marked()
 	k.mu.Lock()
-	for gvk := range k.asked {
-		if !strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
+	kinds := slices.DeleteFunc(slices.Collect(maps.Keys(k.asked)), func(gvk schema.GroupVersionKind) bool {
+		return strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix)
+	})
+	k.mu.Unlock()
+	for _, installed := range k.snapshot.installed() {
+		gvk := installed.WithVersion(installed.versions[0])
+		if k.snapshot.remediates(installed) && len(k.snapshot.Objects(gvk, "")) > 0 {
 			kinds = append(kinds, gvk)
 		}
 	}
-	k.mu.Unlock()
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Version, b.Version))
 	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
-}
-
-// marked are the kinds that have templates and of which a request has a mark, in the preferred version.
-func (k *Kinds[T]) marked() []schema.GroupVersionKind {
-	installed := k.snapshot.installed()
-	var kinds []schema.GroupVersionKind
-	for _, of := range installed {
-		template := schema.GroupKind{Group: of.Group, Kind: of.Kind + remediationrequest.TemplateSuffix}
-		if !custom(of.Group) || !slices.ContainsFunc(installed, func(k *kind) bool { return k.GroupKind == template }) {
-			continue
-		}
-		gvk := of.WithVersion(of.versions[0])
-		if slices.ContainsFunc(k.snapshot.Objects(gvk, ""), k.hasMark) {
-			kinds = append(kinds, gvk)
-		}
-	}
-	return kinds
-}
-
-func (k *Kinds[T]) hasMark(obj client.Object) bool {
-	return slices.ContainsFunc(k.marks, func(mark client.ListOption) bool {
-		selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
-		return selector != nil && selector.Matches(labels.Set(obj.GetLabels()))
-	})
 }

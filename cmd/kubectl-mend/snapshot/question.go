@@ -19,7 +19,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // question is a list of objects of one kind.
@@ -66,13 +65,8 @@ func (r *reading) load(ctx context.Context, q question) error {
 	if !wanted || r.answered(q) {
 		return nil
 	}
-	err := r.ask(ctx, q)
-	if ctx.Err() != nil {
+	if err := r.ask(ctx, q); ctx.Err() != nil {
 		return fmt.Errorf("list %s: %w", plural(q.gvk.Kind), errors.Join(ctx.Err(), err))
-	}
-	if q.gvk == leaseGVK && q.namespace == "" && apierrors.IsForbidden(err) {
-		q.namespace = managerlease.UsualNamespace
-		return r.load(ctx, q)
 	}
 	return nil
 }
@@ -89,6 +83,10 @@ func (r *reading) ask(ctx context.Context, q question) error {
 	r.mu.Unlock()
 	if err != nil {
 		r.snapshot.Lacks(q.what(k), why(err))
+	}
+	if q.gvk == leaseGVK && q.namespace == "" && apierrors.IsForbidden(err) { // a user may read those where managers usually run
+		q.namespace = managerlease.UsualNamespace
+		return r.ask(ctx, q)
 	}
 	r.say(q, err)
 	return err
@@ -110,9 +108,6 @@ func (r *reading) widened(q question) (question, bool) {
 	selected := q.name != "" || q.labels != ""
 	gk := q.gvk.GroupKind()
 	switch {
-	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
-		r.say(q, errNoNodeCheck)
-		return q, false
 	case gk == machineGVK.GroupKind() && (r.calm || r.one && !selected):
 		return q, false
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
@@ -158,11 +153,6 @@ func inCluster(obj client.Object, cluster string) bool {
 	return true
 }
 
-// templated reports whether there are templates of a kind.
-func (r *reading) templated(gk schema.GroupKind) bool {
-	return r.kind(schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}) != nil
-}
-
 // answered reports whether what q asks for was read, by itself or with more. What may not be read everywhere may be read in a namespace.
 func (r *reading) answered(q question) bool {
 	r.mu.Lock()
@@ -188,7 +178,7 @@ func (r *reading) say(q question, err error) {
 	if before, said := k.scopes[q.namespace]; said && before == nil {
 		return
 	}
-	if err != nil && !errors.Is(err, errNoNodeCheck) {
+	if err != nil {
 		err = fmt.Errorf("list %s: %w", plural(q.gvk.Kind), err)
 	}
 	k.scopes[q.namespace] = err
@@ -201,10 +191,12 @@ func (r *reading) list(ctx context.Context, q question, k *kind) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	list, err := r.emptyList(q)
-	if err != nil {
-		return err
+	gvk := q.gvk.GroupVersion().WithKind(q.gvk.Kind + "List")
+	var list client.ObjectList = &unstructured.UnstructuredList{}
+	if typed, err := r.snapshot.scheme.New(gvk); err == nil {
+		list = typed.(client.ObjectList)
 	}
+	list.GetObjectKind().SetGroupVersionKind(gvk)
 	options := []client.ListOption{client.InNamespace(q.namespace), fromMemory()}
 	if q.name != "" {
 		options = append(options, client.MatchingFields{metav1.ObjectNameField: q.name})
@@ -232,19 +224,4 @@ func (r *reading) list(ctx context.Context, q question, k *kind) error {
 		}
 		return r.snapshot.keep(k, q.gvk, obj)
 	})
-}
-
-// emptyList is a list of what a question reads, as its type if that is known.
-func (r *reading) emptyList(q question) (client.ObjectList, error) {
-	gvk := q.gvk.GroupVersion().WithKind(q.gvk.Kind + "List")
-	if !r.snapshot.scheme.Recognizes(gvk) {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(gvk)
-		return list, nil
-	}
-	list, err := r.snapshot.scheme.New(gvk)
-	if err != nil {
-		return nil, err
-	}
-	return list.(client.ObjectList), nil
 }

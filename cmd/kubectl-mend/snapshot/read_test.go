@@ -116,11 +116,6 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 			Namespace: "ns", Name: name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: name},
 		}, Data: map[string][]byte{"value": kubeconfigOf(config)}})
 	}
-	for _, crd := range []string{"baremetalhosts.metal3.io", "unrelated.example.com"} {
-		o := bare(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
-		o.Name, o.Labels = crd, map[string]string{clusterv1.ProviderNameLabel: "x"}
-		objs = append(objs, o)
-	}
 	for _, o := range objs {
 		put(t, w, littered(o))
 	}
@@ -201,9 +196,6 @@ func TestAllIsReadThatIsLookedAt(t *testing.T) {
 		if there, err := w.Installed(t.Context(), name); err != nil || there == strings.HasPrefix(name, "hostremediations") {
 			t.Errorf("%s installed: %t (%v)", name, there, err)
 		}
-	}
-	if crds := w.Objects(definitionGVK, ""); len(crds) != 1 || crds[0].GetLabels()[clusterv1.ProviderNameLabel] != "x" {
-		t.Errorf("CustomResourceDefinitions: %v", crds)
 	}
 	if err := c.Get(t.Context(), key("m"), &mendv1.HostRemediation{}); !meta.IsNoMatchError(err) {
 		t.Errorf("a kind that is not installed: %v", err)

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,7 +20,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -115,8 +113,7 @@ func (r *reading) requestKinds() []schema.GroupVersionKind {
 	}
 	var found []schema.GroupVersionKind
 	for _, k := range r.snapshot.installed() {
-		former := strings.HasSuffix(k.Kind, "Remediation") && custom(k.Group) && k.namespaced && r.templated(k.GroupKind)
-		if kinds[k.GroupKind] || former {
+		if kinds[k.GroupKind] || r.snapshot.remediates(k) {
 			found = append(found, k.WithVersion(k.versions[0]))
 		}
 	}
@@ -140,16 +137,6 @@ func (r *reading) rest() []question {
 		questions = append(questions,
 			question{gvk: eventGVK, namespace: metav1.NamespaceDefault}, // where those are about what has no namespace
 			question{gvk: namespaceGVK, name: r.Namespace})              // it may be being deleted
-	}
-	if r.kind(openshift.ClusterVersions.GroupKind()) != nil && r.AllMachines { // what a NodeHealthCheck looks at if it is not disabled
-		questions = append(questions, question{gvk: openshift.Machines},
-			question{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, question{gvk: podGVK, namespace: openshift.EtcdNamespace})
-	}
-	for _, definition := range []string{
-		"metal3remediations." + infrav1.GroupVersion.Group, "metal3machines." + infrav1.GroupVersion.Group, "baremetalhosts.metal3.io",
-		"hostremediations." + mendv1.GroupVersion.Group, "nodehealthchecks." + nhcv1.GroupVersion.Group,
-	} {
-		questions = append(questions, question{gvk: definitionGVK, name: definition})
 	}
 	return questions
 }
