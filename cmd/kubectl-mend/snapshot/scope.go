@@ -19,7 +19,9 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -138,7 +140,12 @@ func (r *reading) rest() []question {
 			question{gvk: eventGVK, namespace: metav1.NamespaceDefault}, // where those are about what has no namespace
 			question{gvk: namespaceGVK, name: r.Namespace})              // it may be being deleted
 	}
-	return questions
+	if r.kind(openshift.ClusterVersions.GroupKind()) != nil && r.AllMachines { // what a NodeHealthCheck looks at if it is not disabled
+		questions = append(questions, question{gvk: openshift.Machines},
+			question{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, question{gvk: podGVK, namespace: openshift.EtcdNamespace})
+	}
+	// A simulation without a manager asks whose the kind is.
+	return append(questions, question{gvk: definitionGVK, name: crdgate.NodeCheckCRD})
 }
 
 // TemplatesOf are the templates that a NodeHealthCheck names.
