@@ -2,6 +2,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,7 +37,6 @@ type Asker struct {
 	Managers Managers
 
 	reader   client.Client
-	clusters asTheManager
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
 }
@@ -46,16 +46,14 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
-	reader := client.Client(assuming{w.ReadOnly()})
-	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
-	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
-	a.machines, a.nodes = a.controllers(reader, clock.RealClock{})
+	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
+	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a, nil
 }
 
 // Acting are the controllers that a explains, as they act through c.
 func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
-	machines, nodes := a.controllers(assuming{c}, now)
+	machines, nodes := a.controllers(c, now)
 	machines.Unclaimed = machinehealthcheck.Act
 	machines.Recorder, nodes.Recorder = &events.FakeRecorder{}, &events.FakeRecorder{}
 	return machines, nodes
@@ -64,7 +62,7 @@ func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthc
 func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
 	machines := &machinehealthcheck.Reconciler{
-		Client: c, Clusters: a.clusters, Requests: requests, Clock: now,
+		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now,
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w),
 	}
 	return machines, &nodehealthcheck.Reconciler{
@@ -102,33 +100,20 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 	return checks, nil
 }
 
-// clusterCalled is the Cluster of a name; an empty one if there is none.
-func clusterCalled(ctx context.Context, reader client.Reader, key client.ObjectKey) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	err := reader.Get(ctx, key, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
-	}
-	return cluster, nil
-}
-
 // machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
-	cluster, err := clusterCalled(ctx, a.reader, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	if err != nil {
+	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	cluster := a.cluster(key)
+	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
+	a.machines.CountByStatus = a.Snapshot.Counted(key)
+	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
+	if err != nil || explained == nil {
 		return nil, err
 	}
-	manager := a.Managers.of(check, cluster)
-	a.machines.Unclaimed = unclaimed(manager)
-	a.machines.CountByStatus = a.Snapshot.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
-	if err != nil || is == nil {
-		return nil, err
-	}
-	a.owners(ctx, is)
-	a.blind(is, check, cluster)
-	a.Managers.Attend(is, check, cluster)
-	return is, nil
+	a.owners(ctx, explained)
+	a.blind(explained, check, cluster)
+	a.Managers.Attend(explained, check, cluster)
+	return explained, nil
 }
 
 // NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is Forbidden if
@@ -159,31 +144,35 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 	return checks, nil
 }
 
-// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user may reach it.
-type asTheManager struct {
-	*snapshot.Clusters
-	checks   client.Reader
-	managers Managers
+// cluster is the Cluster of a name; an empty one if there is none.
+func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
+	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
 }
 
+// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user
+// may reach it.
+type asTheManager struct {
+	*snapshot.Clusters
+	asker *Asker
+}
+
+func (a *Asker) clusters() asTheManager { return asTheManager{a.Snapshot.Clusters(), a} }
+
 // View implements machinehealthcheck.Clusters.
-func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+func (c asTheManager) View(ctx context.Context, key client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := c.checks.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
+	if err := c.asker.reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", key.Namespace, err)
 	}
-	of, err := clusterCalled(ctx, c.checks, cluster)
-	if err != nil {
-		return workload.View{}, err
-	}
+	cluster := c.asker.cluster(key)
 	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check, of) {
+		if check := &list.Items[i]; check.Spec.ClusterName == key.Name && c.asker.Managers.sayUnseen(check, cluster) {
 			view := workload.Seen(workload.Down, nil)
 			view.Reported = true
 			return view, nil
 		}
 	}
-	return c.Clusters.View(ctx, cluster, now)
+	return c.Clusters.View(ctx, key, now)
 }
 
 // sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The
