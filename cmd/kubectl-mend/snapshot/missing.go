@@ -28,6 +28,9 @@ func (m Missing) String() string { return m.What + ": " + m.Why }
 // errRecorded is the error of a live read of a workload cluster in a record.
 var errRecorded = errors.New("a record cannot be asked for more than was recorded")
 
+// errNoNodeCheck is why the nodes of the management cluster were not read.
+var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
+
 // what names what a question reads.
 func (q question) what(k *kind) string {
 	called := plural(q.gvk.Kind)

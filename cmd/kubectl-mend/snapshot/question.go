@@ -108,6 +108,9 @@ func (r *reading) widened(q question) (question, bool) {
 	selected := q.name != "" || q.labels != ""
 	gk := q.gvk.GroupKind()
 	switch {
+	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
+		r.say(q, errNoNodeCheck)
+		return q, false
 	case gk == machineGVK.GroupKind() && (r.calm || r.one && !selected):
 		return q, false
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
@@ -178,7 +181,7 @@ func (r *reading) say(q question, err error) {
 	if before, said := k.scopes[q.namespace]; said && before == nil {
 		return
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoNodeCheck) {
 		err = fmt.Errorf("list %s: %w", plural(q.gvk.Kind), err)
 	}
 	k.scopes[q.namespace] = err
