@@ -80,22 +80,21 @@ func (e unreadError) Unwrap() error { return e.error }
 
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	why, known := k.scopes[namespace]
-	if !known {
-		why, known = k.scopes[""]
+	read := k.read()
+	for _, scope := range []string{namespace, ""} {
+		if why, known := k.scopes[scope]; known && why != nil {
+			return unreadError{why}
+		} else if known {
+			return nil
+		}
 	}
 	switch {
-	case known, len(k.scopes) == 0: // all that was to be read, was
-	case namespace != "":
-		why = fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace,
-			strings.Join(slices.Sorted(maps.Keys(k.scopes)), ", "))
-	case len(k.read()) == 0:
-		why = k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]
+	case len(k.scopes) == 0, namespace == "" && len(read) > 0: // all that was to be read, was
+		return nil
+	case namespace == "":
+		return unreadError{k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]}
 	}
-	if why != nil {
-		return unreadError{why}
-	}
-	return nil
+	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(read, ", "))}
 }
 
 // read are the namespaces that were read, sorted; an empty name stands for all.

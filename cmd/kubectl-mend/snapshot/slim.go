@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,8 +73,10 @@ func slim(obj client.Object) (map[string]any, error) {
 	obj = obj.DeepCopyObject().(client.Object)
 	slimAnnotations(obj)
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	if gvk.GroupKind() == namespaceGVK.GroupKind() {
-		obj.SetLabels(claimLabelAlone(obj.GetLabels()))
+	if gvk == namespaceGVK {
+		labels := obj.GetLabels()
+		maps.DeleteFunc(labels, func(key, _ string) bool { return key != mendv1.ClaimLabel })
+		obj.SetLabels(labels)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	fields := keptFields[gvk.GroupKind()]
@@ -132,22 +135,10 @@ func slimTemplate(template map[string]any) map[string]any {
 	return kept
 }
 
-// claimLabelAlone are the labels of a Namespace without all but the one that claims checks.
-func claimLabelAlone(labels map[string]string) map[string]string {
-	value, has := labels[mendv1.ClaimLabel]
-	if !has {
-		return nil
-	}
-	return map[string]string{mendv1.ClaimLabel: value}
-}
-
 // slimNode is what is kept of the node of a workload cluster, of which no label but the zone is looked at.
 func slimNode(node *corev1.Node) *corev1.Node {
-	slimmed, err := workload.SlimNode(node)
-	kept, ok := slimmed.(*corev1.Node)
-	if err != nil || !ok {
-		return nil
-	}
+	slimmed, _ := workload.SlimNode(node) // it returns an error of no node
+	kept, _ := slimmed.(*corev1.Node)
 	return kept
 }
 
@@ -186,18 +177,11 @@ var annotationsOf = []string{
 const conversionData = "cluster.x-k8s.io/conversion-data"
 
 func slimAnnotations(obj client.Object) {
-	var kept map[string]string
-	for key, value := range obj.GetAnnotations() {
-		read := slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
-		if !read || key == conversionData {
-			continue
-		}
-		if kept == nil {
-			kept = map[string]string{}
-		}
-		kept[key] = value
-	}
-	obj.SetAnnotations(kept)
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
+	})
+	obj.SetAnnotations(annotations)
 }
 
 // ofInterest reports whether an event is about what this program speaks of. The notes of others are theirs.
