@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -144,15 +147,28 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	}
 }
 
-// A host is read by its name: there may be thousands of others.
+// A host is read by its name: there may be thousands of others. Another Metal3Machine that names it is seen.
 func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
-	for i, name := range []string{"host", "other"} {
-		err := w.ReadOnly().Get(t.Context(), key(name), &bmov1alpha1.BareMetalHost{})
-		if hosts := All[bmov1alpha1.BareMetalHost](w, "ns"); err != nil || len(hosts) != i+1 {
-			t.Errorf("after %s was read (%v), the hosts are %v", name, err, hosts)
-		}
+	twin := bare(metal3MachineGVK)
+	twin.Namespace, twin.Name, twin.Annotations = "ns", "twin", map[string]string{infrav1.HostAnnotation: "ns/host"}
+	consumed := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host"}}
+	consumed.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: "m3"}
+	on := aMachine("m", func(m *clusterv1.Machine) {
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3"}
+	})
+	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
+	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
+	machine := &clusterv1.Machine{}
+	if err := w.ReadOnly().Get(t.Context(), key("m"), machine); err != nil {
+		t.Fatal(err)
+	}
+	hosts := &host.Hosts{Client: w.ReadOnly(), Live: w.ReadOnly()}
+	if found, err := hosts.Of(t.Context(), machine); err != nil || !strings.Contains(found.Why, "both name") {
+		t.Errorf("of a host that two Metal3Machines name it is said: %s (%v)", found.Why, err)
+	}
+	if read := All[bmov1alpha1.BareMetalHost](w, "ns"); len(read) != 1 {
+		t.Errorf("%d hosts were read", len(read))
 	}
 }
 
