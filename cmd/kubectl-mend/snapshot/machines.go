@@ -55,20 +55,14 @@ func (r *reading) aroundMachine(ctx context.Context) func(client.ObjectKey) bool
 	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
 }
 
-// countedByChecks reports whether the status of all checks that select a machine counts the others. It does not where no manager writes the
-// status of a claimed check.
+// countedByChecks reports whether the status of all checks that select a machine counts the others. It does not where no manager keeps the
+// status of a claimed check up to date.
 func (r *reading) countedByChecks(ctx context.Context, machine *clusterv1.Machine) bool {
-	managers, err := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken)
+	acting := r.acting(ctx)
 	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
-	reconciled := func(check *clusterv1.MachineHealthCheck) bool {
-		return err != nil || slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
-			off := manager.StandsOff(check, cluster)
-			return off.Reason == "" || off.Unknown()
-		})
-	}
 	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
 		return machinehealthcheck.Unselected(check, machine) == "" &&
-			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !reconciled(check))
+			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !acting(check, cluster))
 	})
 }
 
