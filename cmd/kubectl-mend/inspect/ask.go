@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -75,8 +73,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, sorted by name. The error is Forbidden if they could not be read: there may be some
-// then.
+// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be read: there may be
+// some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -96,7 +94,6 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.String(), b.String()) })
 	return checks, nil
 }
 
@@ -140,7 +137,6 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.Name, b.Name) })
 	return checks, nil
 }
 
