@@ -1,4 +1,5 @@
-// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It decides nothing.
+// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It
+// decides nothing.
 package inspect
 
 import (
@@ -73,8 +74,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be read: there may be
-// some then.
+// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be
+// read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -113,8 +114,8 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 	return explained, nil
 }
 
-// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is Forbidden if
-// they could not be read: there may be some then.
+// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is
+// Forbidden if they could not be read: there may be some then.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {

@@ -37,7 +37,8 @@ func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) 
 	return a.explained(ctx, existing.Of(machine))
 }
 
-// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not exist.
+// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
+// exist.
 func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
 	existing, err := a.existing(ctx, on.Namespace)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// remember adds to f what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces which. A
-// MachineSet writes neither down.
+// remember adds to f what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
+// which. A MachineSet writes neither down.
 func (a *Asker) remember(f *decide.Facts, s *capacity.Subject) {
 	lost, replaced := map[string]decide.Loss{}, map[string]bool{}
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, f.Namespace) {

@@ -74,11 +74,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
 		stored = stored.DeepCopyObject().(client.Object)
 	}
-	to, from := reflect.ValueOf(obj), reflect.ValueOf(stored)
-	if !from.Type().AssignableTo(to.Type()) {
-		return fmt.Errorf("read %s %s: it is a %T, and not a %T", gvk.Kind, key, stored, obj)
-	}
-	to.Elem().Set(from.Elem())
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(stored).Elem())
 	return nil
 }
 

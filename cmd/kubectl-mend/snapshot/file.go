@@ -68,8 +68,8 @@ type workloadHeader struct {
 	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
-// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials
-// of a BMC, no spec of another's template, but names, labels and conditions.
+// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or
+// credentials of a BMC, no spec of another's template, but names, labels and conditions.
 func (w *Snapshot) Save(to io.Writer) error {
 	items, err := w.items()
 	if err != nil {
@@ -134,8 +134,8 @@ func (k *kind) header() kindHeader {
 	return head
 }
 
-// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it was
-// taken.
+// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it
+// was taken.
 func Load(from io.Reader) (*Snapshot, error) {
 	head, objs, err := parse(from, mostUnpacked)
 	if err != nil {
@@ -189,8 +189,8 @@ func (w *Snapshot) takeHeader(head *header) error {
 
 var errNoSnapshot = errors.New("it is no file that `kubectl mend record` has written")
 
-// mostUnpacked is how many bytes a file may have when it is unpacked: some hundred thousand machines. A small file of somebody else's may unpack to
-// any number of them.
+// mostUnpacked is how many bytes a file may have when it is unpacked: some hundred thousand machines. A small file of somebody else's may
+// unpack to any number of them.
 const mostUnpacked = 512 << 20
 
 // unpack returns what is in a file, which gzip may have made.

@@ -26,9 +26,9 @@ const recordsKept = 7 * 24 * time.Hour
 // as it was.
 const firstLook = 2 * time.Minute
 
-// aroundMachine reads one machine with those of its control plane, whose hosts are power-cycled one at a time. The status of the check counts
-// the others. Where that does not do, or a node is asked for, all are read. It returns of which clusters the nodes are: of those with a
-// machine that was read, or that has the node.
+// aroundMachine reads one machine with those of its control plane, whose hosts are power-cycled one at a time. The status of the check
+// counts the others. Where that does not do, or a node is asked for, all are read. It returns of which clusters the nodes are: of those
+// with a machine that was read, or that has the node.
 func (r *reading) aroundMachine(ctx context.Context) func(client.ObjectKey) bool {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
 	if r.one = r.Machine != "" && !r.AllMachines; r.one {
@@ -110,9 +110,12 @@ func (r *reading) restless(ctx context.Context) func(client.ObjectKey) bool {
 	return func(cluster client.ObjectKey) bool { return wanted[cluster] }
 }
 
-// metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that a
-// machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has not.
-func (r *reading) metadataOfMachines(ctx context.Context) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
+// metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that
+// a machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has
+// not.
+func (r *reading) metadataOfMachines(
+	ctx context.Context,
+) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	list := &metav1.PartialObjectMetadataList{}
@@ -156,13 +159,14 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// acting tells whether a manager keeps the status of a check up to date. It does not if the check is unclaimed, unless its mode for these is
-// act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
+// acting tells whether a manager keeps the status of a check up to date. It does not if the check is unclaimed, unless its mode for these
+// is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
 func (r *reading) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
 	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
 	managers = slices.DeleteFunc(managers, func(manager managerlease.Manager) bool {
 		said := manager.Announcement
-		return said == nil || said.Teardown || r.snapshot.Taken.Sub(said.Started.Time) < firstLook || manager.Unserved(crdgate.MachineCheckCRD) != nil
+		return said == nil || said.Teardown || r.snapshot.Taken.Sub(said.Started.Time) < firstLook ||
+			manager.Unserved(crdgate.MachineCheckCRD) != nil
 	})
 	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 		return slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {

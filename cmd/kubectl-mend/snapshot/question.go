@@ -102,8 +102,8 @@ func (r *reading) kind(gk schema.GroupKind) *kind {
 	return nil
 }
 
-// widened is what is listed to answer a question: all objects of its kind in a namespace, but by name or labels where there are many others.
-// It is false where no more is read than was.
+// widened is what is listed to answer a question: all objects of its kind in a namespace, but by name or labels where there are many
+// others. It is false where no more is read than was.
 func (r *reading) widened(q question) (question, bool) {
 	selected := q.name != "" || q.labels != ""
 	gk := q.gvk.GroupKind()
@@ -144,8 +144,8 @@ func (r *reading) labelled() labels.Set {
 	return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
 }
 
-// inCluster reports whether a Cluster or a MachineHealthCheck is in the scope of a cluster; it is if the name is empty. Neither has a label by
-// which it could be selected.
+// inCluster reports whether a Cluster or a MachineHealthCheck is in the scope of a cluster; it is if the name is empty. Neither has a label
+// by which it could be selected.
 func inCluster(obj client.Object, cluster string) bool {
 	switch obj := obj.(type) {
 	case *clusterv1.Cluster:

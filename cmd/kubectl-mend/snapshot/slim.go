@@ -31,9 +31,9 @@ var (
 // hidden reports whether objects of a kind hold what is in no snapshot.
 func hidden(gk schema.GroupKind) bool { return gk == secretKind || gk == configMapKind }
 
-// keptFields are what a record keeps of kinds beside their metadata. The rest is not read by any command, and may be anything: the address of
-// a BMC, the variables of a topology, the configuration of a control plane, user data, the containers of a pod. Of a kind that is neither
-// here nor known by its type its conditions are kept.
+// keptFields are what a record keeps of kinds beside their metadata. The rest is not read by any command, and may be anything: the address
+// of a BMC, the variables of a topology, the configuration of a control plane, user data, the containers of a pod. Of a kind that is
+// neither here nor known by its type its conditions are kept.
 var keptFields = map[schema.GroupKind][]string{
 	clusterGVK.GroupKind(): {
 		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
@@ -64,8 +64,8 @@ var keptFields = map[schema.GroupKind][]string{
 	},
 }
 
-// slim is an object without what no command reads. It keeps a record small and free of secrets; nil is returned for an object that is not kept
-// at all.
+// slim is an object without what no command reads. It keeps a record small and free of secrets; nil is returned for an object that is not
+// kept at all.
 func slim(obj client.Object) (map[string]any, error) {
 	if event, ok := obj.(*eventsv1.Event); ok && !ofInterest(event) {
 		return nil, nil

@@ -138,8 +138,8 @@ func (w *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced
 	w.kindFor(gvk, plural, namespaced).scopes[namespace] = why
 }
 
-// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all namespaces.
-// An object without a UID is given one, and one without a version as well.
+// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all
+// namespaces. An object without a UID is given one, and one without a version as well.
 func (w *Snapshot) Add(objs ...client.Object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
