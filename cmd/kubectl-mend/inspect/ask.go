@@ -62,11 +62,11 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now,
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w),
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
-		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w),
+		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
 		LeaseNamespace: a.Managers.leaseNamespace(),
 	}
 }

@@ -129,12 +129,11 @@ func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
-// remediates reports whether a kind is one of remediations that are made from templates.
-func (w *Snapshot) remediates(k *kind) bool {
+// templated reports whether objects of a kind, of a CustomResourceDefinition, are made from templates.
+func (w *Snapshot) templated(k *kind) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	template := w.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}]
-	return strings.HasSuffix(k.Kind, "Remediation") && custom(k.Group) && template != nil
+	return custom(k.Group) && w.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
 }
 
 // in are the objects in a namespace, or in all if that is empty, by name.

@@ -1,13 +1,9 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,16 +17,21 @@ import (
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
 // read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
-	snapshot *Snapshot
-
-	mu    sync.Mutex
-	asked map[schema.GroupVersionKind]bool
+	snapshot  *Snapshot
+	namespace string
 }
 
-// NewKinds returns the kinds of w. Those of which there are remediations are in use from the start, as for a manager that has looked for
-// them.
-func NewKinds[T client.Object](w *Snapshot) *Kinds[T] {
-	return &Kinds[T]{snapshot: w, asked: map[schema.GroupVersionKind]bool{}}
+// NewKinds returns the kinds of w, as they are read for MachineHealthChecks in a namespace, or for NodeHealthChecks in all, if it is empty.
+func NewKinds[T client.Object](w *Snapshot, namespace string) *Kinds[T] {
+	return &Kinds[T]{w, namespace}
+}
+
+// Namespace is the one that is read; empty for all.
+func (w *Snapshot) Namespace() string {
+	if w.source == nil {
+		return ""
+	}
+	return w.source.Namespace
 }
 
 // Notify does nothing.
@@ -48,57 +49,43 @@ func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 // Polled is false of all.
 func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 
-// Ready reports that a kind of a MachineHealthCheck can be read. The error satisfies remediationrequest.Missing if the kind is not
-// installed, and apierrors.IsForbidden if the user may not list it.
+// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	q := question{gvk: gvk}
-	if k.snapshot.source != nil {
-		q.namespace = k.snapshot.source.Namespace
-	}
-	return k.read(ctx, q)
-}
-
-// Readable is Ready for a NodeHealthCheck, whose requests are read wherever they are.
-func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	return k.read(ctx, question{gvk: gvk})
-}
-
-func (k *Kinds[T]) read(ctx context.Context, q question) (bool, error) {
 	w := k.snapshot
-	if err := w.load(ctx, q); err != nil {
+	if err := w.load(ctx, question{gvk: gvk, namespace: k.namespace}); err != nil {
 		return false, err
 	}
 	w.mu.RLock()
-	found, err := w.find(q.gvk)
-	if err == nil && len(found.read()) == 0 {
-		err = found.unread("")
+	defer w.mu.RUnlock()
+	found, err := w.find(gvk)
+	if err == nil {
+		err = found.unread(k.namespace)
 	}
-	w.mu.RUnlock()
 	if err != nil {
-		return false, fmt.Errorf("list %s: %w", q.gvk, err)
+		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.asked[q.gvk] = true
 	return true, nil
 }
 
-// InUse returns the kinds of requests that were asked for, and those of which there are remediations, each in one of its versions, in a
-// stable order.
+// Readable is Ready: nothing is watched.
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, gvk)
+}
+
+// InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
-	k.mu.Lock()
-	kinds := slices.DeleteFunc(slices.Collect(maps.Keys(k.asked)), func(gvk schema.GroupVersionKind) bool {
-		return strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix)
-	})
-	k.mu.Unlock()
+	var kinds []schema.GroupVersionKind
 	for _, installed := range k.snapshot.installed() {
+		why, asked := installed.scopes[k.namespace]
+		if !asked {
+			why, asked = installed.scopes[""]
+		}
 		gvk := installed.WithVersion(installed.versions[0])
-		if k.snapshot.remediates(installed) && len(k.snapshot.Objects(gvk, "")) > 0 {
+		read := asked && why == nil || !asked && !installed.live
+		if read && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
 			kinds = append(kinds, gvk)
 		}
 	}
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Version, b.Version))
-	})
-	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
+	return kinds
 }

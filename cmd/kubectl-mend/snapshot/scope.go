@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"context"
+	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -115,7 +116,7 @@ func (r *reading) requestKinds() []schema.GroupVersionKind {
 	}
 	var found []schema.GroupVersionKind
 	for _, k := range r.snapshot.installed() {
-		if kinds[k.GroupKind] || r.snapshot.remediates(k) {
+		if kinds[k.GroupKind] || strings.HasSuffix(k.Kind, "Remediation") && r.snapshot.templated(k) {
 			found = append(found, k.WithVersion(k.versions[0]))
 		}
 	}
