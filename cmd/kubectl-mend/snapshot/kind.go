@@ -78,18 +78,22 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
+// scope is why a namespace of the kind was not read, by itself or with all others; nil if it was, or if nobody has asked for it.
+func (k *kind) scope(namespace string) (why error, asked bool) {
+	if why, asked = k.scopes[namespace]; !asked {
+		why, asked = k.scopes[""]
+	}
+	return why, asked
+}
+
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
+	why, asked := k.scope(namespace)
 	read := k.read()
-	for _, scope := range []string{namespace, ""} {
-		if why, known := k.scopes[scope]; known && why != nil {
-			return unreadError{why}
-		} else if known {
-			return nil
-		}
-	}
 	switch {
-	case len(k.scopes) == 0, namespace == "" && len(read) > 0: // all that was to be read, was
+	case why != nil:
+		return unreadError{why}
+	case asked, len(k.scopes) == 0, namespace == "" && len(read) > 0: // all that was to be read, was
 		return nil
 	case namespace == "":
 		return unreadError{k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]}
