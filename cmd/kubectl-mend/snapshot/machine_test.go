@@ -153,9 +153,13 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	twin := bare(metal3MachineGVK)
 	twin.Namespace, twin.Name, twin.Annotations = "ns", "twin", map[string]string{infrav1.HostAnnotation: "ns/host"}
 	consumed := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host"}}
-	consumed.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: "m3"}
+	consumed.Spec.ConsumerRef = &corev1.ObjectReference{
+		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: "m3",
+	}
 	on := aMachine("m", func(m *clusterv1.Machine) {
-		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3"}
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3",
+		}
 	})
 	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})

@@ -70,7 +70,8 @@ func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[stri
 func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 	t.Helper()
 	w, _ := newSnapshot(t)
-	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind, hostsKind, corev1.SchemeGroupVersion.WithKind("Secret"), eventGVK} {
+	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
+	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind, hostsKind, secrets, eventGVK} {
 		w.Install(gvk, guessPlural(gvk), true)
 	}
 	machine := aMachine("m", func(m *clusterv1.Machine) {
