@@ -56,11 +56,11 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
 	c := w.Writable(p.clock)
-	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w)
+	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, "")
 	p.asker.machines.Hosts = hosts
 	p.reconciler = &machinehealthcheck.Reconciler{
 		Client: c, Live: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, ""), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
 	}
 	return p
 }

@@ -38,7 +38,7 @@ func (s *nodeScene) play(t reporter) *nodePlay {
 	c := w.Writable(p.clock)
 	p.reconciler = &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
-		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
+		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, ""),
 		Gate:     &begin.Gate{Clock: p.clock},
 		Recorder: p.recorder, Clock: p.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
 	}

@@ -1,11 +1,11 @@
-// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It decides nothing.
+// Package inspect explains the objects of a management cluster, by the controllers' own functions and as the manager there would. It
+// decides nothing.
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -36,7 +36,6 @@ type Asker struct {
 	Managers Managers
 
 	reader   client.Client
-	clusters asTheManager
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
 }
@@ -46,16 +45,14 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 	if err := machinehealthcheck.AddIndexes(ctx, w); err != nil {
 		return nil, err
 	}
-	reader := client.Client(assuming{w.ReadOnly()})
-	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: reader}
-	a.clusters = asTheManager{w.Clusters(), reader, a.Managers}
-	a.machines, a.nodes = a.controllers(reader, clock.RealClock{})
+	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
+	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a, nil
 }
 
 // Acting are the controllers that a explains, as they act through c.
 func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
-	machines, nodes := a.controllers(assuming{c}, now)
+	machines, nodes := a.controllers(c, now)
 	machines.Unclaimed = machinehealthcheck.Act
 	machines.Recorder, nodes.Recorder = &events.FakeRecorder{}, &events.FakeRecorder{}
 	return machines, nodes
@@ -64,12 +61,12 @@ func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthc
 func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
 	machines := &machinehealthcheck.Reconciler{
-		Client: c, Clusters: a.clusters, Requests: requests, Clock: now,
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w),
+		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now,
+		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
-		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, remediationrequest.NodeChecksMarks()...),
+		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
 		LeaseNamespace: a.Managers.leaseNamespace(),
 	}
 }
@@ -77,8 +74,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, sorted by name. The error is Forbidden if they could not be read: there may be some
-// then.
+// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be
+// read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -98,40 +95,26 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.String(), b.String()) })
 	return checks, nil
-}
-
-// clusterCalled is the Cluster of a name; an empty one if there is none.
-func clusterCalled(ctx context.Context, reader client.Reader, key client.ObjectKey) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	err := reader.Get(ctx, key, cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
-	}
-	return cluster, nil
 }
 
 // machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
-	cluster, err := clusterCalled(ctx, a.reader, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	if err != nil {
+	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	cluster := a.cluster(key)
+	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
+	a.machines.CountByStatus = a.Snapshot.Counted(key)
+	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
+	if err != nil || explained == nil {
 		return nil, err
 	}
-	manager := a.Managers.of(check, cluster)
-	a.machines.Unclaimed = unclaimed(manager)
-	a.machines.CountByStatus = a.Snapshot.Counted(client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	is, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
-	if err != nil || is == nil {
-		return nil, err
-	}
-	a.blind(is, check, cluster)
-	a.Managers.Attend(is, check, cluster)
-	return is, nil
+	a.blind(explained, check, cluster)
+	a.Managers.Attend(explained, check, cluster)
+	return explained, nil
 }
 
-// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is Forbidden if
-// they could not be read: there may be some then.
+// NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is
+// Forbidden if they could not be read: there may be some then.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
@@ -154,35 +137,38 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 			checks = append(checks, *check)
 		}
 	}
-	slices.SortFunc(checks, func(a, b explain.Check) int { return strings.Compare(a.Name, b.Name) })
 	return checks, nil
 }
 
-// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user may reach it.
-type asTheManager struct {
-	*snapshot.Clusters
-	checks   client.Reader
-	managers Managers
+// cluster is the Cluster of a name; an empty one if there is none.
+func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
+	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
 }
 
+// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user
+// may reach it.
+type asTheManager struct {
+	*snapshot.Clusters
+	asker *Asker
+}
+
+func (a *Asker) clusters() asTheManager { return asTheManager{a.Snapshot.Clusters(), a} }
+
 // View implements machinehealthcheck.Clusters.
-func (c asTheManager) View(ctx context.Context, cluster client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+func (c asTheManager) View(ctx context.Context, key client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := c.checks.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", cluster.Namespace, err)
+	if err := c.asker.reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", key.Namespace, err)
 	}
-	of, err := clusterCalled(ctx, c.checks, cluster)
-	if err != nil {
-		return workload.View{}, err
-	}
+	cluster := c.asker.cluster(key)
 	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == cluster.Name && c.managers.sayUnseen(check, of) {
+		if check := &list.Items[i]; check.Spec.ClusterName == key.Name && c.asker.Managers.sayUnseen(check, cluster) {
 			view := workload.Seen(workload.Down, nil)
 			view.Reported = true
 			return view, nil
 		}
 	}
-	return c.Clusters.View(ctx, cluster, now)
+	return c.Clusters.View(ctx, key, now)
 }
 
 // sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The

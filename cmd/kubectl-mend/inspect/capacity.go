@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,19 +40,22 @@ func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
 func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known bool) {
-	for _, node := range a.Snapshot.Nodes(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
-		if !health.IsNodeOf(m, node) {
-			continue
+	cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	node := a.Snapshot.Node(cluster, m.Status.NodeRef.Name)
+	if node == nil || !health.IsNodeOf(m, node) {
+		nodes := a.Snapshot.Nodes(cluster)
+		i := slices.IndexFunc(nodes, func(node *corev1.Node) bool { return health.IsNodeOf(m, node) })
+		if i < 0 {
+			return metav1.Condition{}, false
 		}
-		for _, c := range node.Status.Conditions {
-			if c.Type == corev1.NodeReady {
-				return metav1.Condition{
-					Status: metav1.ConditionStatus(c.Status), Reason: c.Reason, Message: c.Message,
-					LastTransitionTime: c.LastTransitionTime,
-				}, true
-			}
-		}
-		return metav1.Condition{}, true
+		node = nodes[i]
 	}
-	return metav1.Condition{}, false
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			return metav1.Condition{
+				Status: metav1.ConditionStatus(cond.Status), Reason: cond.Reason, Message: cond.Message, LastTransitionTime: cond.LastTransitionTime,
+			}, true
+		}
+	}
+	return metav1.Condition{}, true
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -36,7 +37,8 @@ func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) 
 	return a.explained(ctx, existing.Of(machine))
 }
 
-// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not exist.
+// RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
+// exist.
 func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
 	existing, err := a.existing(ctx, on.Namespace)
 	if err != nil {
@@ -63,22 +65,16 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 	return a.explained(ctx, named)
 }
 
-// existing are the remediations of a namespace, of the kinds that could be read.
+// existing are the remediations of a namespace, of the kinds that could be read. The snapshot reports the others.
 func (a *Asker) existing(ctx context.Context, namespace string) (remediation.Existing, error) {
-	return remediation.Installed(func() ([]remediation.Kind, error) { return a.readable(ctx, namespace) }).In(ctx, a.reader, namespace)
-}
-
-// readable are the kinds of remediations that are installed and were read in a namespace. The snapshot reports the others.
-func (a *Asker) readable(ctx context.Context, namespace string) ([]remediation.Kind, error) {
 	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
-		return nil, err
+		return remediation.Existing{}, err
 	}
-	return slices.DeleteFunc(kinds, func(k remediation.Kind) bool {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(k.GroupVersion().WithKind(k.Kind + "List"))
-		return a.reader.List(ctx, list, client.InNamespace(namespace)) != nil
-	}), nil
+	kinds = slices.DeleteFunc(kinds, func(kind remediation.Kind) bool {
+		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
+	})
+	return remediation.List(ctx, a.reader, kinds, namespace)
 }
 
 func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) ([]explain.Remediation, error) {
@@ -151,24 +147,21 @@ func (a *Asker) offsOf(ctx context.Context, kind remediation.Kind, key client.Ob
 	if err := a.reader.Get(ctx, key, rem); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 	}
-	owned := &clusterv1.Cluster{} // without a label, if there is none
+	cluster := &clusterv1.Cluster{} // without a label, if there is none
 	for _, owner := range rem.GetOwnerReferences() {
-		m := &clusterv1.Machine{}
-		if owner.Kind == "Machine" && a.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name}, m) == nil {
-			err := a.reader.Get(ctx, client.ObjectKey{Namespace: key.Namespace, Name: m.Spec.ClusterName}, owned)
-			if client.IgnoreNotFound(err) != nil {
-				return nil, fmt.Errorf("read Cluster %s: %w", m.Spec.ClusterName, err)
-			}
+		machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name})
+		if owner.Kind == "Machine" && machine != nil {
+			cluster = a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
 		}
 	}
-	return a.Managers.offs(rem, owned), nil
+	return a.Managers.offs(rem, cluster), nil
 }
 
 // remediations is the reconciler of a kind, with the flags that a manager has announced.
 func (a *Asker) remediations(kind remediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
 	return &hostremediation.Reconciler{
 		WatchFilterValue: by.WatchFilter, Teardown: by.Teardown,
-		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters, a.Snapshot.Unseen},
+		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters()},
 		Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(a.Snapshot.RESTMapper()) },
 		Nodes:     fence.Reader{Reader: a.live}, Reader: a.live,
 		Clock: clock.RealClock{},
@@ -185,17 +178,14 @@ func (a *Asker) live(_ context.Context, cluster client.ObjectKey) (client.Reader
 }
 
 // asked are workload clusters of which one that the user cannot read is not taken for one that the manager cannot reach.
-type asked struct {
-	asTheManager
-	unseen func(cluster client.ObjectKey) (why string, since time.Time, unseen bool)
-}
+type asked struct{ asTheManager }
 
 // View implements hostremediation.Clusters.
-func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error) {
-	if why, _, unseen := c.unseen(cluster); unseen {
+func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	if why, _, unseen := c.asker.Snapshot.Unseen(cluster); unseen {
 		return workload.View{}, fmt.Errorf("%w: %s", hostremediation.ErrUnasked, why)
 	}
-	view, err := c.asTheManager.View(ctx, cluster, now, watches...)
+	view, err := c.asTheManager.View(ctx, cluster, now)
 	if err != nil { // the user may not read whether the manager reaches it
 		return workload.View{}, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
 	}

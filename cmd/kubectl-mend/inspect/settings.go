@@ -92,7 +92,8 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
-// unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there never was any.
+// unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there
+// never was any.
 func (m Managers) unseen() explain.Mode {
 	if len(m.All) == 0 {
 		return explain.Unknown
@@ -100,8 +101,8 @@ func (m Managers) unseen() explain.Mode {
 	return explain.None
 }
 
-// serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is not known
-// which other managers run, one may serve it.
+// serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is
+// not known which other managers run, one may serve it.
 func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	var not *managerlease.Kind
 	for _, is := range m.All {

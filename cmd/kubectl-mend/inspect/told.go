@@ -33,10 +33,15 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 		c.Reason, c.Message = cond.Reason, cond.Message
 	}
 	acts := c.Mode == explain.Acting && a.Managers.attended(check, cluster)
-	if untold := a.untold(c, acts); len(untold) > 0 || !acts {
-		for _, target := range untold {
+	untold := false // where it does not act, or does not run any more, what it wrote says nothing of now
+	for i := range c.Targets {
+		target := &c.Targets[i]
+		if target.State == cliv1.StateUnknown && target.Node != "" && (!acts || !a.told(target)) {
 			target.Blockers, target.Next = []explain.Blocker{unread}, explain.Step{Reason: unread.Reason, Text: unread.Fix, Manual: true}
+			untold = true
 		}
+	}
+	if untold || !acts {
 		return
 	}
 	c.NodesUnknown, c.Next, c.Counts = nil, explain.Soonest(c.Targets), budget.Population{InFlight: c.Counts.InFlight}
@@ -62,19 +67,6 @@ func unreadNodes(cluster, why string) explain.Blocker {
 		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}
 	return unread
-}
-
-// untold are the targets of c whose nodes the user may not see, and of which the manager has written nothing. Where it does not act, or
-// does not run any more, what it wrote says nothing of now.
-func (a *Asker) untold(c *explain.Check, acts bool) []*explain.Target {
-	var untold []*explain.Target
-	for i := range c.Targets {
-		target := &c.Targets[i]
-		if target.State == cliv1.StateUnknown && target.Node != "" && (!acts || !a.told(target)) {
-			untold = append(untold, target)
-		}
-	}
-	return untold
 }
 
 // told judges a target whose node the reader may not see by what the manager wrote on the Machine: the condition

@@ -143,7 +143,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		objs = append(objs, s.set)
 	}
 	if s.only != "" {
-		w.SetCounted(inC1)
+		w.SetCounted(inC1, 0)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.machines)) {
 		if s.only == "" || s.only == name {

@@ -196,9 +196,6 @@ var stories = map[string]story{
 	"one fails while no spare host fits": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(2, "storage")
 	}, waitsForSpare, fails("machine/w1")},
-	"one fails while it is not known which spare hosts fit": {func(s *fixture) *fixture {
-		return s.workers(5).onMetal().spares(1, "md-0")
-	}, waitsForSpare, fails("machine/w1")},
 }
 
 func TestStories(t *testing.T) {

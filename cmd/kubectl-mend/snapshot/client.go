@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,9 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
-
-// ErrReadOnly is the error of a write to a snapshot.
-var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be written to it")
 
 // ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It
 // refuses every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
@@ -37,16 +34,6 @@ type Client struct {
 }
 
 var _ client.Client = &Client{}
-
-// DeleteAllOf is refused: no controller asks for it.
-func (*Client) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
-	return ErrReadOnly
-}
-
-// Apply is refused: no controller asks for it.
-func (*Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
-	return ErrReadOnly
-}
 
 // Scheme has the kinds that controllers and pages read.
 func (c *Client) Scheme() *runtime.Scheme { return c.snapshot.scheme }
@@ -72,7 +59,7 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	}
 	o := (&client.GetOptions{}).ApplyOptions(options)
 	w := c.snapshot
-	if err := w.load(ctx, query{gvk: gvk, bare: isMetadata(obj), namespace: key.Namespace, name: key.Name}); err != nil {
+	if err := w.load(ctx, question{gvk: gvk, namespace: key.Namespace, name: key.Name}); err != nil {
 		return err
 	}
 	w.mu.RLock()
@@ -81,18 +68,13 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if err != nil {
 		return err
 	}
-	stored, err = w.as(stored, shapeOf(obj, gvk))
-	if err != nil {
+	if stored, err = w.as(stored, gvk, obj); err != nil {
 		return err
 	}
 	if !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
 		stored = stored.DeepCopyObject().(client.Object)
 	}
-	to, from := reflect.ValueOf(obj), reflect.ValueOf(stored)
-	if !from.Type().AssignableTo(to.Type()) {
-		return fmt.Errorf("read %s %s: it is a %T, and not a %T", gvk.Kind, key, stored, obj)
-	}
-	to.Elem().Set(from.Elem())
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(stored).Elem())
 	return nil
 }
 
@@ -111,64 +93,6 @@ func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: k.Group, Resource: k.plural}, key.Name)
 }
 
-// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was
-// not read, and what is known by its metadata alone is left out. They are shared: read only.
-func All[T any, P interface {
-	*T
-	client.Object
-}](w *Snapshot, namespace string) []P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
-	var objs []P
-	for _, obj := range w.Objects(gvk, namespace) {
-		if typed, ok := obj.(P); ok {
-			objs = append(objs, typed)
-		}
-	}
-	return objs
-}
-
-// One is the object of a type and name; nil if it is not known. It is shared: read only.
-func One[T any, P interface {
-	*T
-	client.Object
-}](w *Snapshot, key client.ObjectKey) P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), w.scheme) // an unknown type has no objects
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if k := w.kinds[gvk.GroupKind()]; k != nil {
-		typed, _ := k.objects[key].(P)
-		return typed
-	}
-	return nil
-}
-
-// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record
-// from before they were read does not know them.
-func (w *Snapshot) NamespaceLabels(name string) (all map[string]string, known bool) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	k := w.kinds[namespaceGVK.GroupKind()]
-	if k == nil {
-		return nil, false
-	}
-	if namespace := k.objects[client.ObjectKey{Name: name}]; namespace != nil {
-		return namespace.GetLabels(), true
-	}
-	unread, said := k.scopes[""]
-	return nil, said && unread == nil
-}
-
-// Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
-func (w *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []client.Object {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	k := w.kinds[gvk.GroupKind()]
-	if k == nil {
-		return nil
-	}
-	return k.in(namespace)
-}
-
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
 func (c *Client) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := c.GroupVersionKindFor(list)
@@ -177,9 +101,15 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	o := (&client.ListOptions{}).ApplyOptions(options)
-	shared := ptr.Deref(o.UnsafeDisableDeepCopy, false)
+	q := question{gvk: gvk, namespace: o.Namespace}
+	if o.LabelSelector != nil {
+		q.labels = o.LabelSelector.String()
+	}
+	if o.FieldSelector != nil {
+		q.name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	}
 	w := c.snapshot
-	if err := w.load(ctx, queryOf(gvk, isMetadata(list), o)); err != nil {
+	if err := w.load(ctx, q); err != nil {
 		return err
 	}
 	w.mu.RLock()
@@ -188,14 +118,13 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 	if err != nil {
 		return err
 	}
-	s := shapeOf(list, gvk)
 	items := make([]runtime.Object, 0, len(found))
 	for _, stored := range found {
-		obj, err := w.as(stored, s)
+		obj, err := w.as(stored, gvk, list)
 		if err != nil {
 			return err
 		}
-		if !shared {
+		if !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
 			obj = obj.DeepCopyObject().(client.Object)
 		}
 		items = append(items, obj)
@@ -205,18 +134,6 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 	}
 	list.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	return nil
-}
-
-// queryOf is what a list reads.
-func queryOf(gvk schema.GroupVersionKind, bare bool, o *client.ListOptions) query {
-	q := query{gvk: gvk, bare: bare, namespace: o.Namespace}
-	if o.LabelSelector != nil {
-		q.labels = o.LabelSelector.String()
-	}
-	if o.FieldSelector != nil {
-		q.name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
-	}
-	return q
 }
 
 // selected are the objects that a list is about, by name. The lock is held.
@@ -232,18 +149,67 @@ func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) 
 	if err := k.unread(namespace); err != nil {
 		return nil, err
 	}
-	var wanted []func(client.Object) bool
+	objs := k.in(namespace)
 	if o.LabelSelector != nil {
-		wanted = append(wanted, func(obj client.Object) bool { return o.LabelSelector.Matches(labels.Set(obj.GetLabels())) })
+		objs = slices.DeleteFunc(objs, func(obj client.Object) bool { return !o.LabelSelector.Matches(labels.Set(obj.GetLabels())) })
 	}
-	if o.FieldSelector != nil {
-		for _, f := range o.FieldSelector.Requirements() {
-			values := k.fields[f.Field]
-			if values == nil {
-				return nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, f.Field))
-			}
-			wanted = append(wanted, func(obj client.Object) bool { return slices.Contains(values(obj), f.Value) })
+	if o.FieldSelector == nil {
+		return objs, nil
+	}
+	for _, field := range o.FieldSelector.Requirements() {
+		values := k.indexes[field.Field]
+		if values == nil {
+			return nil, apierrors.NewBadRequest(fmt.Sprintf("%s cannot be selected by the field %q", k.plural, field.Field))
 		}
+		objs = slices.DeleteFunc(objs, func(obj client.Object) bool { return !slices.Contains(values(obj), field.Value) })
 	}
-	return k.in(namespace, wanted...), nil
+	return objs, nil
+}
+
+func isMetadata(obj runtime.Object) bool {
+	switch obj.(type) {
+	case *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		return true
+	}
+	return false
+}
+
+func isTree(obj runtime.Object) bool {
+	_, tree := obj.(runtime.Unstructured)
+	return tree
+}
+
+// as returns a stored object in a version and in the form of another object or list: as its type, as metadata or as a tree of values. It is
+// shared: read only. Versions are converted by the names of the fields, as an API server does for a kind without a webhook.
+func (w *Snapshot) as(stored client.Object, gvk schema.GroupVersionKind, like runtime.Object) (client.Object, error) {
+	switch {
+	case isMetadata(like):
+		bare := meta.AsPartialObjectMetadata(stored)
+		bare.SetGroupVersionKind(gvk)
+		return bare, nil
+	case stored.GetObjectKind().GroupVersionKind() == gvk && isTree(stored) == isTree(like):
+		return stored, nil
+	}
+	return w.convert(stored, gvk, isTree(like))
+}
+
+// convert returns an object in another version, as a tree of values or as its type, which is known then.
+func (w *Snapshot) convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.Object, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	values := &unstructured.Unstructured{Object: content}
+	values.SetGroupVersionKind(gvk)
+	if tree {
+		return values, nil
+	}
+	typed, err := w.scheme.New(gvk)
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
+	}
+	return typed.(client.Object), nil
 }

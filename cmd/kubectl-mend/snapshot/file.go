@@ -15,7 +15,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,9 +27,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// headerKind is the kind of the first item of a record.
-const headerKind = "Snapshot"
-
 // header is the first item of a record, which is a List as `kubectl get -o yaml` writes it. It says what the objects do not. A List of
 // kubectl has none: it has all objects of the kinds in it, as of now.
 type header struct {
@@ -42,6 +38,9 @@ type header struct {
 	Workloads []workloadHeader `json:"workloadClusters,omitempty"`
 }
 
+// headerType is that of the header.
+var headerType = metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "Snapshot"}
+
 // kindHeader is a kind of which objects were read, or were not.
 type kindHeader struct {
 	Group      string   `json:"group,omitempty"`
@@ -49,18 +48,15 @@ type kindHeader struct {
 	Plural     string   `json:"plural"`
 	Versions   []string `json:"versions"`
 	Namespaced bool     `json:"namespaced,omitempty"`
-	// Bare says that no more than the metadata of its objects is known.
-	Bare bool `json:"metadataOnly,omitempty"`
 	// Read are the namespaces that were read, "" for all; Unread those that were not, and why.
 	Read   []string          `json:"read,omitempty"`
 	Unread []namespaceHeader `json:"unread,omitempty"`
 }
 
-// namespaceHeader is why a namespace was not read: an answer of the API server, or a sentence.
+// namespaceHeader is why a namespace was not read, as an API server says it.
 type namespaceHeader struct {
-	Namespace string         `json:"namespace,omitempty"`
-	Answer    *metav1.Status `json:"answer,omitempty"`
-	Why       string         `json:"why,omitempty"`
+	Namespace string        `json:"namespace,omitempty"`
+	Answer    metav1.Status `json:"answer"`
 }
 
 // workloadHeader is what was seen of a workload cluster.
@@ -72,40 +68,34 @@ type workloadHeader struct {
 	Nodes     []corev1.Node `json:"nodes,omitempty"`
 }
 
-// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or credentials
-// of a BMC, no spec of another's template, but names, labels and conditions.
+// Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or
+// credentials of a BMC, no spec of another's template, but names, labels and conditions.
 func (w *Snapshot) Save(to io.Writer) error {
-	record, err := w.list()
+	items, err := w.items()
 	if err != nil {
 		return fmt.Errorf("save the record: %w", err)
 	}
 	packed := gzip.NewWriter(to)
 	encoder := json.NewEncoder(packed)
 	encoder.SetIndent("", " ")
+	record := map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}
 	if err := errors.Join(encoder.Encode(record), packed.Close()); err != nil {
 		return fmt.Errorf("save the record: %w", err)
 	}
 	return nil
 }
 
-// list is the snapshot as a List.
-func (w *Snapshot) list() (map[string]any, error) {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	head := &header{
-		TypeMeta: metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: headerKind}, Taken: w.Taken, Missing: w.missing,
-	}
+// items are those of a record: its header, and the objects.
+func (w *Snapshot) items() ([]any, error) {
+	head := &header{TypeMeta: headerType, Taken: w.Taken, Missing: w.Missing()}
 	items := []any{head}
-	for _, k := range w.sortedKinds() {
-		if len(k.versions) == 0 || len(k.scopes) == 0 && w.source != nil || k.GroupKind == secretKind || k.GroupKind == configMapKind {
+	for _, k := range w.installed() {
+		if len(k.scopes) == 0 && w.source != nil || hidden(k.GroupKind) {
 			continue
 		}
-		objs := k.in("")
-		kind := k.header()
-		kind.Bare = len(objs) > 0 && !slices.ContainsFunc(objs, func(obj client.Object) bool { return !isMetadata(obj) })
-		head.Kinds = append(head.Kinds, kind)
-		for _, obj := range objs {
-			kept, err := slim(obj.DeepCopyObject().(client.Object))
+		head.Kinds = append(head.Kinds, k.header())
+		for _, obj := range w.Objects(k.WithVersion(k.versions[0]), "") {
+			kept, err := slim(obj)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
 			}
@@ -114,76 +104,60 @@ func (w *Snapshot) list() (map[string]any, error) {
 			}
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareKeys) {
-		cluster := w.workloads[key]
-		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name, Unseen: cluster.unseen, Since: cluster.since}
-		for _, node := range All[corev1.Node](cluster.snapshot, "") {
+	for _, key := range w.Workloads() {
+		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name}
+		seen.Unseen, seen.Since, _ = w.Unseen(key)
+		for _, node := range w.Nodes(key) {
 			if kept := slimNode(node); kept != nil {
 				seen.Nodes = append(seen.Nodes, *kept)
 			}
 		}
 		head.Workloads = append(head.Workloads, seen)
 	}
-	return map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}, nil
+	return items, nil
 }
 
-var (
-	secretKind    = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
-	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
-)
-
 func (k *kind) header() kindHeader {
-	head := kindHeader{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced}
+	head := kindHeader{
+		Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced, Read: k.read(),
+	}
 	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
-		answer := apierrors.APIStatus(nil)
-		switch why := k.scopes[namespace]; {
+		why, answer := k.scopes[namespace], apierrors.APIStatus(nil)
+		switch {
 		case why == nil:
-			head.Read = append(head.Read, namespace)
 		case errors.As(why, &answer):
-			status := answer.Status()
-			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: &status})
+			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: answer.Status()})
 		default:
-			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Why: why.Error()})
+			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: metav1.Status{Message: why.Error()}})
 		}
 	}
 	return head
 }
 
-// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it was
-// taken.
+// Load reads a snapshot that was saved, packed or not, or a List that kubectl has written. Its clock stands still at the moment at which it
+// was taken.
 func Load(from io.Reader) (*Snapshot, error) {
 	head, objs, err := parse(from, mostUnpacked)
 	if err != nil {
 		return nil, fmt.Errorf("load a record: %w", err)
 	}
-	w, bare := New(), map[schema.GroupKind]bool{}
+	w := New()
 	if head == nil {
 		head = &header{Taken: w.Clock.Now().UTC()}
 	} else {
-		w.kinds = map[schema.GroupKind]*kind{}
-	}
-	for _, k := range head.Kinds {
-		bare[schema.GroupKind{Group: k.Group, Kind: k.Kind}] = k.Bare
+		w = empty(w.scheme)
 	}
 	for i := range objs {
-		tree := &unstructured.Unstructured{}
-		err := utiljson.Unmarshal(objs[i].Raw, &tree.Object)
-		if obj := client.Object(tree); err == nil {
-			if bare[tree.GroupVersionKind().GroupKind()] {
-				known := meta.AsPartialObjectMetadata(tree)
-				known.SetGroupVersionKind(tree.GroupVersionKind())
-				obj = known
-			}
+		obj := &unstructured.Unstructured{}
+		err := utiljson.Unmarshal(objs[i].Raw, &obj.Object)
+		if err == nil {
 			err = w.Add(obj)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("load an object of a record: %w", err)
 		}
 	}
-	if err := w.takeHeader(head); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w, w.takeHeader(head)
 }
 
 // takeHeader makes the snapshot, which has its objects, what its header says.
@@ -200,10 +174,7 @@ func (w *Snapshot) takeHeader(head *header) error {
 			k.scopes[namespace] = nil
 		}
 		for _, unread := range said.Unread {
-			k.scopes[unread.Namespace] = errors.New(unread.Why)
-			if unread.Answer != nil {
-				k.scopes[unread.Namespace] = &apierrors.StatusError{ErrStatus: *unread.Answer}
-			}
+			k.scopes[unread.Namespace] = &apierrors.StatusError{ErrStatus: unread.Answer}
 		}
 	}
 	for _, seen := range head.Workloads {
@@ -218,17 +189,14 @@ func (w *Snapshot) takeHeader(head *header) error {
 
 var errNoSnapshot = errors.New("it is no file that `kubectl mend record` has written")
 
-// packed is how every file begins that gzip has made.
-var packed = []byte{0x1f, 0x8b}
-
-// mostUnpacked is how many bytes a file may have when it is unpacked: some hundred thousand machines. A small file of somebody else's may unpack to
-// any number of them.
+// mostUnpacked is how many bytes a file may have when it is unpacked: some hundred thousand machines. A small file of somebody else's may
+// unpack to any number of them.
 const mostUnpacked = 512 << 20
 
 // unpack returns what is in a file, which gzip may have made.
 func unpack(from io.Reader, most int64) ([]byte, error) {
 	file := bufio.NewReader(from)
-	if begin, err := file.Peek(len(packed)); err == nil && bytes.Equal(begin, packed) {
+	if begin, err := file.Peek(2); err == nil && bytes.Equal(begin, []byte{0x1f, 0x8b}) { // as every file begins that gzip has made
 		unpacked, err := gzip.NewReader(file)
 		if err != nil {
 			return nil, fmt.Errorf("unpack it: %w", err)
@@ -251,28 +219,22 @@ func parse(from io.Reader, most int64) (*header, []runtime.RawExtension, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	if !bytes.HasPrefix(bytes.TrimSpace(content), []byte("{")) { // somebody has made it legible
-		if content, err = yaml.ToJSON(content); err != nil {
-			return nil, nil, errNoSnapshot
-		}
+	record, head := metav1.List{}, &header{}
+	if content, err = yaml.ToJSON(content); err == nil {
+		err = utiljson.Unmarshal(content, &record)
 	}
-	record := metav1.List{}
-	if err := utiljson.Unmarshal(content, &record); err != nil || !strings.HasSuffix(record.Kind, "List") {
+	if err == nil && len(record.Items) > 0 {
+		err = utiljson.Unmarshal(record.Items[0].Raw, &head.TypeMeta)
+	}
+	known, said := headerType.GroupVersionKind(), head.GroupVersionKind()
+	switch {
+	case err != nil, !strings.HasSuffix(record.Kind, "List"):
 		return nil, nil, errNoSnapshot
-	}
-	head := &header{}
-	if len(record.Items) == 0 {
-		return nil, nil, nil
-	}
-	if err := utiljson.Unmarshal(record.Items[0].Raw, &head.TypeMeta); err != nil {
-		return nil, nil, errNoSnapshot
-	}
-	if head.Kind != headerKind || head.GroupVersionKind().Group != mendv1.GroupVersion.Group {
+	case said.GroupKind() != known.GroupKind():
 		return nil, record.Items, nil
-	}
-	if head.APIVersion != mendv1.GroupVersion.String() {
+	case said.Version != known.Version:
 		return nil, nil, fmt.Errorf("it is of version %s, and only %s is known here: another release of kubectl-mend has written it",
-			head.APIVersion, mendv1.GroupVersion)
+			said.GroupVersion(), known.GroupVersion())
 	}
 	if err := utiljson.Unmarshal(record.Items[0].Raw, head); err != nil {
 		return nil, nil, fmt.Errorf("parse it: %w", err)

@@ -8,77 +8,56 @@ import (
 	"slices"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// installed is a kind as an API server serves it.
-type installed struct {
-	schema.GroupVersionKind
-	plural     string
-	namespaced bool
-}
-
-// always are the kinds that every management cluster has.
-var always = []installed{
-	{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false},
-	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
-	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
-	{apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), "customresourcedefinitions", false},
-	{clusterv1.GroupVersion.WithKind("Cluster"), "clusters", true},
-	{clusterv1.GroupVersion.WithKind("Machine"), "machines", true},
-	{clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true},
-}
-
-// kind is a kind that is installed, and all its objects.
+// kind is a kind that is installed, and its objects.
 type kind struct {
 	schema.GroupKind
 	plural     string
 	namespaced bool
-	// versions are those that are served, the preferred one first.
+	// versions are those that are served, the preferred one first; none of a kind that is only indexed.
 	versions []string
+	// live says that the API server of the source lists it.
+	live bool
 	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
 	scopes map[string]error
-
 	// objects are shared by all who read them: one is replaced and never changed.
 	objects map[client.ObjectKey]client.Object
-	// fields have the values by which objects can be selected.
-	fields map[string]func(client.Object) []string
-}
-
-func newKind(gk schema.GroupKind) *kind {
-	return &kind{
-		GroupKind: gk, scopes: map[string]error{}, objects: map[client.ObjectKey]client.Object{},
-		fields: map[string]func(client.Object) []string{
-			metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
-			"metadata.namespace":   func(obj client.Object) []string { return []string{obj.GetNamespace()} },
-		},
-	}
+	// indexes have the values by which objects can be selected.
+	indexes map[string]client.IndexerFunc
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
 func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
-	k := w.kinds[gvk.GroupKind()]
-	if k == nil {
-		k = newKind(gvk.GroupKind())
-		w.kinds[gvk.GroupKind()] = k
-	}
-	if len(k.versions) == 0 { // it was indexed before it was installed
+	k := w.indexed(gvk.GroupKind())
+	if len(k.versions) == 0 {
 		k.plural, k.namespaced = plural, namespaced
 	}
 	if !slices.Contains(k.versions, gvk.Version) {
 		k.versions = append(k.versions, gvk.Version)
 	}
 	return k
+}
+
+// indexed returns the kind, which need not be installed. The lock is held.
+func (w *Snapshot) indexed(gk schema.GroupKind) *kind {
+	if w.kinds[gk] == nil {
+		w.kinds[gk] = &kind{
+			GroupKind: gk, scopes: map[string]error{}, objects: map[client.ObjectKey]client.Object{},
+			indexes: map[string]client.IndexerFunc{
+				metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
+			},
+		}
+	}
+	return w.kinds[gk]
 }
 
 // find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
@@ -99,24 +78,27 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
+// scope is why a namespace of the kind was not read, by itself or with all others; nil if it was, or if nobody has asked for it.
+func (k *kind) scope(namespace string) (why error, asked bool) {
+	if why, asked = k.scopes[namespace]; !asked {
+		why, asked = k.scopes[""]
+	}
+	return why, asked
+}
+
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	why, known := k.scopes[namespace]
-	if !known {
-		why, known = k.scopes[""]
-	}
+	why, asked := k.scope(namespace)
+	read := k.read()
 	switch {
-	case known, len(k.scopes) == 0: // all that was to be read, was
-	case namespace != "":
-		why = fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace,
-			strings.Join(slices.Sorted(maps.Keys(k.scopes)), ", "))
-	case len(k.read()) == 0:
-		why = k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]
-	}
-	if why != nil {
+	case why != nil:
 		return unreadError{why}
+	case asked, len(k.scopes) == 0, namespace == "" && len(read) > 0: // all that was to be read, was
+		return nil
+	case namespace == "":
+		return unreadError{k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]}
 	}
-	return nil
+	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(read, ", "))}
 }
 
 // read are the namespaces that were read, sorted; an empty name stands for all.
@@ -151,12 +133,18 @@ func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
-// in are the objects in a namespace, or in all if that is empty, that are wanted, by name.
-func (k *kind) in(namespace string, wanted ...func(client.Object) bool) []client.Object {
+// templated reports whether objects of a kind, of a CustomResourceDefinition, are made from templates.
+func (w *Snapshot) templated(k *kind) bool {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return custom(k.Group) && w.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
+}
+
+// in are the objects in a namespace, or in all if that is empty, by name.
+func (k *kind) in(namespace string) []client.Object {
 	objs := make([]client.Object, 0, len(k.objects))
 	for key, obj := range k.objects {
-		if (namespace == "" || key.Namespace == namespace) &&
-			!slices.ContainsFunc(wanted, func(wants func(client.Object) bool) bool { return !wants(obj) }) {
+		if namespace == "" || key.Namespace == namespace {
 			objs = append(objs, obj)
 		}
 	}
@@ -166,7 +154,11 @@ func (k *kind) in(namespace string, wanted ...func(client.Object) bool) []client
 	return objs
 }
 
-// IndexField makes objects of a kind be found by client.MatchingFields. A field that is known already stays as it is.
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// IndexField makes objects of a kind be found by client.MatchingFields. What is known by its metadata alone has no values.
 func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	gvk, err := apiutil.GVKForObject(obj, w.scheme)
 	if err != nil {
@@ -174,44 +166,40 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	k := w.kinds[gvk.GroupKind()]
-	if k == nil { // it is installed by its first version, later
-		k = newKind(gvk.GroupKind())
-		w.kinds[gvk.GroupKind()] = k
-	}
-	if k.fields[field] != nil {
-		return nil
-	}
-	wanted := shapeOf(obj, gvk)
-	k.fields[field] = func(stored client.Object) []string {
-		obj, err := w.as(stored, wanted)
+	w.indexed(gvk.GroupKind()).indexes[field] = func(stored client.Object) []string {
+		typed, err := w.as(stored, gvk, obj)
 		if err != nil {
-			return nil // no more than its metadata is known: it has no values
+			return nil
 		}
-		return values(obj)
+		return values(typed)
 	}
 	return nil
 }
 
-// sortedKinds are all kinds in a stable order. The lock is held.
-func (w *Snapshot) sortedKinds() []*kind {
-	return slices.SortedFunc(maps.Values(w.kinds), func(a, b *kind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind))
-	})
+// installed are all kinds that are installed, in a stable order.
+func (w *Snapshot) installed() []*kind {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	kinds := make([]*kind, 0, len(w.kinds))
+	for _, k := range w.kinds {
+		if len(k.versions) > 0 {
+			kinds = append(kinds, k)
+		}
+	}
+	slices.SortFunc(kinds, func(a, b *kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
+	return kinds
 }
 
 // RESTMapper knows the kinds that are installed by now.
 func (w *Snapshot) RESTMapper() meta.RESTMapper {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	kinds := w.sortedKinds()
-	var versions []schema.GroupVersion
+	kinds := w.installed()
+	var preferred []schema.GroupVersion
 	for _, k := range kinds {
 		for _, version := range k.versions {
-			versions = append(versions, schema.GroupVersion{Group: k.Group, Version: version})
+			preferred = append(preferred, schema.GroupVersion{Group: k.Group, Version: version})
 		}
 	}
-	mapper := meta.NewDefaultRESTMapper(versions)
+	mapper := meta.NewDefaultRESTMapper(preferred)
 	for _, k := range kinds {
 		scope := meta.RESTScopeRoot
 		if k.namespaced {
@@ -227,13 +215,5 @@ func (w *Snapshot) RESTMapper() meta.RESTMapper {
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
 func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
-	plural, group, _ := strings.Cut(crd, ".")
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	for gk, k := range w.kinds {
-		if gk.Group == group && k.plural == plural && len(k.versions) > 0 {
-			return true, nil
-		}
-	}
-	return false, nil
+	return slices.ContainsFunc(w.installed(), func(k *kind) bool { return k.plural+"."+k.Group == crd }), nil
 }

@@ -1,14 +1,10 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,17 +17,21 @@ import (
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
 // read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
-	snapshot *Snapshot
-	marks    []client.ListOption
-
-	mu    sync.Mutex
-	asked map[schema.GroupVersionKind]bool
+	snapshot  *Snapshot
+	namespace string
 }
 
-// NewKinds returns the kinds of w. Those of which there is a request that one of the marks selects are in use from the start, as for a
-// manager that has looked for them.
-func NewKinds[T client.Object](w *Snapshot, marks ...client.ListOption) *Kinds[T] {
-	return &Kinds[T]{snapshot: w, marks: marks, asked: map[schema.GroupVersionKind]bool{}}
+// NewKinds returns the kinds of w, as they are read for MachineHealthChecks in a namespace, or for NodeHealthChecks in all, if it is empty.
+func NewKinds[T client.Object](w *Snapshot, namespace string) *Kinds[T] {
+	return &Kinds[T]{w, namespace}
+}
+
+// Namespace is the one that is read; empty for all.
+func (w *Snapshot) Namespace() string {
+	if w.source == nil {
+		return ""
+	}
+	return w.source.Namespace
 }
 
 // Notify does nothing.
@@ -52,70 +52,36 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	var object T
-	q := query{gvk: gvk, bare: isMetadata(object)}
-	if len(k.marks) == 0 && k.snapshot.source != nil { // those of NodeHealthChecks, which are marked, are read wherever they are
-		q.namespace = k.snapshot.source.Namespace
-	}
-	if err := k.snapshot.load(ctx, q); err != nil {
+	w := k.snapshot
+	if err := w.load(ctx, question{gvk: gvk, namespace: k.namespace}); err != nil {
 		return false, err
 	}
-	if err := k.snapshot.readable(gvk); err != nil {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	found, err := w.find(gvk)
+	if err == nil {
+		err = found.unread(k.namespace)
+	}
+	if err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.asked[gvk] = true
 	return true, nil
 }
 
 // Readable is Ready: nothing is watched.
-func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	return k.Ready(ctx, kind)
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, gvk)
 }
 
-// readable is why nothing of a kind was read; nil if any of its namespaces was.
-func (w *Snapshot) readable(gvk schema.GroupVersionKind) error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	k, err := w.find(gvk)
-	if err != nil || len(k.read()) > 0 {
-		return err
-	}
-	return k.unread("")
-}
-
-// InUse returns the kinds of requests that were asked for, and those that are marked, each in one of its versions, in a stable order.
+// InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
-	kinds := k.snapshot.marked(k.marks)
-	k.mu.Lock()
-	for gvk := range k.asked {
-		if !strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
-			kinds = append(kinds, gvk)
-		}
-	}
-	k.mu.Unlock()
-	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Version, b.Version))
-	})
-	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
-}
-
-// marked are the kinds of requests of which one has a mark, in the preferred version.
-func (w *Snapshot) marked(marks []client.ListOption) []schema.GroupVersionKind {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
 	var kinds []schema.GroupVersionKind
-	for gk, k := range w.kinds {
-		template := w.kinds[schema.GroupKind{Group: gk.Group, Kind: gk.Kind + remediationrequest.TemplateSuffix}]
-		if template == nil || len(template.versions) == 0 || len(k.versions) == 0 || !custom(gk.Group) {
-			continue
-		}
-		if slices.ContainsFunc(marks, func(mark client.ListOption) bool {
-			selector := (&client.ListOptions{}).ApplyOptions([]client.ListOption{mark}).LabelSelector
-			return selector != nil && slices.ContainsFunc(k.in(""), func(obj client.Object) bool { return selector.Matches(labels.Set(obj.GetLabels())) })
-		}) {
-			kinds = append(kinds, gk.WithVersion(k.versions[0]))
+	for _, installed := range k.snapshot.installed() {
+		why, asked := installed.scope(k.namespace)
+		gvk := installed.WithVersion(installed.versions[0])
+		read := asked && why == nil || !asked && !installed.live
+		if read && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
+			kinds = append(kinds, gvk)
 		}
 	}
 	return kinds

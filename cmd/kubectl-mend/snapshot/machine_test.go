@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,8 +18,10 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -109,7 +112,6 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 		want  []string
 	}{
 		"the machine and the control plane are":  {Scope{Machine: "w1"}, nil, one},
-		"so are those of its node":               {Scope{Node: "node-of-w1"}, nil, one},
 		"all are where that is asked for":        {Scope{Machine: "w1", AllMachines: true}, nil, all},
 		"all are where the machine is not there": {Scope{Machine: "w9"}, nil, all},
 		"all are where the status is old": {Scope{Machine: "w1"}, []func(*Snapshot){
@@ -129,12 +131,7 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 			put(t, w, other)
 		}}, one},
 		"all are where there is a check of nodes": {Scope{Machine: "w1"}, []func(*Snapshot){checkedNodes}, all},
-		"all are where another machine has the node": {Scope{Node: "node-of-w1"}, []func(*Snapshot){func(w *Snapshot) {
-			on := func(node string) func(*clusterv1.Machine) {
-				return func(m *clusterv1.Machine) { m.Status.NodeRef.Name = node }
-			}
-			put(t, w, aMachine("w1", on("node-of-w2")), aMachine("w2", on("node-of-w1")))
-		}}, all},
+		"all are for a node":                      {Scope{Node: "node-of-w1"}, nil, all},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.scope.Namespace, tc.scope.Cluster, tc.scope.Nodes = "ns", "c1", true
@@ -150,15 +147,32 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 	}
 }
 
-// A host is read by its name: there may be thousands of others.
+// A host is read by its name: there may be thousands of others. Another Metal3Machine that names it is seen.
 func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"}}
-	w := readAll(t, aLargeCluster(t, func(w *Snapshot) { _ = w.Add(other) }), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
-	for i, name := range []string{"host", "other"} {
-		err := w.ReadOnly().Get(t.Context(), key(name), &bmov1alpha1.BareMetalHost{})
-		if hosts := All[bmov1alpha1.BareMetalHost](w, "ns"); err != nil || len(hosts) != i+1 {
-			t.Errorf("after %s was read (%v), the hosts are %v", name, err, hosts)
+	twin := bare(metal3MachineGVK)
+	twin.Namespace, twin.Name, twin.Annotations = "ns", "twin", map[string]string{infrav1.HostAnnotation: "ns/host"}
+	consumed := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host"}}
+	consumed.Spec.ConsumerRef = &corev1.ObjectReference{
+		APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "ns", Name: "m3",
+	}
+	on := aMachine("m", func(m *clusterv1.Machine) {
+		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3",
 		}
+	})
+	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
+	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
+	machine := &clusterv1.Machine{}
+	if err := w.ReadOnly().Get(t.Context(), key("m"), machine); err != nil {
+		t.Fatal(err)
+	}
+	hosts := &host.Hosts{Client: w.ReadOnly(), Live: w.ReadOnly()}
+	if found, err := hosts.Of(t.Context(), machine); err != nil || !strings.Contains(found.Why, "both name") {
+		t.Errorf("of a host that two Metal3Machines name it is said: %s (%v)", found.Why, err)
+	}
+	if read := All[bmov1alpha1.BareMetalHost](w, "ns"); len(read) != 1 {
+		t.Errorf("%d hosts were read", len(read))
 	}
 }
 
@@ -277,7 +291,7 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 	for name, restless := range map[string][]client.ObjectKey{
 		"another one has the name": {{Namespace: "ns2", Name: "c1"}},
 		"there are many others": func() (many []client.ObjectKey) {
-			for i := range mostNamed + 1 {
+			for i := range 100 {
 				many = append(many, key(fmt.Sprintf("restless-%d", i)))
 			}
 			return many
@@ -315,19 +329,13 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 			&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Labels: inCluster}})
 	}
 	w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "w1"})
-	siblings, hosts, sets := &clusterv1.MachineList{}, &bmov1alpha1.BareMetalHostList{}, &clusterv1.MachineSetList{}
+	siblings, sets := &clusterv1.MachineList{}, &clusterv1.MachineSetList{}
 	err := errors.Join(
-		w.ReadOnly().List(t.Context(), hosts, client.InNamespace("ns")), // which nobody needs to know before
 		w.ReadOnly().List(t.Context(), siblings, client.InNamespace("ns"), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: "md"}),
+		w.ReadOnly().List(t.Context(), sets, client.InNamespace("ns")),
 	)
-	if err != nil || len(hosts.Items) != 0 || len(siblings.Items) != 2 {
-		t.Errorf("%d hosts and %d machines of the owner are read: %v", len(hosts.Items), len(siblings.Items), err)
-	}
-	err = errors.Join(
-		w.ReadOnly().List(t.Context(), hosts, client.InNamespace("ns")), w.ReadOnly().List(t.Context(), sets, client.InNamespace("ns")),
-	)
-	if machines, _ := machinesOf(t, w); err != nil || len(hosts.Items) != 1 || len(sets.Items) != 1 || len(machines) != 3 {
-		t.Errorf("then %d hosts, %d sets and the machines %v: %v", len(hosts.Items), len(sets.Items), machines, err)
+	if machines, _ := machinesOf(t, w); err != nil || len(siblings.Items) != 2 || len(sets.Items) != 1 || len(machines) != 3 {
+		t.Errorf("%d machines of the owner, %d sets and the machines %v: %v", len(siblings.Items), len(sets.Items), machines, err)
 	}
 	if is := One[clusterv1.Machine](w, key("w1")); is != nil && (len(is.ManagedFields) != 1 || is.ManagedFields[0].Manager != "holder") {
 		t.Errorf("of who added the finalizer %v is known", is.ManagedFields)

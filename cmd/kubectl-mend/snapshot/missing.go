@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // Missing is something that a snapshot does not have, because it could not be read.
@@ -31,13 +31,19 @@ var errRecorded = errors.New("a record cannot be asked for more than was recorde
 // errNoNodeCheck is why the nodes of the management cluster were not read.
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
 
-// what names what a query reads.
-func (q query) what(res served) string {
-	called := cmp.Or(q.called, plural(q.gvk.Kind))
+// what names what a question reads.
+func (q question) what(k *kind) string {
+	called := plural(q.gvk.Kind)
 	switch {
-	case !res.namespaced && q.gvk.Kind == "Node":
+	case q.gvk == leaseGVK && q.name != "":
+		called = "Lease " + q.name
+	case q.labels == managerBindings && q.labels != "":
+		called += " of " + managerlease.ClusterRole
+	}
+	switch {
+	case q.gvk == nodeGVK:
 		return called + " of the management cluster"
-	case !res.namespaced:
+	case !k.namespaced:
 		return called
 	case q.namespace == "":
 		return called + " in all namespaces"

@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
@@ -108,23 +107,6 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	want := []Missing{{`Machines in namespace mgmt`, `forbidden: User "u" may not`}}
 	if diff := cmp.Diff(want, w.Missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
-	}
-}
-
-func TestWithoutTheRightToReadEverythingEachNamedNamespaceIsRead(t *testing.T) {
-	from := aManagementCluster(t, nil)
-	put(t, from, tree2(poisonKind, "ns", "m", map[string]any{}))
-	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind} {
-		forbid(from, gvk, from.kinds[gvk.GroupKind()].plural, "")
-		for _, namespace := range []string{"ns", "remediations"} {
-			from.kinds[gvk.GroupKind()].scopes[namespace] = nil
-		}
-	}
-	w := readAll(t, from, Scope{Namespace: "ns"})
-	for _, at := range []client.ObjectKey{{Namespace: "ns", Name: "m"}, {Namespace: "remediations", Name: "n"}} {
-		if err := w.ReadOnly().Get(t.Context(), at, whole(poisonKind)); err != nil {
-			t.Errorf("%s, which a check of its namespace may have made: %v", at, err)
-		}
 	}
 }
 

@@ -2,10 +2,10 @@ package snapshot
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,15 +17,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// keptFields are what is kept of kinds beside their metadata. The rest is not read by any command, and may be anything: the variables of a
-// topology, the configuration of a control plane, user data, templates of machines, the containers of a pod.
+var (
+	secretKind    = corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+	configMapKind = corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind()
+)
+
+// hidden reports whether objects of a kind hold what is in no snapshot.
+func hidden(gk schema.GroupKind) bool { return gk == secretKind || gk == configMapKind }
+
+// keptFields are what a record keeps of kinds beside their metadata. The rest is not read by any command, and may be anything: the address
+// of a BMC, the variables of a topology, the configuration of a control plane, user data, the containers of a pod. Of a kind that is
+// neither here nor known by its type its conditions are kept.
 var keptFields = map[schema.GroupKind][]string{
 	clusterGVK.GroupKind(): {
 		"spec.paused", "spec.infrastructureRef", "spec.controlPlaneRef", "status.conditions", "status.initialization", "status.phase",
@@ -34,61 +42,57 @@ var keptFields = map[schema.GroupKind][]string{
 	controlPlaneGVK.GroupKind(): {
 		"spec.remediation", "spec.replicas", "status.initialization", "status.conditions", "status.deprecated.v1beta1.conditions",
 	},
+	machineGVK.GroupKind(): {
+		"spec.clusterName", "spec.providerID", "spec.failureDomain", "spec.infrastructureRef", "spec.bootstrap.configRef", "spec.deletion",
+		"status.nodeRef", "status.failureDomain", "status.initialization", "status.deletion", "status.conditions", "status.deprecated.v1beta1",
+	},
 	machineSetGVK.GroupKind():        {"spec.clusterName", "spec.replicas", "status.conditions", "status.deprecated.v1beta1.conditions"},
 	machineDeploymentGVK.GroupKind(): {"spec.clusterName", "spec.replicas", "spec.paused", "status.conditions"},
 	metal3MachineGVK.GroupKind():     {"spec.hostSelector", "status.conditions"},
-	podGVK.GroupKind():               {"spec.nodeName", "status.phase", "status.conditions"},
-	budgetGVK.GroupKind():            {"spec.selector", "status.disruptionsAllowed"},
+	hostGVK.GroupKind(): {
+		"spec.online", "spec.consumerRef", "spec.disablePowerOff", "status.poweredOn", "status.operationalStatus", "status.operationHistory",
+		"status.errorType", "status.errorMessage", "status.provisioning.state", "status.lastUpdated", "status.conditions",
+		"status.hardware.systemVendor",
+	},
+	namespaceGVK.GroupKind(): {}, definitionGVK.GroupKind(): {},
+	nodeGVK.GroupKind():   {"spec.providerID", "spec.taints", "status.conditions", "status.nodeInfo.bootID"},
+	podGVK.GroupKind():    {"spec.nodeName", "status.phase", "status.conditions"},
+	budgetGVK.GroupKind(): {"spec.selector", "status.disruptionsAllowed"},
 	eventGVK.GroupKind(): {
 		"eventTime", "series", "reportingController", "action", "reason", "regarding", "related", "note", "type",
 		"deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedCount",
 	},
 }
 
-// slim is an object without what no command reads. It keeps a record small and free of secrets. The object belongs to the
-// caller, and may be changed; nil is returned for one that is not kept at all.
+// slim is an object without what no command reads. It keeps a record small and free of secrets; nil is returned for an object that is not
+// kept at all.
 func slim(obj client.Object) (map[string]any, error) {
+	if event, ok := obj.(*eventsv1.Event); ok && !ofInterest(event) {
+		return nil, nil
+	}
+	obj = obj.DeepCopyObject().(client.Object)
+	slimAnnotations(obj)
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	slimmed, err := transformed(obj)
-	kept, ok := slimmed.(client.Object)
-	if err != nil || !ok {
-		return nil, err
+	if gvk == namespaceGVK {
+		labels := obj.GetLabels()
+		maps.DeleteFunc(labels, func(key, _ string) bool { return key != mendv1.ClaimLabel })
+		obj.SetLabels(labels)
 	}
-	kept.GetObjectKind().SetGroupVersionKind(gvk)
-	slimManagedFields(kept)
-	slimAnnotations(kept)
-	if gvk.GroupKind() == namespaceGVK.GroupKind() {
-		kept.SetLabels(claimLabelAlone(kept.GetLabels()))
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	fields := keptFields[gvk.GroupKind()]
+	switch {
+	case err != nil:
+		return content, err
+	case isTree(obj) && strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix):
+		return slimTemplate(content), nil
+	case gvk.Group == openshift.ConfigGroup || gvk == openshift.MachineHealthChecks:
+		fields = []string{"spec", "status.conditions"}
+	case isTree(obj) && fields == nil:
+		fields = []string{"status.conditions"}
+	case fields == nil:
+		return content, nil
 	}
-	if tree, untyped := kept.(*unstructured.Unstructured); untyped && strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix) {
-		slimTemplate(tree)
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(kept)
-	if fields := keptFields[gvk.GroupKind()]; err == nil && fields != nil && !isMetadata(kept) {
-		content, err = onlyFields(content, fields)
-	}
-	return content, err
-}
-
-// transformed is an object as a cache of the manager keeps it, if one does; nil for an event that is not of interest.
-func transformed(obj client.Object) (any, error) {
-	switch o := obj.(type) {
-	case *eventsv1.Event:
-		if !ofInterest(o) {
-			return nil, nil
-		}
-	case *clusterv1.Machine:
-		return slimMachine(o)
-	case *bmov1alpha1.BareMetalHost:
-		return host.SlimHost(o)
-	case *corev1.Node:
-		return nodehealthcheck.SlimNode(o)
-	case *unstructured.Unstructured:
-		if keptFields[o.GroupVersionKind().GroupKind()] == nil {
-			return nodehealthcheck.Slim(o)
-		}
-	}
-	return obj, nil
+	return onlyFields(content, fields)
 }
 
 // onlyFields keeps of an object no more than its metadata and some fields.
@@ -107,22 +111,34 @@ func onlyFields(content map[string]any, fields []string) (map[string]any, error)
 	return kept, nil
 }
 
-// claimLabelAlone are the labels of a Namespace without all but the one that claims checks.
-func claimLabelAlone(labels map[string]string) map[string]string {
-	value, has := labels[mendv1.ClaimLabel]
-	if !has {
-		return nil
+// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and
+// the remediator: there may be passwords in it.
+func slimTemplate(template map[string]any) map[string]any {
+	kept := map[string]any{"apiVersion": template["apiVersion"], "kind": template["kind"], "metadata": template["metadata"]}
+	embedded, found, err := unstructured.NestedMap(template, "spec", "template")
+	if err != nil || !found {
+		return kept
 	}
-	return map[string]string{mendv1.ClaimLabel: value}
+	usable := map[string]any{}
+	for _, name := range []string{"apiVersion", "kind"} {
+		if value, has := embedded[name]; has {
+			usable[name] = value
+		}
+	}
+	if spec, has := embedded["spec"]; has {
+		usable["spec"] = map[string]any{}
+		if _, isMap := spec.(map[string]any); !isMap {
+			usable["spec"] = "" // what cannot be used stays so
+		}
+	}
+	kept["spec"] = map[string]any{"template": usable}
+	return kept
 }
 
-// slimNode is slim for the node of a workload cluster, of which no label but the zone is looked at.
+// slimNode is what is kept of the node of a workload cluster, of which no label but the zone is looked at.
 func slimNode(node *corev1.Node) *corev1.Node {
-	slimmed, err := workload.SlimNode(node)
-	kept, ok := slimmed.(*corev1.Node)
-	if err != nil || !ok {
-		return nil
-	}
+	slimmed, _ := workload.SlimNode(node) // it returns an error of no node
+	kept, _ := slimmed.(*corev1.Node)
 	return kept
 }
 
@@ -161,58 +177,19 @@ var annotationsOf = []string{
 const conversionData = "cluster.x-k8s.io/conversion-data"
 
 func slimAnnotations(obj client.Object) {
-	var kept map[string]string
-	for key, value := range obj.GetAnnotations() {
-		read := slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
-		if !read || key == conversionData {
-			continue
-		}
-		if kept == nil {
-			kept = map[string]string{}
-		}
-		kept[key] = value
-	}
-	obj.SetAnnotations(kept)
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
+	})
+	obj.SetAnnotations(annotations)
 }
 
 // ofInterest reports whether an event is about what this program speaks of. The notes of others are theirs.
-func ofInterest(e *eventsv1.Event) bool {
-	switch e.Regarding.Kind {
+func ofInterest(event *eventsv1.Event) bool {
+	switch event.Regarding.Kind {
 	case "Machine", "MachineHealthCheck", "NodeHealthCheck", "Node", "BareMetalHost", "Metal3Remediation", "HostRemediation", "Cluster", "MachineSet",
 		"KubeadmControlPlane", "MachineDeployment":
 		return true
 	}
-	return strings.Contains(e.ReportingController, "kubemend")
-}
-
-// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and
-// the remediator: there may be passwords in it.
-func slimTemplate(template *unstructured.Unstructured) {
-	embedded, found, err := unstructured.NestedMap(template.Object, "spec", "template")
-	if err != nil || !found {
-		delete(template.Object, "spec")
-		return
-	}
-	kept := map[string]any{}
-	for _, name := range []string{"apiVersion", "kind"} {
-		if value, has := embedded[name]; has {
-			kept[name] = value
-		}
-	}
-	if spec, has := embedded["spec"]; has {
-		kept["spec"] = map[string]any{}
-		if _, isMap := spec.(map[string]any); !isMap {
-			kept["spec"] = "" // what cannot be used stays so
-		}
-	}
-	template.Object["spec"] = map[string]any{"template": kept}
-}
-
-// slimMachine is what the manager's cache keeps of a machine, and of one that is being deleted also who added its finalizers.
-func slimMachine(m *clusterv1.Machine) (any, error) {
-	slimmed, err := machinehealthcheck.SlimMachine(m)
-	if kept, ok := slimmed.(*clusterv1.Machine); ok && err == nil && m.DeletionTimestamp != nil {
-		kept.ManagedFields = m.ManagedFields
-	}
-	return slimmed, err
+	return strings.Contains(event.ReportingController, "kubemend")
 }

@@ -1,8 +1,7 @@
-// Package snapshot is a management cluster in memory, and what was seen of its workload clusters: as it was read at one moment with the rights
-// of a user, or as a file has it that was recorded somewhere else.
+// Package snapshot reads a management cluster and its workload clusters, and remembers each answer.
 //
-// It is read as an API server is: of a management cluster that is there a kind is listed when somebody asks for it, once. It decides nothing. What
-// changes it is put into it as it is, or written to it by controllers that act in memory.
+// A Snapshot is a client whose objects are in memory. Of a live cluster it lists a kind when somebody first asks for it, with the rights of
+// the user; a record, and what tests and simulations add, has all its objects from the start. It decides nothing.
 package snapshot
 
 import (
@@ -19,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +34,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its fields.
+// Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its
+// fields.
 type Snapshot struct {
 	// Taken is when it was read.
 	Taken time.Time
@@ -44,18 +43,15 @@ type Snapshot struct {
 	Clock clock.PassiveClock
 
 	scheme *runtime.Scheme
+	source *reading // where more can be read; nil for a record
 
-	mu      sync.RWMutex
-	kinds   map[schema.GroupKind]*kind
-	version int64 // the last resourceVersion that was given
-
+	mu        sync.RWMutex
+	kinds     map[schema.GroupKind]*kind
+	version   int64 // the last resourceVersion that was given
 	workloads map[client.ObjectKey]*workloadCluster
-	counted   map[client.ObjectKey]bool // clusters of whose machines not all were read
-	// unselected is how many machines of a cluster no MachineHealthCheck selects, by their metadata.
-	unselected map[client.ObjectKey]int
-	missing    []Missing
-	// source is where more can be read; nil for a record.
-	source *reading
+	// counted are the clusters of which not all Machines were read, and how many of these no MachineHealthCheck selects.
+	counted map[client.ObjectKey]int
+	missing []Missing
 }
 
 // New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
@@ -67,20 +63,22 @@ func New() *Snapshot {
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
-	return empty(scheme, always)
-}
-
-// empty has no objects.
-func empty(scheme *runtime.Scheme, kinds []installed) *Snapshot {
-	w := &Snapshot{
-		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
-		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]bool{},
-		unselected: map[client.ObjectKey]int{},
+	w := empty(scheme)
+	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, definitionGVK} {
+		w.Install(gvk, guessPlural(gvk), false)
 	}
-	for _, k := range kinds {
-		w.kindFor(k.GroupVersionKind, k.plural, k.namespaced)
+	for _, gvk := range []schema.GroupVersionKind{leaseGVK, clusterGVK, machineGVK, machineCheckGVK} {
+		w.Install(gvk, guessPlural(gvk), true)
 	}
 	return w
+}
+
+// empty has no kinds.
+func empty(scheme *runtime.Scheme) *Snapshot {
+	return &Snapshot{
+		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
+		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]int{},
+	}
 }
 
 // Scheme is that of all kinds that are known by their types.
@@ -107,27 +105,22 @@ func (w *Snapshot) Lacks(what, why string) {
 func (w *Snapshot) Counted(cluster client.ObjectKey) bool {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.counted[cluster]
+	_, counted := w.counted[cluster]
+	return counted
 }
 
-// SetCounted says that not all machines of a cluster were read.
-func (w *Snapshot) SetCounted(cluster client.ObjectKey) {
+// SetCounted says that not all machines of a cluster were read, and how many there are that no MachineHealthCheck selects.
+func (w *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.counted[cluster] = true
+	w.counted[cluster] = unselected
 }
 
 // Unselected is how many machines no MachineHealthCheck selects of a cluster whose machines were not read.
 func (w *Snapshot) Unselected(cluster client.ObjectKey) int {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.unselected[cluster]
-}
-
-func (w *Snapshot) addUnselected(cluster client.ObjectKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unselected[cluster]++
+	return w.counted[cluster]
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
@@ -145,8 +138,8 @@ func (w *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced
 	w.kindFor(gvk, plural, namespaced).scopes[namespace] = why
 }
 
-// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all namespaces.
-// An object without a UID is given one, and one without a version as well.
+// Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all
+// namespaces. An object without a UID is given one, and one without a version as well.
 func (w *Snapshot) Add(objs ...client.Object) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,8 +148,7 @@ func (w *Snapshot) Add(objs ...client.Object) error {
 		if err != nil {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
-		plural, _ := meta.UnsafeGuessKindToResource(gvk)
-		k := w.kindFor(gvk, plural.Resource, obj.GetNamespace() != "")
+		k := w.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
 		if _, read := k.scopes[obj.GetNamespace()]; !read && w.source == nil {
 			k.scopes[""] = nil
 		}
@@ -167,17 +159,19 @@ func (w *Snapshot) Add(objs ...client.Object) error {
 	return nil
 }
 
-// keep stores own itself, which belongs to the snapshot from then on, without what is read of no object. The lock is held.
+func guessPlural(gvk schema.GroupVersionKind) string {
+	plural, _ := meta.UnsafeGuessKindToResource(gvk)
+	return plural.Resource
+}
+
+// keep stores own itself, which belongs to the snapshot from then on, as its type if that is known. The lock is held.
 func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
-	if u, ok := own.(*unstructured.Unstructured); ok && w.scheme.Recognizes(gvk) {
-		typed, err := w.scheme.New(gvk)
+	if known := w.scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
+		converted, err := w.convert(own, gvk, !known)
 		if err != nil {
 			return err
 		}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, typed); err != nil {
-			return err
-		}
-		own = typed.(client.Object)
+		own = converted
 	}
 	own.GetObjectKind().SetGroupVersionKind(gvk)
 	slimManagedFields(own)

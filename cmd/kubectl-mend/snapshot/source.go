@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -36,7 +35,7 @@ type Scope struct {
 	Cluster string
 	// Nodes says that the nodes of workload clusters are read.
 	Nodes bool
-	// Node leaves out the nodes of clusters in which no Machine names a node of that name. They are read after the Machines then.
+	// Node leaves out the nodes of clusters in which no Machine names a node of that name.
 	Node string
 	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that
 	// does not do, all of the cluster are read.
@@ -57,32 +56,29 @@ func (s *Scope) reads(cluster client.ObjectKey) bool {
 	return (s.Namespace == "" || s.Namespace == cluster.Namespace) && (s.Cluster == "" || s.Cluster == cluster.Name)
 }
 
-// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs some
-// thousand.
 const (
+	// patience is how long one answer of the management cluster is waited for: a list of thousands of machines takes some seconds.
+	patience = 30 * time.Second
+	// How many requests are sent in a second, at first, and at the same time. A management cluster with a thousand workload clusters needs
+	// some thousand.
 	requestsPerSecond = 200
 	requestBurst      = 400
 	atOnce            = 32
 )
 
-// reading is a management cluster of which kinds are read when they are asked for.
+// reading is a management cluster whose answers are remembered in a snapshot.
 type reading struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
-	served   map[schema.GroupKind]served
 
 	mu    sync.Mutex
-	asked map[query]error // what was read, and why it was not
-	// one says that the machines of the cluster are those that were read, and calm that those of calm clusters were not: others are not
-	// listed.
+	asked map[question]error // what was read, and why it was not
+	// one says that of Machines, Metal3Machines and hosts those are read that are asked for by name or by labels, calm that no other
+	// Machines are read than those that were.
 	one, calm bool
 	// target is the UID of the machine whose records alone are read; those of all are if it is empty.
 	target string
-	// siblings says that also those of its owner were read, to tell whether its capacity is back: the hosts that they may get are listed then.
-	siblings atomic.Bool
-	// live are the workload clusters that can be read past what was seen of them.
-	live map[client.ObjectKey]client.Reader
 }
 
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and
@@ -103,34 +99,8 @@ func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 	return r.snapshot, nil
 }
 
-// readScope reads the clusters and checks in scope with their remediations, which tell whose machines and nodes have to be read, and these.
-func (r *reading) readScope(ctx context.Context) {
-	r.each(ctx, r.managers())
-	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
-		r.AllMachines = true
-	}
-	r.each(ctx, []query{{gvk: clusterGVK}, {gvk: machineCheckGVK}})
-	r.each(ctx, r.remediations())
-	var wanted func(*clusterv1.Cluster) bool
-	switch {
-	case r.Machine != "" || r.Node != "":
-		wanted = r.oneMachine(ctx)
-	case r.Restless && !r.AllMachines:
-		wanted = r.restless(ctx)
-	default:
-		wanted = func(c *clusterv1.Cluster) bool { return r.reads(client.ObjectKeyFromObject(c)) }
-	}
-	inParallel([]func(){ // the nodes are most of what is read beside the machines
-		func() {
-			if r.Nodes {
-				r.workloads(ctx, wanted)
-			}
-		},
-		func() { r.each(ctx, r.rest()) },
-	})
-}
-
-// begin asks the API server which kinds it serves.
+// begin asks the API server which kinds it serves, and installs those that it lists; but nobody who asks a snapshot is given Secrets and
+// ConfigMaps.
 func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	config := rest.CopyConfig(from.Config)
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
@@ -143,24 +113,23 @@ func begin(ctx context.Context, from Source, scope Scope) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := New()
+	w := empty(New().scheme)
 	w.Taken, w.Clock = from.Clock.Now().UTC(), from.Clock
-	w.kinds = map[schema.GroupKind]*kind{} // only what is served is installed
 	c, err := client.New(config, client.Options{Scheme: w.scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err
 	}
-	w.source = &reading{
-		Scope: scope, snapshot: w, client: c, served: servedOf(groups), asked: map[query]error{}, live: map[client.ObjectKey]client.Reader{},
-	}
-	for _, gk := range []schema.GroupKind{secretKind, configMapKind} { // nobody who asks a snapshot is given these
-		delete(w.source.served, gk)
-	}
-	for gk, kind := range w.source.served {
-		for _, version := range kind.versions {
-			w.Install(gk.WithVersion(version), kind.plural, kind.namespaced)
+	for _, group := range groups {
+		for _, version := range append([]metav1.GroupVersionForDiscovery{group.Group.PreferredVersion}, group.Group.Versions...) {
+			for _, resource := range group.VersionedResources[version.Version] {
+				gvk := schema.GroupVersionKind{Group: group.Group.Name, Version: version.Version, Kind: resource.Kind}
+				if slices.Contains(resource.Verbs, "list") && !strings.Contains(resource.Name, "/") && !hidden(gvk.GroupKind()) {
+					w.kindFor(gvk, resource.Name, resource.Namespaced).live = true
+				}
+			}
 		}
 	}
+	w.source = &reading{Scope: scope, snapshot: w, client: c, asked: map[question]error{}}
 	return w.source, nil
 }
 
@@ -176,46 +145,19 @@ func discover(ctx context.Context, config *rest.Config, httpClient *http.Client)
 	return restmapper.GetAPIGroupResources(api)
 }
 
-// served is what an API server serves of a kind.
-type served struct {
-	versions   []string // the preferred one first
-	plural     string
-	namespaced bool
-}
+// roundTripper is a function that carries out requests.
+type roundTripper func(*http.Request) (*http.Response, error)
 
-// servedOf are the kinds that can be listed.
-func servedOf(groups []*restmapper.APIGroupResources) map[schema.GroupKind]served {
-	kinds := map[schema.GroupKind]served{}
-	for _, g := range groups {
-		for _, v := range append([]metav1.GroupVersionForDiscovery{g.Group.PreferredVersion}, g.Group.Versions...) {
-			for _, resource := range g.VersionedResources[v.Version] {
-				gk := schema.GroupKind{Group: g.Group.Name, Kind: resource.Kind}
-				k := kinds[gk]
-				if !strings.Contains(resource.Name, "/") && slices.Contains(resource.Verbs, "list") && !slices.Contains(k.versions, v.Version) {
-					kinds[gk] = served{append(k.versions, v.Version), resource.Name, resource.Namespaced}
-				}
-			}
-		}
-	}
-	return kinds
-}
+// RoundTrip implements http.RoundTripper.
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// each reads several lists at the same time.
-func (r *reading) each(ctx context.Context, queries []query) {
-	reads := make([]func(), 0, len(queries))
-	for _, q := range queries {
-		reads = append(reads, func() { _ = r.load(ctx, q) }) // the snapshot remembers why it could not be read
-	}
-	inParallel(reads)
-}
-
-// inParallel does several things at the same time, each of which says itself what fails.
-func inParallel(tasks []func()) {
+// inParallel does something with each of several things at the same time, which says itself what fails.
+func inParallel[T any](things []T, do func(T)) {
 	var work errgroup.Group
 	work.SetLimit(atOnce)
-	for _, do := range tasks {
+	for _, thing := range things {
 		work.Go(func() error {
-			do()
+			do(thing)
 			return nil
 		})
 	}

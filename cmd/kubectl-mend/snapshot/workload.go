@@ -7,10 +7,7 @@ import (
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,23 +18,16 @@ import (
 
 // workloadCluster is what was seen of a workload cluster.
 type workloadCluster struct {
+	// snapshot has its nodes; pods, budgets, volumes and leases are not read.
 	snapshot *Snapshot
-	// unseen is why its nodes were not, since is since when; empty if they were.
+	// live reads it itself; nil in a record, and if it cannot be reached.
+	live client.Reader
+	// unseen is why its nodes were not seen, since is since when; empty if they were.
 	unseen string
 	since  time.Time
 }
 
-// inWorkloads are the kinds of a workload cluster that anybody looks at.
-var inWorkloads = []installed{
-	{corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false},
-	{corev1.SchemeGroupVersion.WithKind("Node"), "nodes", false},
-	{corev1.SchemeGroupVersion.WithKind("Pod"), "pods", true},
-	{policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), "poddisruptionbudgets", true},
-	{storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"), "volumeattachments", false},
-	{coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true},
-}
-
-// Workload is a workload cluster, as a snapshot of its own. It has nodes; pods, budgets, volumes and leases are not read.
+// Workload is a workload cluster, as a snapshot of its own.
 func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,20 +37,23 @@ func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
 // workload is a workload cluster, which is known from now on. The lock is held.
 func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	if w.workloads[cluster] == nil {
-		w.workloads[cluster] = &workloadCluster{snapshot: empty(w.scheme, inWorkloads), unseen: explain.NodesNotAsked}
+		nodes := empty(w.scheme)
+		nodes.kindFor(nodeGVK, "nodes", false)
+		w.workloads[cluster] = &workloadCluster{snapshot: nodes, unseen: explain.NodesNotAsked}
 	}
 	return w.workloads[cluster]
 }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
 func (w *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
-	seen := &workloadCluster{snapshot: empty(w.scheme, inWorkloads)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.workloads, cluster)
+	seen := w.workload(cluster)
+	seen.unseen = ""
 	for i := range nodes {
 		_ = seen.snapshot.Add(&nodes[i]) // nodes are known by their type
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.workloads[cluster] = seen
 }
 
 // SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
@@ -71,14 +64,19 @@ func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	c.unseen, c.since = cmp.Or(why, explain.NodesNotAsked), since
 }
 
-// Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
-func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
+// known is what is known of a workload cluster; one that was not seen if that is nothing.
+func (w *Snapshot) known(cluster client.ObjectKey) workloadCluster {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	c := w.workloads[cluster]
-	if c == nil {
-		return explain.NodesNotAsked, time.Time{}, true
+	if c := w.workloads[cluster]; c != nil {
+		return *c
 	}
+	return workloadCluster{snapshot: empty(w.scheme), unseen: explain.NodesNotAsked}
+}
+
+// Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
+func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
+	c := w.known(cluster)
 	return c.unseen, c.since, c.unseen != ""
 }
 
@@ -91,28 +89,24 @@ func (w *Snapshot) Workloads() []client.ObjectKey {
 
 // Nodes are those of a workload cluster, by name. They are shared: read only.
 func (w *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
-	if c := w.known(cluster); c != nil {
-		return All[corev1.Node](c, "")
-	}
-	return nil
+	return All[corev1.Node](w.known(cluster).snapshot, "")
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
 func (w *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
-	if c := w.known(cluster); c != nil {
-		return One[corev1.Node](c, client.ObjectKey{Name: name})
-	}
-	return nil
+	return One[corev1.Node](w.known(cluster).snapshot, client.ObjectKey{Name: name})
 }
 
-// known is what was seen of a workload cluster; nil if nothing is known of it.
-func (w *Snapshot) known(cluster client.ObjectKey) *Snapshot {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if c := w.workloads[cluster]; c != nil {
-		return c.snapshot
+// Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
+func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
+	c := w.known(cluster)
+	switch {
+	case w.source == nil:
+		return nil, errRecorded
+	case c.live == nil:
+		return nil, unseenError(cluster, cmp.Or(c.unseen, explain.NodesNotAsked))
 	}
-	return nil
+	return c.live, nil
 }
 
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
@@ -146,26 +140,4 @@ func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names
 		present[name] = c.snapshot.Node(cluster, name) != nil
 	}
 	return present, nil
-}
-
-// GetUncachedClient reads what was seen of a workload cluster.
-func (c *Clusters) GetUncachedClient(_ context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
-		return nil, clustercache.ErrClusterNotConnected
-	}
-	return c.snapshot.Workload(cluster).ReadOnly(), nil
-}
-
-// Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
-func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	if w.source == nil {
-		return nil, errRecorded
-	}
-	w.source.mu.Lock()
-	defer w.source.mu.Unlock()
-	if reader := w.source.live[cluster]; reader != nil {
-		return reader, nil
-	}
-	why, _, _ := w.Unseen(cluster)
-	return nil, unseenError(cluster, cmp.Or(why, explain.NodesNotAsked))
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -15,6 +16,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
+
+// ErrReadOnly is the error of a write to a snapshot.
+var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be written to it")
 
 // Writable is a client through which controllers act on a snapshot, in memory. New objects are dated by the clock. It is no API server: a
 // write is never refused, what is deleted is gone at once, and resource versions are left out.
@@ -37,7 +41,7 @@ func (c *Client) stored(obj client.Object) (client.Object, schema.GroupVersionKi
 	defer c.snapshot.mu.RUnlock()
 	stored, err := c.snapshot.lookUp(gvk, client.ObjectKeyFromObject(obj))
 	if err == nil {
-		stored, err = c.snapshot.as(stored, shapeOf(stored, gvk))
+		stored, err = c.snapshot.as(stored, gvk, stored)
 	}
 	return stored, gvk, err
 }
@@ -118,6 +122,16 @@ func (c *Client) Delete(_ context.Context, obj client.Object, _ ...client.Delete
 	c.changes.Add(1)
 	c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
 	return nil
+}
+
+// DeleteAllOf is refused: no controller asks for it.
+func (*Client) DeleteAllOf(context.Context, client.Object, ...client.DeleteAllOfOption) error {
+	return ErrReadOnly
+}
+
+// Apply is refused: no controller asks for it.
+func (*Client) Apply(context.Context, runtime.ApplyConfiguration, ...client.ApplyOption) error {
+	return ErrReadOnly
 }
 
 // Status patches the whole object: a controller changes nothing else together with the status.

@@ -1,0 +1,189 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+// recordsKept is for how long a machine is asked for which other it was made. Of one that is older only the records about itself are read:
+// there are many others.
+const recordsKept = 7 * 24 * time.Hour
+
+// firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands
+// as it was.
+const firstLook = 2 * time.Minute
+
+// aroundMachine reads one machine with those of its control plane, whose hosts are power-cycled one at a time. The status of the check
+// counts the others. Where that does not do, or a node is asked for, all are read. It returns of which clusters the nodes are: of those
+// with a machine that was read, or that has the node.
+func (r *reading) aroundMachine(ctx context.Context) func(client.ObjectKey) bool {
+	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
+	if r.one = r.Machine != "" && !r.AllMachines; r.one {
+		members := labels.Set{clusterv1.ClusterNameLabel: r.Cluster}.String() + "," + clusterv1.MachineControlPlaneLabel
+		r.all(ctx, question{gvk: machineGVK, namespace: r.Namespace, name: r.Machine},
+			question{gvk: machineGVK, namespace: r.Namespace, labels: members})
+		machine := One[clusterv1.Machine](r.snapshot, key)
+		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster && r.countedByChecks(ctx, machine)
+	}
+	if r.one {
+		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}, 0)
+		if machine := One[clusterv1.Machine](r.snapshot, key); r.snapshot.Taken.Sub(machine.CreationTimestamp.Time) > recordsKept {
+			r.target = string(machine.UID)
+		}
+	} else {
+		r.all(ctx, question{gvk: machineGVK, namespace: r.Namespace})
+	}
+	clusters := map[client.ObjectKey]bool{}
+	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
+		if r.one || machine.Status.NodeRef.Name == r.Node {
+			clusters[client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}] = true
+		}
+	}
+	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
+}
+
+// countedByChecks reports whether the status of all checks that select a machine counts the others. It does not where no manager keeps the
+// status of a claimed check up to date.
+func (r *reading) countedByChecks(ctx context.Context, machine *clusterv1.Machine) bool {
+	acting := r.acting(ctx)
+	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
+	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
+		return machinehealthcheck.Unselected(check, machine) == "" &&
+			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !acting(check, cluster))
+	})
+}
+
+func claimed(check *clusterv1.MachineHealthCheck) bool {
+	return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
+}
+
+// restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are
+// nearly all, and their machines and nodes nearly all of what there is to read. It returns of which clusters the nodes are.
+func (r *reading) restless(ctx context.Context) func(client.ObjectKey) bool {
+	unselected, unreported, err := r.metadataOfMachines(ctx)
+	if err != nil {
+		return r.reads
+	}
+	acting, remediated := r.acting(ctx), r.remediated()
+	wanted, calm := map[client.ObjectKey]bool{}, []client.ObjectKey(nil)
+	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
+		key := client.ObjectKeyFromObject(cluster)
+		judged := func(check *clusterv1.MachineHealthCheck) bool {
+			return check.Spec.ClusterName == cluster.Name && !(acting(check, cluster) && machinehealthcheck.Calm(check, cluster))
+		}
+		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
+			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, key.Namespace), judged) {
+			wanted[key] = true
+		} else {
+			calm = append(calm, key)
+		}
+	}
+	if len(calm) == 0 {
+		return r.reads
+	}
+	for _, key := range calm {
+		r.snapshot.SetCounted(key, unselected[key])
+		r.snapshot.SetNodes(key, nil)
+	}
+	machines := make([]question, 0, len(wanted))
+	for key := range wanted {
+		selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
+		machines = append(machines, question{gvk: machineGVK, namespace: key.Namespace, labels: selected})
+	}
+	inParallel(machines, func(q question) { _ = r.ask(ctx, q) }) // the snapshot remembers why one could not be read
+	if r.calm = true; r.Namespace == "" {
+		r.say(question{gvk: machineGVK}, nil)
+	}
+	return func(cluster client.ObjectKey) bool { return wanted[cluster] }
+}
+
+// metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that
+// a machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has
+// not.
+func (r *reading) metadataOfMachines(
+	ctx context.Context,
+) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+	selector := client.MatchingLabelsSelector{Selector: r.labelled().AsSelector()}
+	if err := r.client.List(ctx, list, client.InNamespace(r.Namespace), selector, fromMemory()); err != nil {
+		return nil, nil, err
+	}
+	unselected, unreported = map[client.ObjectKey]int{}, map[client.ObjectKey]bool{}
+	checks := map[string][]*clusterv1.MachineHealthCheck{}
+	for _, check := range All[clusterv1.MachineHealthCheck](r.snapshot, "") {
+		checks[check.Namespace] = append(checks[check.Namespace], check)
+	}
+	for i := range list.Items {
+		machine := &clusterv1.Machine{ObjectMeta: list.Items[i].ObjectMeta}
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		machine.Spec.ClusterName = machine.Labels[clusterv1.ClusterNameLabel]
+		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+		owner := metav1.GetControllerOf(machine)
+		if owner == nil || owner.Kind == "MachineSet" && machine.Labels[clusterv1.MachineDeploymentNameLabel] == "" {
+			unreported[key] = true
+		}
+		if !slices.ContainsFunc(checks[machine.Namespace], func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, machine) == ""
+		}) {
+			unselected[key]++
+		}
+	}
+	return unselected, unreported, nil
+}
+
+// machinesReady reports whether Cluster API says of no machine of a Cluster that it is not Ready: also of those that no check selects.
+func machinesReady(cluster *clusterv1.Cluster) bool {
+	for _, kind := range []string{clusterv1.ClusterControlPlaneMachinesReadyCondition, clusterv1.ClusterWorkerMachinesReadyCondition} {
+		if cond := meta.FindStatusCondition(cluster.Status.Conditions, kind); cond != nil && cond.Status != metav1.ConditionTrue {
+			return false
+		}
+	}
+	return true
+}
+
+// acting tells whether a manager keeps the status of a check up to date. It does not if the check is unclaimed, unless its mode for these
+// is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
+func (r *reading) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
+	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
+	managers = slices.DeleteFunc(managers, func(manager managerlease.Manager) bool {
+		said := manager.Announcement
+		return said == nil || said.Teardown || r.snapshot.Taken.Sub(said.Started.Time) < firstLook ||
+			manager.Unserved(crdgate.MachineCheckCRD) != nil
+	})
+	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+		return slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
+			acts := claimed(check) || machinehealthcheck.Unclaimed(manager.Announcement.Unclaimed) == machinehealthcheck.Act
+			return acts && manager.StandsOff(check, cluster).Reason == ""
+		})
+	}
+}
+
+// remediated are the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a
+// person. One that does not say of which cluster it is may be of any in its namespace, whose name is empty.
+func (r *reading) remediated() map[client.ObjectKey]bool {
+	clusters := map[client.ObjectKey]bool{}
+	for _, gvk := range r.requestKinds() {
+		for _, req := range r.snapshot.Objects(gvk, "") {
+			clusters[client.ObjectKey{Namespace: req.GetNamespace(), Name: req.GetLabels()[clusterv1.ClusterNameLabel]}] = true
+		}
+	}
+	return clusters
+}
