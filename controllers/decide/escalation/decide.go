@@ -119,6 +119,18 @@ func current(step Step, here int, asked []Request, now time.Time) Decision {
 		}
 		d.Recheck = health.Earliest(d.Recheck, e.due)
 	}
+	return awaitingBoot(d, latest(asked), now)
+}
+
+// awaitingBoot is d, which waits for a node whose remediator has succeeded and deleted its request no longer than a boot may take, where no
+// timeout of the step ends that.
+func awaitingBoot(d Decision, r Request, now time.Time) Decision {
+	if !r.Gone || d.Do != Wait || !d.Recheck.IsZero() {
+		return d
+	}
+	if d.Recheck = r.Started.Add(BootsFor); !now.Before(d.Recheck) {
+		return Decision{Do: Start, Step: d.Step, Reason: Vanished}
+	}
 	return d
 }
 
@@ -143,11 +155,6 @@ func progress(r Request) (Action, string) {
 func alone(r Request, now time.Time) Decision {
 	d := Decision{}
 	switch d.Do, d.Reason = progress(r); {
-	case r.Gone && d.Do == Wait:
-		d.Recheck = r.Started.Add(BootsFor)
-		if !now.Before(d.Recheck) {
-			return Decision{Do: Start, Reason: Vanished}
-		}
 	case d.Reason != InProgress:
 	case r.Notified: // the failure that is reported may well be its effect
 		d.Reason = ToldToStop
@@ -156,7 +163,7 @@ func alone(r Request, now time.Time) Decision {
 	case r.stopped():
 		d.Reason = Stopped
 	}
-	return d
+	return awaitingBoot(d, r, now)
 }
 
 // end is a reason to give a request up, which holds from due on; a zero due holds at once.
