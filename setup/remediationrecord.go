@@ -12,13 +12,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *Options) *crdgate.Service {
+func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *remediationrecord.Records, caches requestCaches, o *Options) *crdgate.Service {
 	live := mgr.GetAPIReader()
 	r := &remediationrecord.Reconciler{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: live, Mapper: mgr.GetRESTMapper(),

@@ -13,20 +13,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need
 // not be written at once is put off until due.
-func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (changed bool, due time.Time, err error) {
+func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, due time.Time, err error) {
 	if o.facts.Paused {
 		return false, time.Time{}, nil
 	}
 	key, after := client.ObjectKeyFromObject(o.record), o.record.DeepCopy()
 	after.Status = statusOf(o, plan)
-	records.Bound(after)
+	Bound(after)
 	if equality.Semantic.DeepEqual(o.record.Status, after.Status) {
 		return false, time.Time{}, nil
 	}
@@ -43,7 +41,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (
 
 // writeAt is when a change of a record may be written: at once if it is urgent, together with what follows within a moment if it is not, and words alone still
 // later, counted from the last write of this process.
-func (r *Reconciler) writeAt(o *observed, after *mendv1.RemediationRecord, plan record.Plan) time.Time {
+func (r *Reconciler) writeAt(o *observed, after *mendv1.RemediationRecord, plan Plan) time.Time {
 	last := r.remembered(client.ObjectKeyFromObject(o.record), nil).written
 	switch {
 	case r.onlyWords(o.record, after):
@@ -93,7 +91,7 @@ func labelled(o *observed, after *mendv1.RemediationRecord) {
 }
 
 // statusOf is the status of the record by plan.
-func statusOf(o *observed, plan record.Plan) mendv1.RemediationRecordStatus {
+func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 	status := *plan.Status.DeepCopy()
 	for i := range status.Steps {
 		if step := &status.Steps[i]; step.Message == "" {
@@ -112,12 +110,12 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	if o.story != nil && reason == string(o.story.Reason) {
 		return explain.Capacity(o.story)
 	}
-	target := records.TargetOf(o.record)
+	target := TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
 }
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
-func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
+func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 	status, all := &plan.Status, begunOf(o, plan)
 	outcome := string(status.Outcome)
 	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: outcome}
@@ -140,28 +138,28 @@ func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
 }
 
 // silent reports whether nothing was read of what is waited for.
-func (o *observed) silent(plan record.Plan) bool {
+func (o *observed) silent(plan Plan) bool {
 	return plan.Object == mendv1.RecordRef{} && (o.story == nil || string(o.story.Reason) != plan.Waiting)
 }
 
 // begunOf says whether the remediation was begun; nothing before that is known.
-func begunOf(o *observed, plan record.Plan) []metav1.Condition {
+func begunOf(o *observed, plan Plan) []metav1.Condition {
 	s := &plan.Status
 	is := metav1.Condition{Type: mendv1.RecordBegun}
 	switch {
 	case !s.Begun.IsZero():
 		is.Status = metav1.ConditionTrue
 		for _, step := range s.Steps {
-			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated {
+			if step.Reason == OwnerRequested || step.Reason == RequestCreated {
 				is.Reason = step.Reason
 				return []metav1.Condition{is}
 			}
 		}
 		return nil
 	case o.facts.Target.Known && !o.facts.Target.Exists:
-		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, record.TargetGone, o.text(record.TargetGone, mendv1.RecordRef{})
+		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, TargetGone, o.text(TargetGone, mendv1.RecordRef{})
 	case !s.Ended.IsZero():
-		is.Status, is.Reason = metav1.ConditionFalse, record.NotBegun
+		is.Status, is.Reason = metav1.ConditionFalse, NotBegun
 	default:
 		return nil
 	}

@@ -18,8 +18,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	observer "github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older than the end of the
@@ -133,7 +131,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if !other.Open() || !another || !sameOwner(other, o.record) {
 			continue
 		}
-		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == record.TargetGone }) {
+		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == TargetGone }) {
 			continue
 		}
 		loss := capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff)}
@@ -157,8 +155,8 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 }
 
 // capacityOf is a story as far as a record has it.
-func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.Capacity {
-	c := record.Capacity{
+func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) Capacity {
+	c := Capacity{
 		Known: s.Stage != capacity.Unread, Reason: string(s.Reason), Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
 		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
@@ -177,7 +175,7 @@ func capacityOf(f *capacity.Facts, s *capacity.Story, namespace string) record.C
 		Guessed: s.Replacement.Guess(),
 	}
 	if m.Node != "" {
-		c.Replacement.Node = records.NodeRef(m.Node, "")
+		c.Replacement.Node = NodeRef(m.Node, "")
 	}
 	if m.Host != "" {
 		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: m.Host}

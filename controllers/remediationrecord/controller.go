@@ -25,9 +25,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -80,7 +78,7 @@ type memory struct {
 	written time.Time
 	// seen is when its Machine was last there.
 	seen     time.Time
-	reported record.Reported
+	reported Reported
 	// over are the requests that the record names and that do not exist any more.
 	over []mendv1.RecordRef
 }
@@ -98,12 +96,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
-	plan := record.Decide(o.facts)
+	plan := Decide(o.facts)
 	if !plan.Status.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
-		plan = record.Decide(o.facts)
+		plan = Decide(o.facts)
 	}
 	changed, due, err := r.apply(ctx, o, plan)
 	switch {
@@ -118,7 +116,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. Requests are not
 // watched: one that is made a moment after its record is found by looking again soon. What was put off is written when it is due.
-func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Result {
+func (r *Reconciler) again(o *observed, plan Plan, due time.Time) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
@@ -177,7 +175,7 @@ func (r *Reconciler) remembered(key types.NamespacedName, change func(*memory)) 
 }
 
 // tell exports what was written, and what the record waits for, and sends events about that.
-func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, changed bool) {
+func (r *Reconciler) tell(ctx context.Context, o *observed, plan Plan, changed bool) {
 	key := client.ObjectKeyFromObject(o.record)
 	r.sendNews(ctx, o, plan)
 	if changed {
@@ -202,7 +200,7 @@ func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, ch
 // goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
 // what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
-	at, said := records.WentAt(is)
+	at, said := WentAt(is)
 	if seen := r.remembered(client.ObjectKeyFromObject(is), nil).seen; !said && seen.After(at) {
 		return seen
 	}

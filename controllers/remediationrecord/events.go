@@ -15,18 +15,16 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as long as it exists.
-func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan) {
+func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan Plan) {
 	if o.outside { // who has written it may not be who may write where these events are
 		return
 	}
-	var all []record.Notice
+	var all []Notice
 	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
 	for _, is := range all {
 		for _, event := range o.eventsOf(is, &plan.Status) {
@@ -38,15 +36,15 @@ func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan
 }
 
 // reasonOfNews are the reasons of events.
-var reasonOfNews = map[record.News]string{
-	record.Awaited: mendv1.EventCapacityAwaited, record.Late: mendv1.EventCapacityLate, record.Back: mendv1.EventCapacityBack,
-	record.NotComing: mendv1.EventCapacityNotComing,
+var reasonOfNews = map[News]string{
+	Awaited: mendv1.EventCapacityAwaited, Late: mendv1.EventCapacityLate, Back: mendv1.EventCapacityBack,
+	NotComing: mendv1.EventCapacityNotComing,
 }
 
 // eventsOf are the events by which a notice is reported.
-func (o *observed) eventsOf(is record.Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
+func (o *observed) eventsOf(is Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
 	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, status)}
-	target := records.TargetOf(o.record)
+	target := TargetOf(o.record)
 	what := o.about(&target)
 	var all []recorder.Event
 	if by := requesterOf(o.record); by != nil {
@@ -70,7 +68,7 @@ const longestAction = 128
 
 // actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the text of the first,
 // and that names another object. Of one that is too long the end is kept, in which generated names differ.
-func actionOf(is record.Notice) string {
+func actionOf(is Notice) string {
 	if is.Object.Name == "" {
 		return is.Reason
 	}
@@ -113,9 +111,9 @@ func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 }
 
 // kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
-func (o *observed) kindOf(is record.Notice) string {
-	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo != ""
-	if todo || is.News == record.Late || is.Reason == string(mendv1.RecordGivenUp) {
+func (o *observed) kindOf(is Notice) string {
+	todo := is.News == Awaited && o.tells(is.Reason) && o.story.Todo != ""
+	if todo || is.News == Late || is.Reason == string(mendv1.RecordGivenUp) {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
@@ -127,8 +125,8 @@ func (o *observed) tells(reason string) bool {
 }
 
 // textOf is a notice as a sentence: what is waited for, what a person can do, or how the remediation has ended.
-func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecordStatus) string {
-	target := records.TargetOf(o.record)
+func (o *observed) textOf(notice Notice, status *mendv1.RemediationRecordStatus) string {
+	target := TargetOf(o.record)
 	what, sentence := target.Kind+" "+target.Name, o.text(notice.Reason, notice.Object)
 	var todo explain.Step
 	var deadline time.Time
@@ -139,12 +137,12 @@ func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecord
 		todo.Text = ". To do: " + todo.Text
 	}
 	switch notice.News {
-	case record.Awaited:
+	case Awaited:
 		return "The capacity of " + what + " is not back: " + sentence + todo.Text
-	case record.Late:
+	case Late:
 		const late = "The deadline %s has passed, and the capacity of %s is not back: %s%s"
 		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), what, sentence, todo.Text)
-	case record.Back:
+	case Back:
 		sentence = stepText(notice.Reason, what, notice.Object)
 		if by := status.Replacement; by != nil {
 			sentence += " (" + by.Machine.Kind + " " + by.Machine.Name + ")"
@@ -154,7 +152,7 @@ func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecord
 			due = o.record.Spec.Due.Time
 		}
 		return fmt.Sprintf("The capacity of %s is back after %s: %s", what, ptr.Deref(status.CapacityBack, metav1.Time{}).Sub(due).Round(time.Second), sentence)
-	case record.NotComing:
+	case NotComing:
 		return "The capacity of " + what + " does not come back: " + stepText(notice.Reason, what, notice.Object)
 	}
 	return sentence

@@ -18,10 +18,9 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-func byCheck(is *mendv1.RemediationRecord) {
+func byMachineCheck(is *mendv1.RemediationRecord) {
 	is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: machineCheckKind, Namespace: "metal", Name: "workers", UID: "check"}
 }
 
@@ -31,16 +30,16 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	another := unhealthy()
 	another.UID = "another-machine"
 	for name, tc := range map[string]struct {
-		machine            *clusterv1.Machine
-		moved              bool
-		byCheck, byMachine types.UID
+		machine                   *clusterv1.Machine
+		moved                     bool
+		byMachineCheck, byMachine types.UID
 	}{
-		"as the record has it, though the check was made anew": {machine: unhealthy(), byCheck: "check", byMachine: "w1"},
-		"as they are after a move":                             {machine: another, moved: true, byCheck: "another-check", byMachine: "another-machine"},
+		"as the record has it, though the check was made anew": {machine: unhealthy(), byMachineCheck: "check", byMachine: "w1"},
+		"as they are after a move":                             {machine: another, moved: true, byMachineCheck: "another-check", byMachine: "another-machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := recordOf(func(r *mendv1.RemediationRecord) {
-				byCheck(r)
+				byMachineCheck(r)
 				r.Status.Begun = new(after(time.Second))
 				if tc.moved {
 					r.OwnerReferences[0].UID = "of the new management cluster"
@@ -53,7 +52,7 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 			for _, e := range m.reported {
 				got[e.about] = e.uid
 			}
-			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
+			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byMachineCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
 				t.Errorf("events are about %v, want %v", got, want)
 			}
 		})
@@ -67,7 +66,7 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 		about  []string
 		prefix string
 	}{
-		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
+		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byMachineCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
 		"a NodeHealthCheck, in the words of medik8s": {[]func(*mendv1.RemediationRecord){func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Namespace: "metal", Name: "nodes"}
 		}}, []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] The capacity"},
@@ -75,7 +74,7 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 			[]func(*mendv1.RemediationRecord){byNobody, requested}, []string{"HostRemediation w1", "Machine w1"}, "The capacity",
 		},
 		"the Machine alone": {[]func(*mendv1.RemediationRecord){byNobody}, []string{"Machine w1"}, "The capacity"},
-		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
+		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byMachineCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check.Namespace = "theirs"
 		}}, []string{"Machine w1"}, "The capacity"},
 	} {
@@ -119,8 +118,8 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			actions := map[string]bool{}
 			for _, object := range pair {
-				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
+				notice := Notice{News: Awaited, Reason: "DrainBlockedByBudget", Object: object}
+				got := (&observed{record: recordOf(byMachineCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
 				actions[got.Action] = true
 				if !strings.Contains(got.Text, object.Name) {
 					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)
@@ -229,7 +228,7 @@ func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
 			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
 				r.Status.Waits = []mendv1.RecordWait{tc.wait}
 			}))...)
-			is := m.reconcile(record.Unbegun + time.Minute)
+			is := m.reconcile(Unbegun + time.Minute)
 			if got := testutil.ToFloat64(waited.WithLabelValues(waits.of("DrainingNode"))); got != tc.want || is.Status.Waits[0].Seconds != int64(tc.want) {
 				t.Errorf("%v s are counted, want %v; the record has %+v", got, tc.want, is.Status.Waits)
 			}

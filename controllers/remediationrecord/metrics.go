@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 var (
@@ -47,7 +46,7 @@ var (
 func init() { metrics.Registry.MustRegister(static()...) }
 
 func static() []prometheus.Collector {
-	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted}
+	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted, failed}
 }
 
 // Metrics returns what this package exports, for those who document or test it.
@@ -70,7 +69,7 @@ func (w *words) of(word string) string {
 	w.Lock()
 	defer w.Unlock()
 	if !w.known[word] && len(w.known) >= mostWords {
-		return record.OtherReason
+		return OtherReason
 	}
 	if w.known == nil {
 		w.known = map[string]bool{}
@@ -118,7 +117,7 @@ type waiting struct {
 }
 
 // waitOf is what a record waits for whose remediation was begun, by kubemend or by others.
-func waitOf(o *observed, plan record.Plan) waiting {
+func waitOf(o *observed, plan Plan) waiting {
 	is := waiting{namespace: o.record.Namespace, cluster: o.clusterOf(), reason: plan.Waiting, since: o.facts.Decided}
 	if due := o.record.Spec.Due; due != nil {
 		is.since = due.Time
@@ -127,7 +126,7 @@ func waitOf(o *observed, plan record.Plan) waiting {
 		return waiting{}
 	}
 	if is.reason == "" {
-		is.reason = record.Unread
+		is.reason = Unread
 	}
 	return is
 }

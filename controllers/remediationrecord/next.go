@@ -11,7 +11,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -22,7 +21,7 @@ func (o *observed) next() mendv1.RecordRef {
 	if !o.checked || !t.Known || !t.Exists || !t.Deleting.IsZero() {
 		return mendv1.RecordRef{}
 	}
-	left := t.Checked == record.No && len(o.facts.Requests) == 0 // a MachineHealthCheck asks again where nothing asks any more, and then waits
+	left := t.Checked == No && len(o.facts.Requests) == 0 // a MachineHealthCheck asks again where nothing asks any more, and then waits
 	if o.nodeCheck != nil {
 		left = o.stepLeft()
 	}

@@ -18,8 +18,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
@@ -36,7 +34,7 @@ type observed struct {
 	openshift string
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
-	facts   record.Facts
+	facts   Facts
 	// checked reports that the check is there that asked for the remediation, and is not being deleted. checkUID is the UID that it has now, nodeCheck the
 	// check itself, if it is a NodeHealthCheck.
 	checked   bool
@@ -63,9 +61,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if !r.covers(o) {
 		return nil, nil
 	}
-	o.facts = record.Facts{
+	o.facts = Facts{
 		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
-		Moved: records.Moved(o.record), Paused: o.paused(), Status: o.record.Status,
+		Moved: Moved(o.record), Paused: o.paused(), Status: o.record.Status,
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -76,7 +74,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		}
 	}
 	if is := o.listed(); is != nil && is.ConditionsHealthyTimestamp == nil {
-		o.facts.Target.Checked = record.No // by what it judges besides what was found at the beginning, perhaps
+		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
 	}
 	o.facts.Next = o.next()
 	return o, nil
@@ -126,7 +124,7 @@ func (o *observed) paused() bool {
 
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
-	target, t := records.TargetOf(o.record), &o.facts.Target
+	target, t := TargetOf(o.record), &o.facts.Target
 	t.RecordRef, t.Machine = target, o.record.Spec.Target.Machine != nil
 	is, err := r.inScope(ctx, o)
 	if o.outside = !is; err != nil || !is {

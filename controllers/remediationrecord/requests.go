@@ -19,8 +19,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -40,7 +38,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 			}
 		}
 	}
-	slices.SortStableFunc(o.facts.Requests, func(a, b record.Request) int { return a.Created.Compare(b.Created) })
+	slices.SortStableFunc(o.facts.Requests, func(a, b Request) int { return a.Created.Compare(b.Created) })
 	return nil
 }
 
@@ -134,7 +132,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	case remediationrequest.Missing(err):
 		return nil, nil
 	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
-		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != record.Yes
+		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
@@ -173,14 +171,14 @@ func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mend
 
 // includes reports whether the remediation of the record is made of is, among others.
 func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool {
-	if named := records.NamedBy(is); named.Name != "" {
+	if named := NamedBy(is); named.Name != "" {
 		return named == client.ObjectKeyFromObject(o.record)
 	}
 	if is.GetNamespace() != o.record.Namespace {
 		return false
 	}
 	ref := requestRef(is, kind)
-	return slices.ContainsFunc(o.facts.Status.Requests, func(known mendv1.RecordRef) bool { return record.Same(known, ref, o.facts.Moved) })
+	return slices.ContainsFunc(o.facts.Status.Requests, func(known mendv1.RecordRef) bool { return Same(known, ref, o.facts.Moved) })
 }
 
 func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
@@ -191,7 +189,7 @@ func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Object, kind schema.GroupVersionKind) error {
-	req := record.Request{RecordRef: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
+	req := Request{RecordRef: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
 	cycle := remediation.Remembered(is).State
 	switch {
 	case cycle.Known():

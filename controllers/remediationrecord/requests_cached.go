@@ -9,7 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a kind. What it returns
@@ -45,7 +44,7 @@ func (r *Reconciler) missing(o *observed, kind schema.GroupVersionKind, namespac
 		if ref.Namespace != namespace || schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind() != kind.GroupKind() {
 			continue
 		}
-		there := slices.ContainsFunc(all, func(is client.Object) bool { return record.Same(ref, requestRef(is, kind), o.facts.Moved) })
+		there := slices.ContainsFunc(all, func(is client.Object) bool { return Same(ref, requestRef(is, kind), o.facts.Moved) })
 		if !there && !slices.Contains(over, ref) {
 			refs = append(refs, ref)
 		}

@@ -15,7 +15,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -111,7 +110,7 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byNodes))...)
 	m.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
-	for _, at := range []time.Duration{time.Minute, record.Unbegun, record.Unbegun + 500*time.Millisecond, time.Hour} {
+	for _, at := range []time.Duration{time.Minute, Unbegun, Unbegun + 500*time.Millisecond, time.Hour} {
 		m.clock.SetTime(noon.Add(at))
 		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
 		if err != nil || got.RequeueAfter < soonest {
@@ -191,15 +190,15 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		gone    bool // the check
 		want    string
 	}{
-		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: record.AwaitingNextStep},
-		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: record.AwaitingNextStep},
-		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: record.RequestsEnded},
-		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: record.RequestsEnded},
-		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
-		"a single one anew, as its request was deleted":           {check: single, want: record.AwaitingNextStep},
-		"a request anew, as that of a MachineHealthCheck is gone": {want: record.AwaitingNextStep},
-		"none of a MachineHealthCheck that is gone":               {gone: true, want: record.Withdrawn},
-		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
+		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: AwaitingNextStep},
+		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: AwaitingNextStep},
+		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: RequestsEnded},
+		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: RequestsEnded},
+		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: RequestsEnded},
+		"a single one anew, as its request was deleted":           {check: single, want: AwaitingNextStep},
+		"a request anew, as that of a MachineHealthCheck is gone": {want: AwaitingNextStep},
+		"none of a MachineHealthCheck that is gone":               {gone: true, want: Withdrawn},
+		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: RequestsEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := recordOf(func(r *mendv1.RemediationRecord) {
@@ -231,7 +230,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 				t.Errorf("it waits for %q, want %q: %v", waits, tc.want, reasons(got))
 			}
 			got = m.reconcile(30 * time.Minute)
-			if open := tc.want == record.AwaitingNextStep; got.Open() != open {
+			if open := tc.want == AwaitingNextStep; got.Open() != open {
 				t.Errorf("it has ended as %q", got.Status.Outcome)
 			}
 		})

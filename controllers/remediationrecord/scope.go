@@ -6,8 +6,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records in a namespace could
@@ -16,7 +14,7 @@ import (
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that is in no namespace
 // and has a template where the record is.
 func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
-	target, is := &o.record.Spec.Target, records.TargetOf(o.record)
+	target, is := &o.record.Spec.Target, TargetOf(o.record)
 	switch here := is.Namespace == o.record.Namespace; is.Kind {
 	case hostKind:
 		return here, nil

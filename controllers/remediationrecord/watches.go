@@ -23,7 +23,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clusterIndex finds open records by the name of their Cluster.
@@ -36,13 +35,13 @@ const reconcileTimeout = time.Minute
 const neighbours = 5 * time.Second
 
 // SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *records.Records, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *Records, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 	}); err != nil {
 		return fmt.Errorf("index RemediationRecords by cluster: %w", err)
 	}
-	if err := records.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	if err := metrics.Registry.Register(&r.open); err != nil {

@@ -11,7 +11,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
+	record "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // decidedReason is the reason of what was decided, which is no step of a record.

@@ -10,7 +10,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // remember adds to f what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces which. A

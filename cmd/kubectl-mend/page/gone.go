@@ -15,7 +15,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	decide "github.com/kubemend/kubemend/controllers/decide/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.

@@ -31,7 +31,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 	"github.com/kubemend/kubemend/test/partners/bmo"

@@ -37,7 +37,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -224,7 +223,7 @@ func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: machinehealthcheck.SlimMetadata,
 		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine}, &mendv1.RemediationRecord{}: records.CacheOptions(),
+			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine}, &mendv1.RemediationRecord{}: remediationrecord.CacheOptions(),
 		},
 	}
 }
@@ -232,7 +231,7 @@ func cacheOptions() cache.Options {
 func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, clusters *workload.Clusters, unclaimed machinehealthcheck.Unclaimed) error {
 	writer := client.WithFieldOwner(m.GetClient(), mendv1.FieldOwner)
 	installed := func(_ context.Context, crd string) (bool, error) { return crd != "hostremediations.kubemend.io", nil }
-	kept := &records.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}}
+	kept := &remediationrecord.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}}
 	requests := &remediationrequest.Requests{Client: writer, Live: m.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), "", remediationrequest.NewMetadata)
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }

@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"context"
@@ -18,8 +18,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
-
-var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // shelf is an API server with records, and a cache of the open ones that may lag behind.
 type shelf struct {

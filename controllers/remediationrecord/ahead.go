@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -22,11 +21,6 @@ var failed = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "kubemend_remediation_records_failed_total",
 	Help: "Remediations that went on although their RemediationRecord could not be written, by kind of the check or of the remediation.",
 }, []string{"kind"})
-
-func init() { metrics.Registry.MustRegister(Metrics()...) }
-
-// Metrics returns what this package exports, for those who document or test it.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{failed} }
 
 // Ahead is Begin for a remediation that goes on whatever becomes of its record: what fails is logged once and counted by the kind of its writer. The name is
 // empty where there is no record. A nil Records writes none.

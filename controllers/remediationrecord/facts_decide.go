@@ -1,8 +1,4 @@
-// Package record decides how the record of a remediation goes on: when the remediation was begun, what has happened since, what its capacity waits for, and
-// how it has ended.
-//
-// It decides nothing that kubemend does, and it has no sentences. What could not be read changes nothing.
-package record
+package remediationrecord
 
 import (
 	"slices"

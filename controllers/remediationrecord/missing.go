@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"cmp"
@@ -9,7 +9,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // Missing is what an open record says of capacity that is not back.
@@ -37,7 +36,7 @@ func MissingBy(is *mendv1.RemediationRecord) *Missing {
 		return nil
 	}
 	m := &Missing{
-		Target: TargetOf(is), Namespace: is.Namespace, Cluster: is.Spec.Target.ClusterName, Reason: record.Unread, Due: is.Spec.Decided.Time,
+		Target: TargetOf(is), Namespace: is.Namespace, Cluster: is.Spec.Target.ClusterName, Reason: Unread, Due: is.Spec.Decided.Time,
 	}
 	if is.Spec.Due != nil {
 		m.Due = is.Spec.Due.Time

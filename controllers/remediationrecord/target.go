@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"cmp"
@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	decided "github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
@@ -89,7 +88,7 @@ func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
 	at = is.Spec.Decided.Time
 	for i := range is.Status.Steps {
 		at = is.Status.Steps[i].Time.Time
-		if is.Status.Steps[i].Reason == decided.TargetGone {
+		if is.Status.Steps[i].Reason == TargetGone {
 			return at, true
 		}
 	}

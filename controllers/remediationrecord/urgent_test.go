@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"testing"
@@ -57,13 +57,13 @@ func TestWhatIsUrgent(t *testing.T) {
 		change func(*Facts)
 		want   bool
 	}{
-		"that it begins":            {func(f *Facts) { f.Target.Asked = after(time.Second) }, true},
+		"that it begins":            {func(f *Facts) { f.Target.Asked = later(time.Second) }, true},
 		"that it ends":              {both(asked, healthy), true},
 		"a new request":             {both(asked, func(f *Facts) { f.Requests = []Request{{RecordRef: cycle}} }), true},
 		"that a remediator acts":    {withRequest(known), true},
 		"not that one still does":   {both(withRequest(known), func(f *Facts) { f.Status.Steps = append(f.Status.Steps, mendv1.RecordStep{Reason: RemediatorActs}) }), false},
 		"not what is waited for":    {both(asked, func(f *Facts) { f.Capacity = Capacity{Known: true, Reason: "DrainingNode"} }), false},
-		"not that it is deleted":    {both(asked, func(f *Facts) { f.Target.Deleting = after(time.Minute) }), false},
+		"not that it is deleted":    {both(asked, func(f *Facts) { f.Target.Deleting = later(time.Minute) }), false},
 		"not that nothing is new":   {func(*Facts) {}, false},
 		"not while it is paused":    {both(asked, healthy, func(f *Facts) { f.Paused = true }), false},
 		"not a request that it has": {withRequest(func(*Request) {}), false},
@@ -88,7 +88,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 			f.Status = Decide(f).Status // before the check says that it has one
 			f.Next = ladder
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
-				f.Now = after(late)
+				f.Now = later(late)
 				p := Decide(f)
 				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() {
 					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.Status.Outcome)
@@ -96,7 +96,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 				f.Status = p.Status
 			}
 			f.Next = mendv1.RecordRef{}
-			f.Now = after(4 * time.Hour)
+			f.Now = later(4 * time.Hour)
 			p := Decide(f)
 			if !p.Status.Ended.IsZero() || !p.Again.Equal(f.Now.Add(Settle)) {
 				t.Fatalf("when it has none any more it ends as %q, again at %s", p.Status.Outcome, p.Again)
@@ -116,8 +116,8 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 		unread bool
 		want   time.Time
 	}{
-		"until it is due to begin":                             {after: time.Minute, want: after(Unbegun)},
-		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: after(Unbegun)},
+		"until it is due to begin":                             {after: time.Minute, want: later(Unbegun)},
+		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: later(Unbegun)},
 		"not after that, while its requests cannot be read":    {after: Unbegun, unread: true},
 		"nor long after that, while its requests are not read": {after: time.Hour, unread: true},
 	} {
@@ -153,7 +153,7 @@ func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
 	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {
 		f := at(10*time.Minute, both(asked, healthy))
 		for len(f.Status.Steps) < steps {
-			f.Status.Steps = append(f.Status.Steps, aStep(after(time.Minute), "NoNode"))
+			f.Status.Steps = append(f.Status.Steps, aStep(later(time.Minute), "NoNode"))
 		}
 		if got := Decide(f).Status; got.Outcome != mendv1.RecordHealed || got.EndedBy != want {
 			t.Errorf("after %d steps it ends as %q by %q, want it healed by %q", steps, got.Outcome, got.EndedBy, want)

@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"time"
@@ -65,9 +65,6 @@ func (p *planning) health() Truth {
 	}
 	return is
 }
-
-// hostKind is the kind of targets of which nothing says whether they are healthy.
-const hostKind = "BareMetalHost"
 
 // endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity. It is never healed.
 func (p *planning) endOfLeaving() bool {

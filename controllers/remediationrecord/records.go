@@ -1,5 +1,4 @@
-// Package records keeps the RemediationRecords: one is written before a remediation begins, follows it, and is closed when its end is known.
-package records
+package remediationrecord
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // A cache may show a record as open after it was closed: the next remediation of the machine is another one.
@@ -24,13 +23,13 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 		open, all int
 	}{
 		"one that has begun, and was closed":  {true, func(ctx context.Context, t *testing.T, s *shelf) { s.close(ctx, t) }, 1, 2},
-		"one that has begun, and was deleted": {true, deleted, 1, 1},
+		"one that has begun, and was deleted": {true, isDeleted, 1, 1},
 		"one that was to begin, and was closed": {false, func(ctx context.Context, t *testing.T, s *shelf) {
 			t.Helper()
 			s.close(ctx, t)
-			s.clock.SetTime(noon.Add(record.Unbegun + time.Second))
+			s.clock.SetTime(noon.Add(Unbegun + time.Second))
 		}, 1, 2},
-		"one that was to begin, and was deleted":     {false, deleted, 1, 1},
+		"one that was to begin, and was deleted":     {false, isDeleted, 1, 1},
 		"but one that is open is still that of this": {true, func(context.Context, *testing.T, *shelf) {}, 1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +73,7 @@ func TestWhatALateCacheShowsAsOpenIsNoRecordOfTheNextRemediation(t *testing.T) {
 	}
 }
 
-func deleted(ctx context.Context, t *testing.T, s *shelf) {
+func isDeleted(ctx context.Context, t *testing.T, s *shelf) {
 	t.Helper()
 	if err := s.server.Delete(ctx, &s.all(ctx, t)[0]); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"testing"
@@ -72,10 +72,10 @@ func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan
 		"it is begun once":                     before.Begun.IsZero() || s.Begun.Equal(before.Begun) && s.BegunBy == before.BegunBy,
 		"nothing is lost":                      len(s.Steps) >= len(before.Steps) && len(s.Requests) >= len(before.Requests) && len(s.Waits) >= len(before.Waits),
 		"it is bounded":                        len(s.Steps) <= mendv1.MaxRecordSteps && len(s.Requests) <= MaxRequests && len(s.Waits) <= MaxWaits,
-		"it waits for one thing at most":       waiting(s) <= 1,
+		"it waits for one thing at most":       waitsNow(s) <= 1,
 		"an outcome and an end come together":  s.Ended.IsZero() == (s.Outcome == ""),
 		"capacity is back of these alone":      s.CapacityBack.IsZero() == (s.Outcome != mendv1.RecordHealed && s.Outcome != mendv1.RecordReplaced),
-		"it waits for nothing after the end":   s.Ended.IsZero() || waiting(s) == 0,
+		"it waits for nothing after the end":   s.Ended.IsZero() || waitsNow(s) == 0,
 		"capacity is back between the two":     s.CapacityBack.IsZero() || !s.CapacityBack.Before(s.Begun) && !s.Ended.Before(s.CapacityBack),
 		"no wait is longer than all":           total(s) <= int64(f.Now.Sub(noon.Add(-time.Hour))/time.Second),
 		"steps are in their order":             inOrder(s.Steps),
@@ -127,7 +127,7 @@ func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
 	}
 }
 
-func waiting(s *mendv1.RemediationRecordStatus) (n int) {
+func waitsNow(s *mendv1.RemediationRecordStatus) (n int) {
 	for _, w := range s.Waits {
 		if !w.Since.IsZero() {
 			n++
