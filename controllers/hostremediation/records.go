@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,21 +23,18 @@ import (
 // requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is unhealthy.
 const requestedByHand = "RequestedByHand"
 
-// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that names a record belongs to the
-// remediation of a check, which has written that. Of any other one the name is stored with what was taken, so that a restart finds it; and if the manager is
-// killed before that, the record is found by its machine. Annotations are copied with manifests and backups: a name that is not that of an open record of this
-// machine is no record of this remediation.
+// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that carries a record belongs to
+// the remediation of a check, which has written that. Any other one carries it from the moment on at which what was taken is stored, and if the manager is
+// killed before that, the record is found by its name. Annotations are copied with manifests and backups: one that does not name an open record of this
+// machine is none of this remediation.
 func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.Step) {
 	if r.Records == nil || r.Teardown || w.machine == nil || !w.startsWith(step) {
 		return
 	}
-	if named := records.NamedBy(w.rem); named.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, named, w.machine)) {
+	if carried, _ := records.CarriedBy(w.rem); carried.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, w.rem, w.machine)) {
 		return
 	}
-	record := recordOf(w, r.requester(ctx, w))
-	if name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID())); name != "" {
-		records.Name(w.rem, types.NamespacedName{Namespace: record.Namespace, Name: name})
-	}
+	records.Carry(w.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(w, r.requester(ctx, w)), string(w.rem.GetUID())))
 }
 
 // startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the

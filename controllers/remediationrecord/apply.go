@@ -16,51 +16,38 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need
-// not be written at once is put off until due.
-func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, due time.Time, err error) {
+// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. Words alone,
+// such as the pods that block a drain, are written once a minute at most.
+func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, err error) {
 	if o.facts.Paused {
-		return false, time.Time{}, nil
+		return false, nil
 	}
 	key, after := client.ObjectKeyFromObject(o.record), o.record.DeepCopy()
 	after.Status = statusOf(o, plan)
 	Bound(after)
 	if equality.Semantic.DeepEqual(o.record.Status, after.Status) {
-		return false, time.Time{}, nil
+		return false, nil
 	}
-	if due := r.writeAt(o, after, plan); o.now.Before(due) {
-		return false, due, nil
+	if onlyWords(o.record, after) && o.now.Before(r.memoryOf(key, nil).written.Add(time.Minute)) {
+		return false, nil
 	}
 	labelled(o, after)
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, time.Time{}, err
+		return false, err
 	}
-	r.remembered(key, func(m *memory) { m.written = o.now })
-	return true, time.Time{}, nil
-}
-
-// writeAt is when a change of a record may be written: at once if it is urgent, together with what follows within a moment if it is not, and words alone still
-// later, counted from the last write of this process.
-func (r *Reconciler) writeAt(o *observed, after *mendv1.RemediationRecord, plan Plan) time.Time {
-	last := r.remembered(client.ObjectKeyFromObject(o.record), nil).written
-	switch {
-	case r.onlyWords(o.record, after):
-		return last.Add(latest)
-	case plan.Urgent:
-		return time.Time{}
-	}
-	return last.Add(together)
+	r.memoryOf(key, func(m *memory) { m.written = o.now })
+	return true, nil
 }
 
 // onlyWords reports whether nothing but messages of conditions differ.
-func (r *Reconciler) onlyWords(before, after *mendv1.RemediationRecord) bool {
-	was := before.Status.DeepCopy()
-	for i := range was.Conditions {
-		if c := meta.FindStatusCondition(after.Status.Conditions, was.Conditions[i].Type); c != nil {
-			was.Conditions[i].Message = c.Message
+func onlyWords(before, after *mendv1.RemediationRecord) bool {
+	status := before.Status.DeepCopy()
+	for i := range status.Conditions {
+		if cond := meta.FindStatusCondition(after.Status.Conditions, status.Conditions[i].Type); cond != nil {
+			status.Conditions[i].Message = cond.Message
 		}
 	}
-	return equality.Semantic.DeepEqual(*was, after.Status)
+	return equality.Semantic.DeepEqual(*status, after.Status)
 }
 
 // labelled keeps on the record what is needed once the Machine is gone, and once the record is closed.
@@ -99,7 +86,7 @@ func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 		}
 	}
 	for _, c := range conditionsOf(o, plan) {
-		c.LastTransitionTime = metav1.NewTime(o.facts.Now)
+		c.LastTransitionTime = metav1.NewTime(o.facts.Now.Truncate(time.Second))
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
@@ -116,7 +103,7 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
 func conditionsOf(o *observed, plan Plan) []metav1.Condition {
-	status, all := &plan.Status, begunOf(o, plan)
+	status, conds := &plan.Status, begunOf(o, plan)
 	outcome := string(status.Outcome)
 	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: outcome}
 	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: outcome}
@@ -126,15 +113,15 @@ func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 		if back.Message = end.Message; !status.CapacityBack.IsZero() {
 			back.Status = metav1.ConditionTrue
 		}
-		return append(all, back, end)
+		return append(conds, back, end)
 	case plan.Waiting == "":
-		return all
+		return conds
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
-	if was := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); was != nil && was.Reason == back.Reason && o.silent(plan) {
-		back.Message = was.Message // what could not be read now is no news
+	if stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); stored != nil && stored.Reason == back.Reason && o.silent(plan) {
+		back.Message = stored.Message // what could not be read now is no news
 	}
-	return append(all, back)
+	return append(conds, back)
 }
 
 // silent reports whether nothing was read of what is waited for.
@@ -144,24 +131,19 @@ func (o *observed) silent(plan Plan) bool {
 
 // begunOf says whether the remediation was begun; nothing before that is known.
 func begunOf(o *observed, plan Plan) []metav1.Condition {
-	s := &plan.Status
-	is := metav1.Condition{Type: mendv1.RecordBegun}
+	cond := metav1.Condition{Type: mendv1.RecordBegun, Status: metav1.ConditionTrue}
+	step := first(&plan.Status, OwnerRequested, RequestCreated)
 	switch {
-	case !s.Begun.IsZero():
-		is.Status = metav1.ConditionTrue
-		for _, step := range s.Steps {
-			if step.Reason == OwnerRequested || step.Reason == RequestCreated {
-				is.Reason = step.Reason
-				return []metav1.Condition{is}
-			}
-		}
+	case !plan.Status.Begun.IsZero() && step != nil:
+		cond.Reason = step.Reason
+	case !plan.Status.Begun.IsZero():
 		return nil
 	case o.facts.Target.Known && !o.facts.Target.Exists:
-		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, TargetGone, o.text(TargetGone, mendv1.RecordRef{})
-	case !s.Ended.IsZero():
-		is.Status, is.Reason = metav1.ConditionFalse, NotBegun
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, TargetGone, o.text(TargetGone, mendv1.RecordRef{})
+	case !plan.Status.Ended.IsZero():
+		cond.Status, cond.Reason = metav1.ConditionFalse, NotBegun
 	default:
 		return nil
 	}
-	return []metav1.Condition{is}
+	return []metav1.Condition{cond}
 }

@@ -69,9 +69,6 @@ func boundStatus(status *mendv1.RemediationRecordStatus) {
 		cut(&status.Steps[i].Message, mendv1.MaxRecordText)
 		boundRefs(status.Steps[i].Object)
 	}
-	for i := range status.Waits {
-		status.Waits[i].Seconds = max(status.Waits[i].Seconds, 0) // it is less than nothing once it has overflown
-	}
 	for i := range status.Conditions {
 		cut(&status.Conditions[i].Message, mostMessage)
 	}

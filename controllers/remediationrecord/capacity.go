@@ -106,7 +106,7 @@ func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, err
 		return "", nil
 	}
 	set := &clusterv1.MachineSet{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
+	err := r.Recent.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return "", nil
 	}

@@ -19,8 +19,8 @@ type Plan struct {
 	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
-	// Urgent reports that Status says what may not be found out any more in a moment. Anything else may be written together with what follows.
-	Urgent bool
+	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
+	Confirm bool
 }
 
 type planning struct {
@@ -38,6 +38,7 @@ func Decide(f Facts) Plan {
 		p.Waiting = PausedReason
 		return p.Plan
 	}
+	f.Now = f.notBefore()
 	p.noteRequests()
 	p.noteOwner()
 	p.noteTarget()
@@ -46,33 +47,29 @@ func Decide(f Facts) Plan {
 	if !p.end() {
 		p.wait()
 	}
-	p.Urgent = p.urgent()
 	return p.Plan
 }
 
-// urgent reports whether the remediation begins or ends, or a request is new or acted on for the first time: requests go away with what they were about.
-func (p *planning) urgent() bool {
-	before, after := &p.f.Status, &p.Status
-	return before.Begun.IsZero() != after.Begun.IsZero() || !after.Ended.IsZero() ||
-		len(before.Requests) < len(after.Requests) || has(after, RemediatorActs) && !has(before, RemediatorActs)
+// beginning returns what a record says once the remediation was begun that f has.
+func beginning(f Facts) Plan {
+	p := &planning{f: &f, Plan: Plan{Status: *f.Status.DeepCopy()}}
+	f.Now = f.notBefore()
+	p.noteRequests()
+	p.noteOwner()
+	p.begin()
+	return p.Plan
 }
 
-// Health is what is known of the health of the target of f.
-func (f *Facts) Health() Truth {
-	t := &f.Target
-	switch {
-	case !t.Known:
-		return Unknown
-	case t.leaving() || !t.Asked.IsZero() || t.ByHand || t.Checked == No:
-		return No
-	case t.Checked == Yes:
-		return Yes
-	case t.Evidence == Yes || t.NodeReady == No:
-		return No
-	case t.Evidence == No && t.NodeReady == Yes:
-		return Yes
+// notBefore is Now, or what the record says last: the clock of a manager that was ahead was corrected, and no record ends before it begins.
+func (f *Facts) notBefore() time.Time {
+	now := f.Now
+	if f.Decided.After(now) {
+		now = f.Decided
 	}
-	return Unknown
+	if n := len(f.Status.Steps); n > 0 && f.Status.Steps[n-1].Time.After(now) {
+		now = f.Status.Steps[n-1].Time.Time
+	}
+	return now
 }
 
 // noteRequests notes the requests that are new, and that one is acted on.
@@ -83,7 +80,7 @@ func (p *planning) noteRequests() {
 			p.Status.Requests = append(p.Status.Requests, r.RecordRef)
 			p.step(p.since(r.Created), RequestCreated, r.RecordRef)
 		}
-		if r.Acts && !has(&p.Status, RemediatorActs) {
+		if r.Acts && last(&p.Status, RemediatorActs) == nil {
 			p.step(p.f.Now, RemediatorActs, r.RecordRef)
 		}
 	}
@@ -103,36 +100,27 @@ func (p *planning) noteOwner() {
 // noteTarget notes that the target is being deleted, and that it is gone.
 func (p *planning) noteTarget() {
 	t := &p.f.Target
-	if t.leaving() && !t.gone() && !has(&p.Status, TargetDeleting) {
+	if t.leaving() && !t.gone() && last(&p.Status, TargetDeleting) == nil {
 		p.step(p.since(t.Deleting), TargetDeleting, mendv1.RecordRef{})
 	}
-	if t.gone() && !has(&p.Status, TargetGone) {
+	if t.gone() && last(&p.Status, TargetGone) == nil {
 		p.step(p.since(t.GoneAt), TargetGone, mendv1.RecordRef{})
 	}
 }
 
-// begin notes when the remediation was begun. A deletion is no beginning: before kubemend has begun, it is not its work.
+// begin notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion is no beginning: before
+// kubemend has begun, it is not its work.
 func (p *planning) begin() {
-	if !p.Status.Begun.IsZero() {
+	step := first(&p.Status, OwnerRequested, RequestCreated)
+	if !p.Status.Begun.IsZero() || step == nil {
 		return
 	}
-	for i := range p.Status.Steps {
-		step := &p.Status.Steps[i]
-		begins := step.Reason == OwnerRequested || step.Reason == RequestCreated
-		if begins && (p.Status.Begun.IsZero() || step.Time.Before(p.Status.Begun)) {
-			p.Status.Begun, p.Status.BegunBy = step.Time.DeepCopy(), p.author(step)
-		}
-	}
-}
-
-// author is what has taken the step by which a remediation began: kubemend, or the creator of a request that kubemend adopted.
-func (p *planning) author(step *mendv1.RecordStep) string {
+	p.Status.Begun, p.Status.BegunBy = new(metav1.NewTime(step.Time.Truncate(time.Second))), "kubemend"
 	for _, req := range p.f.Requests {
 		if step.Object != nil && req.RecordRef == *step.Object && req.By != "" {
-			return req.By
+			p.Status.BegunBy = req.By
 		}
 	}
-	return "kubemend"
 }
 
 // noteReplacement notes the machine that comes in place of the target.
@@ -150,47 +138,43 @@ func (p *planning) noteReplacement() {
 // same reports whether machine is the target itself.
 func (p *planning) same(machine mendv1.RecordRef) bool {
 	t := &p.f.Target
-	if machine.Name != t.Name {
-		return false
-	}
-	return p.f.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID
+	return machine.Name == t.Name && (p.f.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID)
 }
 
-// wait notes what is waited for, and for how long other causes have held it up.
+// wait notes what is waited for.
 func (p *planning) wait() {
 	reason, object, since := p.cause()
+	current := waitingFor(&p.Status)
 	if reason == "" {
-		p.Waiting = waitingFor(&p.Status)
+		if current != nil {
+			p.Waiting = current.Reason
+		}
 		return
 	}
 	p.Waiting, p.Object = reason, object
 	if c := &p.f.Capacity; c.Known && c.Reason == reason {
 		p.Over, p.Overdue = c.Over, c.Overdue
 	}
-	if now := waitingFor(&p.Status); reason == now || now == OtherReason && !p.room(reason) {
-		return
+	if current != nil {
+		if current.Reason == reason {
+			return
+		}
+		if !since.After(current.Time.Time) { // the wait before it has hidden it, such as a drain that a budget has blocked until now
+			since = p.f.Now
+		}
 	}
-	at := p.stopWaiting(p.until(since))
-	p.startWaiting(reason, at)
-	n := len(p.Status.Steps)
-	switch {
-	case n < mostWaits:
-	case milestones[p.Status.Steps[n-1].Reason]:
-		return
-	default:
-		p.Status.Steps = p.Status.Steps[:n-1]
+	steps := p.Status.Steps
+	if n := len(steps); n >= mostWaits { // waits that come and go must not displace what was done
+		if deeds[steps[n-1].Reason] {
+			return
+		}
+		p.Status.Steps = steps[:n-1]
 	}
-	p.step(at, reason, object)
+	p.step(p.since(since), reason, object)
 }
 
-// mostWaits is how many steps there may be before the next wait replaces the one before it: the others are needed to know what was done.
+// mostWaits is how many steps there may be before the next wait replaces the one before it.
 const mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
-
-// milestones are the steps that are no waits.
-var milestones = map[string]bool{
-	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, RequestsEnded: true, Withdrawn: true, TargetDeleting: true, TargetGone: true,
-	ReplacementFound: true,
-}
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.
 func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
@@ -227,57 +211,6 @@ func (r *Request) cause() (reason string, object mendv1.RecordRef, since time.Ti
 	return r.State, r.RecordRef, time.Time{}
 }
 
-// until is when the wait that goes on ends, as another cause is found that is there since a moment. If that is from before the wait, as of a drain that a
-// budget has blocked until now, the wait has hidden it: to count by that moment would leave nothing of what was in fact waited for.
-func (p *planning) until(since time.Time) time.Time {
-	for _, w := range p.Status.Waits {
-		if !w.Since.IsZero() && !since.After(w.Since.Time) {
-			return p.f.Now
-		}
-	}
-	return since
-}
-
-// stopWaiting ends the wait that goes on, at the moment from which on something else is waited for, and returns that.
-func (p *planning) stopWaiting(at time.Time) time.Time {
-	if at.IsZero() || at.After(p.f.Now) {
-		at = p.f.Now
-	}
-	if begun := p.Status.Begun; begun != nil && at.Before(begun.Time) {
-		at = begun.Time
-	}
-	for i := range p.Status.Waits {
-		w := &p.Status.Waits[i]
-		if w.Since.IsZero() {
-			continue
-		}
-		if at.Before(w.Since.Time) {
-			at = w.Since.Time
-		}
-		w.Seconds += int64(at.Sub(w.Since.Time) / time.Second)
-		w.Since = nil
-	}
-	return at
-}
-
-// room reports whether the waits have, or take, one for reason.
-func (p *planning) room(reason string) bool {
-	return len(p.Status.Waits) < MaxWaits-1 || slices.ContainsFunc(p.Status.Waits, func(w mendv1.RecordWait) bool { return w.Reason == reason })
-}
-
-func (p *planning) startWaiting(reason string, at time.Time) {
-	if !p.room(reason) {
-		reason = OtherReason
-	}
-	for i := range p.Status.Waits {
-		if p.Status.Waits[i].Reason == reason {
-			p.Status.Waits[i].Since = new(metav1.NewTime(at))
-			return
-		}
-	}
-	p.Status.Waits = append(p.Status.Waits, mendv1.RecordWait{Reason: reason, Since: new(metav1.NewTime(at))})
-}
-
 // since is the moment of something that was found at Now, and happened at that moment: not before it was decided, if kubemend did it, and not after Now.
 func (p *planning) since(at time.Time) time.Time {
 	if at.IsZero() || at.After(p.f.Now) {
@@ -289,7 +222,8 @@ func (p *planning) since(at time.Time) time.Time {
 	return at
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. Moments that others have written
+// down have whole seconds, so that one may be before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	if n := len(p.Status.Steps); n > 0 && at.Before(p.Status.Steps[n-1].Time.Time) {
 		at = p.Status.Steps[n-1].Time.Time
@@ -297,7 +231,7 @@ func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	if len(p.Status.Steps) >= mendv1.MaxRecordSteps {
 		p.Status.Steps = p.Status.Steps[:mendv1.MaxRecordSteps-1]
 	}
-	step := mendv1.RecordStep{Time: metav1.NewTime(at), Reason: reason}
+	step := mendv1.RecordStep{Time: metav1.NewMicroTime(at.Truncate(time.Millisecond)), Reason: reason}
 	if object.Name != "" {
 		step.Object = &object
 	}

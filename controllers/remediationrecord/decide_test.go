@@ -13,7 +13,7 @@ import (
 func later(d time.Duration) time.Time { return noon.Add(d) }
 
 func aStep(at time.Time, reason string, object ...mendv1.RecordRef) mendv1.RecordStep {
-	step := mendv1.RecordStep{Time: metav1.NewTime(at), Reason: reason}
+	step := mendv1.RecordStep{Time: metav1.NewMicroTime(at), Reason: reason}
 	if len(object) > 0 {
 		step.Object = &object[0]
 	}
@@ -113,8 +113,11 @@ func TestHowARecordEnds(t *testing.T) {
 		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
 		"a machine that is not read changes nothing":                        {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Known = false }))},
 		"one that is healthy before its owner acts is healed":               {f: at(ten, both(asked, healthy)), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
-		"one that its owner is asked for still is not": {f: at(ten, both(asked, healthy, func(f *Facts) {
+		"so is one whose owner has not withdrawn what it was asked": {f: at(ten, both(asked, healthy, func(f *Facts) {
 			f.Target.Asked = later(time.Second)
+		})), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
+		"not if its node alone says so": {f: at(ten, both(asked, healthy, func(f *Facts) {
+			f.Target.Asked, f.Target.Checked = later(time.Second), Unknown
 		}))},
 		"one that is marked by hand is not": {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.ByHand = true }))},
 		"one that a remediator has healed is healed by it": {
@@ -267,10 +270,10 @@ func TestRequestsAreNotedOnce(t *testing.T) {
 	}
 }
 
-// The waits say how long each cause has held it up, also one that comes again.
+// The steps say how long each cause has held it up, also one that comes again.
 func TestWaits(t *testing.T) {
 	f := at(time.Minute, asked)
-	for _, is := range []struct {
+	for _, found := range []struct {
 		at     time.Duration
 		reason string
 		since  time.Duration
@@ -284,25 +287,18 @@ func TestWaits(t *testing.T) {
 		{6 * time.Minute, "NoHost", 330 * time.Second, true},
 		{8 * time.Minute, "HostChosen", time.Minute, true}, // likewise
 	} {
-		f.Now = later(is.at)
-		f.Capacity = Capacity{Known: is.known, Reason: is.reason}
-		if is.since > 0 {
-			f.Capacity.Since = later(is.since)
+		f.Now = later(found.at)
+		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
+		if found.since > 0 {
+			f.Capacity.Since = later(found.since)
 		}
 		f.Status = Decide(f).Status
-	}
-	want := []mendv1.RecordWait{
-		{Reason: "WaitingForRemediation", Seconds: 89 + 60}, {Reason: "DrainingNode", Seconds: 150 + 30}, {Reason: "NoHost", Seconds: 150},
-		{Reason: "HostChosen", Since: moment(later(8 * time.Minute))},
-	}
-	if diff := cmp.Diff(want, f.Status.Waits); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
 	}
 	f.Now, f.Target.Exists = later(10*time.Minute), false
 	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).Status
-	want[3] = mendv1.RecordWait{Reason: "HostChosen", Seconds: 60} // until the capacity was back
-	if diff := cmp.Diff(want, got.Waits); diff != "" {
+	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
+	if diff := cmp.Diff(want, waitedOf(&got)); diff != "" {
 		t.Errorf("at its end (-want +got):\n%s", diff)
 	}
 	if !got.Replacement.Guessed || got.Replacement.Machine != m2 {
@@ -321,14 +317,11 @@ func TestARecordIsBounded(t *testing.T) {
 		f.Target.Asked = f.Now
 		f.Status = Decide(f).Status
 	}
-	if s := f.Status; len(s.Steps) != mendv1.MaxRecordSteps || len(s.Waits) != MaxWaits || len(s.Requests) != MaxRequests {
-		t.Errorf("%d steps, %d waits, %d requests", len(s.Steps), len(s.Waits), len(s.Requests))
+	if s := f.Status; len(s.Steps) != mendv1.MaxRecordSteps || len(s.Requests) != MaxRequests {
+		t.Errorf("%d steps, %d requests", len(s.Steps), len(s.Requests))
 	}
 	if first := f.Status.Steps[0].Reason; first != OwnerRequested {
 		t.Errorf("the first step is %s", first)
-	}
-	if last := waitingFor(&f.Status); last != OtherReason {
-		t.Errorf("it waits for %s", last)
 	}
 }
 
@@ -345,7 +338,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	}
 	f.Target.Exists = false
 	f.Status = Decide(f).Status
-	if !has(&f.Status, TargetGone) || !cmp.Equal(f.Status, Decide(f).Status) {
+	if last(&f.Status, TargetGone) == nil || !cmp.Equal(f.Status, Decide(f).Status) {
 		t.Errorf("the last steps are %v", f.Status.Steps[len(f.Status.Steps)-2:])
 	}
 }
@@ -357,7 +350,7 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 		f.Status.Replacement = &mendv1.RecordReplacement{Machine: m2}
 		f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: there}, true)
 	}))
-	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || has(&got, ReplacementFound) {
+	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
 	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: "w1", UID: "here"}}, true)

@@ -24,10 +24,15 @@ func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan Plan) {
 	if o.outside { // who has written it may not be who may write where these events are
 		return
 	}
-	var all []Notice
-	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
-	for _, is := range all {
-		for _, event := range o.eventsOf(is, &plan.Status) {
+	var notices []Notice
+	r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) {
+		if m.reported == nil {
+			m.reported = Reported{}
+		}
+		notices = m.reported.Report(&o.facts, &plan)
+	})
+	for _, notice := range notices {
+		for _, event := range o.eventsOf(notice, &plan.Status) {
 			recorder.Send(r.Recorder, event)
 			log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", event.Text,
 				event.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(event.About))

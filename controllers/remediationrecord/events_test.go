@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +80,7 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
 			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+			carried(w1)
 			m := newManagement(t, append(fleet(), w1, recordOf(tc.says...))...)
 			for i := range 4 {
 				m.reconcile(time.Duration(i) * time.Minute)
@@ -138,7 +138,7 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 func TestWhatCapacityWaitsForIsExported(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.reconcile(time.Second)
-	if n := testutil.CollectAndCount(&m.open); n != 0 {
+	if n := testutil.CollectAndCount(&capacityMissing{m.Client}); n != 0 {
 		t.Errorf("%d series before it is begun", n)
 	}
 	m.ask(2 * time.Second)
@@ -151,7 +151,7 @@ kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemedi
 # TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
 kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
 `
-	if err := testutil.CollectAndCompare(&m.open, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(&capacityMissing{m.Client}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
@@ -166,7 +166,7 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))); n != 1 {
 		t.Errorf("it is counted %v times", n)
 	}
-	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
+	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&capacityMissing{m.Client}) != 0 {
 		t.Error("the times are not exported, or it still waits")
 	}
 	other := closed.WithLabelValues("other", "c", string(mendv1.RecordReplaced))
@@ -195,7 +195,7 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	for i := range 3 * mostWords {
 		is := recordOf(begun("OwnerRequested"), func(r *mendv1.RemediationRecord) {
 			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
-			r.Status.Waits = []mendv1.RecordWait{{Reason: fmt.Sprint("Claimed", i), Seconds: 1}}
+			r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(2*time.Second), fmt.Sprint("Claimed", i)))
 		})
 		m.create(is)
 		m.heal(time.Minute)
@@ -214,28 +214,9 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 
 // A counter that is to decrease panics, and with it every reconcile of the record.
 func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		wait mendv1.RecordWait
-		want float64
-	}{
-		"one that has ended":                    {wait: mendv1.RecordWait{Seconds: 5}, want: 5},
-		"one that is shorter than none":         {wait: mendv1.RecordWait{Seconds: -5}},
-		"one that grows beyond what is counted": {wait: mendv1.RecordWait{Seconds: math.MaxInt64, Since: new(after(time.Minute))}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			waited.Reset()
-			tc.wait.Reason = "DrainingNode"
-			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
-				r.Status.Waits = []mendv1.RecordWait{tc.wait}
-			}))...)
-			is := m.reconcile(Unbegun + time.Minute)
-			if got := testutil.ToFloat64(waited.WithLabelValues(waits.of("DrainingNode"))); got != tc.want || is.Status.Waits[0].Seconds != int64(tc.want) {
-				t.Errorf("%v s are counted, want %v; the record has %+v", got, tc.want, is.Status.Waits)
-			}
-			if is.Status.Outcome != mendv1.RecordCancelled {
-				t.Errorf("it ends as %q", is.Status.Outcome)
-			}
-		})
+	status := mendv1.RemediationRecordStatus{Ended: new(after(0)), Steps: []mendv1.RecordStep{aStep(noon.Add(time.Hour), "NoHost"), aStep(noon, "GivenUp")}}
+	if got := waitedOf(&status); got["NoHost"] != 0 {
+		t.Errorf("what began after the end was waited for %v s", got)
 	}
 }
 

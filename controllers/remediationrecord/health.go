@@ -57,7 +57,7 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 	target := &o.record.Spec.Target
 	if target.ClusterName == "" && target.Node != nil { // also if it has a Machine, of this cluster
 		node = &corev1.Node{}
-		err = r.Live.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		err = r.Recent.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, false, nil
@@ -89,8 +89,8 @@ func (o *observed) holds(node *corev1.Node) bool {
 		if e.Status == "" {
 			continue // what else was found is that there was no node, or that the Machine has failed
 		}
-		if is, has := ofNode(node, e.Type); has {
-			if is == e.Status {
+		if status, has := ofNode(node, e.Type); has {
+			if status == e.Status {
 				return true
 			}
 			continue

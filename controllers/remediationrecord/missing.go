@@ -47,10 +47,8 @@ func MissingBy(is *mendv1.RemediationRecord) *Missing {
 	if back != nil {
 		m.Reason, m.Message = back.Reason, back.Message
 	}
-	for i := range is.Status.Waits {
-		if since := is.Status.Waits[i].Since; since != nil {
-			m.Since = since.Time
-		}
+	if step := waitingFor(&is.Status); step != nil && step.Reason == m.Reason {
+		m.Since = step.Time.Time
 	}
 	return m
 }

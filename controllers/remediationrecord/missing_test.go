@@ -23,7 +23,7 @@ func waitsFor(reason, message string, since metav1.Time) func(*mendv1.Remediatio
 		is.Status.Conditions = append(is.Status.Conditions, metav1.Condition{
 			Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 		})
-		is.Status.Waits = []mendv1.RecordWait{{Reason: "DrainBlocked", Seconds: 60}, {Reason: reason, Since: &since}}
+		is.Status.Steps = []mendv1.RecordStep{aStep(since.Add(-time.Minute), "DrainBlocked"), aStep(since.Time, reason)}
 	}
 }
 

@@ -3,13 +3,18 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -63,4 +68,71 @@ func (r reader) mayRead(obj runtime.Object) error {
 		return explain.ErrUnread
 	}
 	return nil
+}
+
+// Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few owners.
+type Recent struct {
+	Live  client.Reader
+	Clock clock.PassiveClock
+
+	mu      sync.Mutex
+	answers map[string]answer
+}
+
+type answer struct {
+	at  time.Time
+	obj runtime.Object
+	err error
+}
+
+const (
+	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster. (neighbours)
+	remembered = 3 * time.Second
+	// mostAnswers is how many are remembered.
+	mostAnswers = 256
+)
+
+// Forget makes r ask again: what an end rests on is read when it is decided.
+func (r *Recent) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.answers)
+}
+
+// Get implements client.Reader. What obj refers to is shared: read only.
+func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	id := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key)
+	return r.answer(id, obj, func() error { return r.Live.Get(ctx, key, obj, opts...) })
+}
+
+// List implements client.Reader. What list refers to is shared: read only.
+func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	among := (&client.ListOptions{}).ApplyOptions(opts)
+	id := fmt.Sprintf("%T %s %s %v %v", list, list.GetObjectKind().GroupVersionKind(), among.Namespace, among.LabelSelector, among.FieldSelector)
+	return r.answer(id, list, func() error { return r.Live.List(ctx, list, opts...) })
+}
+
+// answer makes obj the answer that is remembered by id or, if there is none, what read reads.
+func (r *Recent) answer(id string, obj runtime.Object, read func() error) error {
+	now := r.Clock.Now()
+	r.mu.Lock()
+	found, known := r.answers[id]
+	r.mu.Unlock()
+	if known && now.Sub(found.at) < remembered {
+		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(found.obj).Elem())
+		return found.err
+	}
+	err := read()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answers == nil || len(r.answers) >= mostAnswers {
+		r.answers = map[string]answer{}
+	}
+	kept := reflect.New(reflect.TypeOf(obj).Elem())
+	kept.Elem().Set(reflect.ValueOf(obj).Elem())
+	r.answers[id] = answer{now, kept.Interface().(runtime.Object), err}
+	return err
 }

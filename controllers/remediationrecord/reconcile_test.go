@@ -172,6 +172,7 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 	m.ask(time.Second)
 	m.change("v1", func(w *clusterv1.Machine) {
 		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		carried(w)
 	})
 	both(2 * time.Second)
 	m.remove(unhealthy())
@@ -246,7 +247,7 @@ func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	}
 	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
 	plan := Decide(stale.facts)
-	if _, _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
+	if _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
 		t.Errorf("%q is written over it: %v", plan.Status.Outcome, err)
 	}
 	if is := m.reconcile(10 * time.Minute); is.Status.Outcome != "" {

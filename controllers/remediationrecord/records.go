@@ -4,34 +4,47 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;watch
 
-// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
-const CRD = "remediationrecords.kubemend.io"
+const (
+	// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
+	CRD = "remediationrecords.kubemend.io"
+	// AheadWithin is how long a remediation waits for its record at most: an admission webhook that does not answer must not hold it up.
+	AheadWithin = 5 * time.Second
+	// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that (Unbegun).
+	attemptEvery = time.Minute
+)
 
-// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that (Unbegun).
-const attemptEvery = time.Minute
+var failed = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kubemend_remediation_records_failed_total",
+	Help: "Remediations that went on although their RemediationRecord could not be written, by kind of the check or of the remediation.",
+}, []string{"kind"})
 
-// Records writes records. It is safe for concurrent use.
+// Records writes records before remediations begin. A nil Records writes none. It is safe for concurrent use.
 type Records struct {
 	// Client writes, and reads open records from the cache that CacheOptions describe; Live reads past it.
 	Client client.Client
@@ -39,11 +52,8 @@ type Records struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, crd string) (bool, error)
 	Clock     clock.PassiveClock
-	// Namespace is the only one whose records the cache has; empty if it has those of all. A NodeHealthCheck's requests may be in another one.
-	Namespace string
 
-	mu     sync.Mutex
-	cached bool
+	mu sync.Mutex
 	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those that asked before.
 	hear     func(types.NamespacedName)
 	followed bool
@@ -55,49 +65,204 @@ func CacheOptions() cache.ByObject {
 	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"}), Transform: cache.TransformStripManagedFields()}
 }
 
-// Cached says that the cache has all open records, so that they need not be listed past it.
-func (r *Records) Cached() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.cached = true
+// Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The remediation goes on
+// whatever becomes of its record: what fails is logged and counted by the kind of the caller.
+//
+// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one target differ and which
+// a restart of the manager does not change, such as when the target was last healthy: a process that is killed between this and the write that begins the
+// remediation leaves a record that the next one finds by its name, or that is cancelled after a while. A record that has a name and a UID already is the one
+// that a request of this remediation carries: it is taken as long as it is open.
+func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
+	if r == nil {
+		return nil
+	}
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	written, err := r.write(within, record, since)
+	if err != nil { // the answer may be lost alone: the second try finds what the first one has written
+		written, err = r.write(within, record, since)
+	}
+	if err != nil {
+		target := TargetOf(record)
+		failed.WithLabelValues(kind).Inc()
+		log.FromContext(ctx).Error(err, "The remediation goes on without a record", target.Kind, klog.KRef(target.Namespace, target.Name))
+		return nil
+	}
+	return written
 }
 
-// Begin makes sure that there is an open record of a remediation that is about to begin, and returns its name. A process that is killed between this and
-// the write that begins the remediation leaves a record that the next one finds, or that is cancelled after a while: never a remediation without a record.
-//
-// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one target differ and
-// which a restart of the manager does not change, such as when the target was last healthy. The name is empty where records are not installed.
-//
-// A record that has a name already is the one of this remediation so far: it is taken as long as it is open, also if its target has another UID by now, as a
-// node has that was deleted and came back.
-func (r *Records) Begin(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
+// write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did not begin, or that
+// says something else, as one does that a user has made up, is not it: the next name is made of its UID.
+func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
-		return "", err
+		return nil, err
 	}
-	name, err := r.write(ctx, record, since, false)
-	if err != nil { // another writer was faster, or the answer was lost: look past the cache
-		name, err = r.write(ctx, record, since, true)
+	if record.Name != "" {
+		there := &mendv1.RemediationRecord{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read the record that a request carries: %w", err)
+		}
+		if err == nil && there.Open() && there.UID == record.UID {
+			return there, r.attempt(ctx, there)
+		}
 	}
-	if err != nil {
-		return "", fmt.Errorf("write the record of the remediation of %s %s: %w", TargetOf(record).Kind, TargetOf(record).Name, err)
+	target, fresh := TargetOf(record), record.DeepCopy()
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
+	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(r.Clock.Now()))
+	Bound(fresh)
+	for other := ""; ; {
+		fresh.Name = nameOf(target.Name, target.UID, since, other)
+		written := fresh.DeepCopy()
+		err := r.Client.Create(ctx, written)
+		if err == nil {
+			return written, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("create the record of %s %s: %w", target.Kind, target.Name, err)
+		}
+		there := &mendv1.RemediationRecord{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
+			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
+		}
+		if there.Open() && sameDecision(there, fresh) {
+			return there, r.attempt(ctx, there)
+		}
+		other = string(there.UID)
 	}
-	return name, nil
 }
 
-// write writes into the open record of the remediation that it is about to begin, or creates one. It looks for an open one past the cache if late is set.
-func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string, late bool) (string, error) {
-	open, err := r.open(ctx, record, late)
-	if err != nil {
-		return "", fmt.Errorf("look for an open one: %w", err)
-	}
-	if open == nil {
-		return r.create(ctx, record, since)
-	}
-	return open.Name, r.attempt(ctx, open)
+// sameDecision reports whether two records are of the same decision, which may have been made again a moment later, with other numbers.
+func sameDecision(a, b *mendv1.RemediationRecord) bool {
+	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator && a.Spec.Cause == b.Spec.Cause &&
+		equality.Semantic.DeepEqual(a.Spec.Requester, b.Spec.Requester)
 }
 
-// errEnded says that the record that the cache shows as open has been closed.
-var errEnded = errors.New("the record has ended meanwhile")
+// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
+func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
+	now := r.Clock.Now()
+	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
+		return nil
+	}
+	before := record.DeepCopy()
+	record.Status.Attempted = new(metav1.NewTime(now))
+	if err := r.Client.Patch(ctx, record, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write that the remediation of record %s is about to begin: %w", record.Name, err)
+	}
+	return nil
+}
+
+// Began writes that the remediation of record was begun, by a request or, without one, by asking the owner of the Machine. What cannot be written now, the
+// controller of records finds out and writes.
+func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, request *mendv1.RecordRef) {
+	if r == nil || record == nil || record.Status.Begun != nil && request == nil {
+		return
+	}
+	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status, Target: Target{RecordRef: TargetOf(record)}}
+	if request != nil {
+		facts.Requests = []Request{{RecordRef: *request, Created: facts.Now}}
+	} else {
+		facts.Target.Known, facts.Target.Exists, facts.Target.Asked = true, true, facts.Now
+	}
+	after := record.DeepCopy()
+	after.Status = statusOf(&observed{record: record, facts: facts}, beginning(facts))
+	Bound(after)
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	if err := r.Client.Patch(within, after, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{})); err != nil {
+		log.FromContext(ctx).V(1).Info("Writing that a remediation was begun is left to the controller of records",
+			"RemediationRecord", klog.KObj(record), "error", err.Error())
+	}
+}
+
+// Carry makes a remediation request, before it is created or stored, carry a record: its follower counts what carries its UID and nothing else.
+func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
+	if record == nil {
+		return
+	}
+	marks := maps.Clone(req.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[mendv1.RecordAnnotation] = Carried(record, req.GetNamespace())
+	req.SetAnnotations(marks)
+}
+
+// Carried is the value of the annotation by which what is in a namespace carries record.
+func Carried(record *mendv1.RemediationRecord, namespace string) string {
+	value := record.Name
+	if record.Namespace != namespace {
+		value = record.Namespace + "/" + value
+	}
+	if record.UID != "" {
+		value += "@" + string(record.UID)
+	}
+	return value
+}
+
+// CarriedBy is the record that a request carries; zero if it carries none.
+func CarriedBy(req metav1.Object) (record types.NamespacedName, uid types.UID) {
+	return carriedIn(req.GetAnnotations()[mendv1.RecordAnnotation], req.GetNamespace())
+}
+
+func carriedIn(value, namespace string) (record types.NamespacedName, uid types.UID) {
+	name, id, _ := strings.Cut(value, "@")
+	if other, rest, has := strings.Cut(name, "/"); has {
+		namespace, name = other, rest
+	}
+	if name == "" {
+		return types.NamespacedName{}, ""
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, types.UID(id)
+}
+
+// RefOf is a request as a record names it.
+func RefOf(req client.Object) *mendv1.RecordRef {
+	return new(requestRef(req, req.GetObjectKind().GroupVersionKind()))
+}
+
+// Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them other UIDs. One that
+// cannot be read now is taken for that: nothing has two records.
+func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1.Machine) bool {
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	carried, _ := CarriedBy(req)
+	there := &mendv1.RemediationRecord{}
+	if err := r.Live.Get(within, carried, there); err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	target := &there.Spec.Target
+	about := target.Machine != nil && target.Machine.Name == machine.Name && target.Machine.Namespace == machine.Namespace ||
+		target.Machine == nil && target.Node != nil && target.Node.Name == machine.Status.NodeRef.Name
+	return about && there.Open() && carries(req, there)
+}
+
+// followedBy stands in the message of the condition Remediation of a Machine before the record that the Machine carries.
+const followedBy = ": see RemediationRecord "
+
+// Mention is the end of the message of the condition Remediation of a Machine whose owner is asked to replace it: the Machine carries the record by it, in the
+// write that asks the owner. It is empty if the remediation has no record.
+func Mention(record *mendv1.RemediationRecord) string {
+	if record == nil {
+		return ""
+	}
+	return followedBy + Carried(record, record.Namespace)
+}
+
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
+	name, uid := CarriedBy(obj)
+	if machine, is := obj.(*clusterv1.Machine); is {
+		name, uid = types.NamespacedName{}, ""
+		if cond := conditions.Get(machine, mendv1.Remediation); cond != nil {
+			if _, value, found := strings.Cut(cond.Message, followedBy); found {
+				name, uid = carriedIn(value, machine.Namespace)
+			}
+		}
+	}
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
+}
 
 // TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
 func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
@@ -110,123 +275,16 @@ func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
 	return mendv1.RecordRef{}
 }
 
-// open is the open record of the remediation of record; nil if there is none. What the cache does not show yet is looked for past it by the UID of the target,
-// and everything if the cache was found to be late.
-func (r *Records) open(ctx context.Context, record *mendv1.RemediationRecord, late bool) (*mendv1.RemediationRecord, error) {
-	if there, err := r.known(ctx, record); there != nil || err != nil {
-		return there, err
-	}
-	r.mu.Lock()
-	cached := r.cached && !late && (r.Namespace == "" || r.Namespace == record.Namespace)
-	r.mu.Unlock()
-	among := client.MatchingLabels{mendv1.RecordOpenLabel: "true"}
-	if cached {
-		if there, err := find(ctx, r.Client, record, among); there != nil || err != nil {
-			return there, err
-		}
-		among[mendv1.RecordTargetLabel] = TargetOf(record).UID
-	}
-	return find(ctx, r.Live, record, among)
-}
-
-// find is the open record of the remediation of record that reader has among those with these labels; nil if it has none.
-func find(
-	ctx context.Context, reader client.Reader, record *mendv1.RemediationRecord, among client.MatchingLabels,
-) (*mendv1.RemediationRecord, error) {
-	list := &mendv1.RemediationRecordList{}
-	if err := reader.List(ctx, list, client.InNamespace(record.Namespace), among, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
-	}
-	for i := range list.Items {
-		if there := &list.Items[i]; there.Open() && sameTarget(there, record) {
-			return there.DeepCopy(), nil
-		}
-	}
-	return nil, nil
-}
-
-// sameTarget reports whether two records are about the same target. Names tell after clusterctl has moved both, when all UIDs are others; and of a node
-// without a Machine, for the same check: remediators delete nodes, and one that comes back has another UID.
-func sameTarget(there, record *mendv1.RemediationRecord) bool {
-	before, now := TargetOf(there), TargetOf(record)
-	switch {
-	case before.Kind != now.Kind || before.Namespace != now.Namespace || before.Name != now.Name:
-		return false
-	case before.UID == now.UID:
-		return true
-	case now.Kind == "Node":
-		x, y := there.Spec.Requester.Check, record.Spec.Requester.Check
-		return there.Spec.Target.ClusterName == record.Spec.Target.ClusterName && (x == nil) == (y == nil) &&
-			(x == nil || x.Kind == y.Kind && x.Name == y.Name)
-	}
-	return Moved(there)
-}
-
 // Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
-func Moved(is *mendv1.RemediationRecord) bool {
-	was := is.Spec.Target.ClusterUID
-	for _, owner := range is.OwnerReferences {
-		if was != "" && owner.Kind == clusterv1.ClusterKind &&
+func Moved(record *mendv1.RemediationRecord) bool {
+	before := record.Spec.Target.ClusterUID
+	for _, owner := range record.OwnerReferences {
+		if before != "" && owner.Kind == clusterv1.ClusterKind &&
 			schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
-			return string(owner.UID) != was
+			return string(owner.UID) != before
 		}
 	}
 	return false
-}
-
-// known is the record that record names; nil if it names none, or that is not open.
-func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
-	if record.Name == "" {
-		return nil, nil
-	}
-	there := &mendv1.RemediationRecord{}
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
-	if err != nil || !there.Open() {
-		return nil, client.IgnoreNotFound(err)
-	}
-	return there, nil
-}
-
-// create creates the record. If one that has ended has its name, of a remediation of the same target that did not begin, the next name is made of that.
-func (r *Records) create(ctx context.Context, record *mendv1.RemediationRecord, since string) (string, error) {
-	target := TargetOf(record)
-	fresh := record.DeepCopy()
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
-	fresh.Status.Attempted = new(metav1.NewTime(r.Clock.Now()))
-	Bound(fresh)
-	for ended := ""; ; {
-		fresh.Name = nameOf(target.Name, target.UID, since, ended)
-		err := r.Client.Create(ctx, fresh.DeepCopy())
-		if !apierrors.IsAlreadyExists(err) {
-			return fresh.Name, err
-		}
-		there := &mendv1.RemediationRecord{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
-			return "", err
-		}
-		if there.Open() && sameTarget(there, record) {
-			return there.Name, r.attempt(ctx, there)
-		}
-		ended = string(there.UID)
-	}
-}
-
-// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago. Where nothing is written, it is read whether the
-// record is still open: a cache may have one that was closed by now, and that remediation is over.
-func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
-	now := r.Clock.Now()
-	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
-		there := &mendv1.RemediationRecord{}
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
-		if err == nil && (there.UID != record.UID || !there.Open()) {
-			return errEnded
-		}
-		return err
-	}
-	changed := record.DeepCopy()
-	changed.Status.Attempted = new(metav1.NewTime(now))
-	return r.Client.Patch(ctx, changed, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{}))
 }
 
 // nameOf is a name that begins with that of the target and ends with a hash of the parts.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -19,13 +20,12 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// shelf is an API server with records, and a cache of the open ones that may lag behind.
+// shelf is an API server with records.
 type shelf struct {
 	*Records
 	server client.WithWatch
 	clock  *clocktesting.FakePassiveClock
-	// lags says that the cache shows nothing yet, breaks which write of the process is its last: it is killed before it.
-	lags   bool
+	// breaks is which write of the process is its last: it is killed before it.
 	breaks int
 	absent bool
 }
@@ -54,12 +54,6 @@ func (s *shelf) restart() {
 		return nil
 	}
 	cached := interceptor.NewClient(s.server, interceptor.Funcs{
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if s.lags {
-				return nil
-			}
-			return c.List(ctx, list, opts...)
-		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if err := write(); err != nil {
 				return err
@@ -78,7 +72,6 @@ func (s *shelf) restart() {
 		Client: cached, Live: s.server, Clock: s.clock,
 		Installed: func(context.Context, string) (bool, error) { return !s.absent, nil },
 	}
-	s.Cached()
 }
 
 func (s *shelf) all(ctx context.Context, t *testing.T) []mendv1.RemediationRecord {
@@ -112,120 +105,95 @@ func about(machine, uid string) *mendv1.RemediationRecord {
 	}
 }
 
+// begins begins a remediation, and returns its record.
+func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
+	return s.Begin(ctx, "Test", record, since)
+}
+
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
-	ofNode := func(name, uid, check string) *mendv1.RemediationRecord {
-		is := about("", "")
-		is.Spec.Target = mendv1.RecordTarget{Node: NodeRef(name, uid)}
-		is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "NodeHealthCheck", Name: check}
-		return is
+	// carried is what is known of a record by a request that carries it.
+	carried := func(record, of *mendv1.RemediationRecord) *mendv1.RemediationRecord {
+		record.Name, record.UID = of.Name, of.UID
+		return record
 	}
 	for name, tc := range map[string]struct {
 		run  func(s *shelf)
 		want int
 	}{
-		"one begins": {func(s *shelf) { _, _ = s.Begin(ctx, about("w1", "1"), "a") }, 1},
+		"one begins": {func(s *shelf) { s.begins(ctx, about("w1", "1"), "a") }, 1},
 		"it is tried again": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
 		}, 1},
-		"it is tried again after the first write of it, and the cache lags": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			s.lags = true
-			_, _ = s.Begin(ctx, about("w1", "1"), "b")
-		}, 1},
-		"the manager is restarted between the record and the first write": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+		"another process begins it, as the first was killed or does not know that it leads no more": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-		}, 1},
-		"the manager is restarted after the first write": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1"), "b")
+			s.begins(ctx, about("w1", "1"), "a")
 		}, 1},
 		"the manager is killed before the record": {func(s *shelf) {
 			s.breaks = 0
-			if _, err := s.Begin(ctx, about("w1", "1"), "a"); !errors.Is(err, errKilled) {
-				t.Errorf("it ends with %v", err)
+			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
+				t.Errorf("it has record %s", record.Name)
 			}
 			s.breaks = -1
 			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-		}, 1},
-		"two managers begin it, as the old leader does not know that it is one no more": {func(s *shelf) {
-			s.lags = true
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			s.restart()
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
 		}, 1},
 		"a remediation of the same machine after the first is closed": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)
-			_, _ = s.Begin(ctx, about("w1", "1"), "b")
+			s.begins(ctx, about("w1", "1"), "b")
 		}, 2},
 		"one that did not begin in time, and does now": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
 		}, 2},
 		"one of another machine of that name": {func(s *shelf) {
-			_, _ = s.Begin(ctx, about("w1", "1"), "a")
-			_, _ = s.Begin(ctx, about("w1", "2"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "2"), "a")
 		}, 2},
-		"clusterctl has moved its Cluster, so that all UIDs are others": {func(s *shelf) {
-			owned := func(uid, cluster string) *mendv1.RemediationRecord {
-				is := about("w1", uid)
-				OwnedBy(is, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c", UID: types.UID(cluster)}})
-				return is
+		"its target came back with another UID, and a request carries its record": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			if second := s.begins(ctx, carried(about("w1", "2"), first), "b"); second.Name != first.Name {
+				t.Errorf("it takes %q after %q", second.Name, first.Name)
 			}
-			_, _ = s.Begin(ctx, owned("1", "before"), "a")
-			moved := &s.all(ctx, t)[0]
-			moved.OwnerReferences[0].UID = "after"
-			if err := s.server.Update(ctx, moved); err != nil {
+		}, 1},
+		"the record that a request carries is closed": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			s.close(ctx, t)
+			s.begins(ctx, carried(about("w1", "2"), first), "b")
+		}, 2},
+		"the record that a request carries is gone": {func(s *shelf) {
+			s.begins(ctx, carried(about("w1", "1"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: "w1-gone"}}), "a")
+		}, 1},
+		"a user has made up an open one of this machine": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name = "made-up"
+			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
+			if err := s.server.Create(ctx, made); err != nil {
 				t.Fatal(err)
 			}
-			s.restart()
-			_, _ = s.Begin(ctx, owned("2", "after"), "b")
-		}, 1},
-		"its target came back with another UID, and the caller knows its record": {func(s *shelf) {
-			first, _ := s.Begin(ctx, about("w1", "1"), "a")
-			again := about("w1", "2")
-			again.Name = first
-			if second, err := s.Begin(ctx, again, "b"); err != nil || second != first {
-				t.Errorf("it takes %q after %q: %v", second, first, err)
+			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
+				t.Error("it is that of the remediation")
 			}
-		}, 1},
-		"the record that the caller knows is closed": {func(s *shelf) {
-			again := about("w1", "2")
-			again.Name, _ = s.Begin(ctx, about("w1", "1"), "a")
-			s.close(ctx, t)
-			_, _ = s.Begin(ctx, again, "b")
 		}, 2},
-		"the record that the caller knows is gone": {func(s *shelf) {
-			again := about("w1", "1")
-			again.Name = "w1-gone"
-			_, _ = s.Begin(ctx, again, "a")
-		}, 1},
-		"a remediator deletes a node, which comes back with another UID and is unhealthy still": {func(s *shelf) {
-			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
-			_, _ = s.Begin(ctx, ofNode("n", "b", "nodes"), "2")
-		}, 1},
-		"that node, once the record has ended": {func(s *shelf) {
-			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
-			s.close(ctx, t)
-			_, _ = s.Begin(ctx, ofNode("n", "b", "nodes"), "2")
+		"a user has made up one that has its name, and says something else": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Made=Up"
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
+				t.Error("it is that of the remediation")
+			}
 		}, 2},
-		"that node for another check, and another node": {func(s *shelf) {
-			_, _ = s.Begin(ctx, ofNode("n", "a", "nodes"), "1")
-			_, _ = s.Begin(ctx, ofNode("n", "b", "others"), "2")
-			_, _ = s.Begin(ctx, ofNode("m", "c", "nodes"), "2")
-		}, 3},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
-			if name, err := s.Begin(ctx, about("w1", "1"), "a"); name != "" || err != nil {
-				t.Errorf("it returns %q, %v", name, err)
+			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
+				t.Errorf("it has record %s", record.Name)
 			}
 		}, 0},
 	} {
@@ -243,9 +211,8 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	s := newShelf(t)
 	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {
 		s.clock.SetTime(noon.Add(after))
-		name, err := s.Begin(t.Context(), about("w1", "1"), "a")
-		if err != nil || !strings.HasPrefix(name, "w1-") {
-			t.Fatalf("it returns %q, %v", name, err)
+		if record := s.begins(t.Context(), about("w1", "1"), "a"); record == nil || !strings.HasPrefix(record.Name, "w1-") {
+			t.Fatalf("it returns %v", record)
 		}
 	}
 	if got := s.all(t.Context(), t)[0].Status.Attempted.Time; !got.Equal(noon.Add(90 * time.Second)) {
@@ -253,21 +220,71 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	}
 }
 
-// The cache of a manager with --namespace refuses to list another one; the requests of a NodeHealthCheck may be there.
-func TestRecordsOfANamespaceThatTheCacheDoesNotHaveAreReadPastIt(t *testing.T) {
+// What the manager has just done is in the record although its object is gone a moment later, in the second write of the remediation.
+func TestWhoBeginsARemediationWritesThatItWasBegun(t *testing.T) {
+	request := &mendv1.RecordRef{Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: "r"}
+	for reason, by := range map[string]*mendv1.RecordRef{OwnerRequested: nil, RequestCreated: request} {
+		s := newShelf(t)
+		record := s.begins(t.Context(), about("w1", "1"), "a")
+		s.clock.SetTime(noon.Add(1234567890 * time.Nanosecond))
+		s.Began(t.Context(), record, by)
+		got := &s.all(t.Context(), t)[0]
+		if condition(got, mendv1.RecordBegun) != "True "+reason || len(got.Status.Steps) != 1 || got.Status.Steps[0].Message == "" {
+			t.Fatalf("%s: it says %+v", reason, got.Status)
+		}
+		if at := got.Status.Steps[0].Time.Time; !at.Equal(noon.Add(1234*time.Millisecond)) || !got.Status.Begun.Time.Equal(noon.Add(time.Second)) {
+			t.Errorf("%s: it was begun at %s, the step at %s", reason, got.Status.Begun, at)
+		}
+		s.Began(t.Context(), nil, by) // without a record
+	}
+}
+
+func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
+	for name, create := range map[string]func(context.Context) error{
+		"it is refused": func(context.Context) error { return errors.New("a webhook says no") },
+		"no answer comes": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				s.Client = interceptor.NewClient(s.server, interceptor.Funcs{
+					Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+						return create(ctx)
+					},
+				})
+				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now() //nolint:forbidigo // of the bubble
+				if record := s.begins(t.Context(), about("w1", "1"), "a"); record != nil {
+					t.Errorf("there is a record %q", record.Name)
+				}
+				if took := time.Since(began); took > AheadWithin { //nolint:forbidigo // of the bubble
+					t.Errorf("the remediation waits for %s", took)
+				}
+				if counted := testutil.ToFloat64(failed.WithLabelValues("Test")) - before; counted != 1 {
+					t.Errorf("it is counted %v times", counted)
+				}
+			})
+		})
+	}
+}
+
+func TestARecordWhoseAnswerWasLostIsFound(t *testing.T) {
 	s := newShelf(t)
-	s.Namespace = "elsewhere"
-	s.Client = interceptor.NewClient(s.Client.(client.WithWatch), interceptor.Funcs{
-		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-			return errors.New("unknown namespace for the cache")
+	answers := s.Client.(client.WithWatch)
+	s.Client = interceptor.NewClient(answers, interceptor.Funcs{
+		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := answers.Create(ctx, o, opts...); err != nil {
+				return err
+			}
+			return errors.New("the connection broke")
 		},
 	})
-	first, err := s.Begin(t.Context(), about("w1", "1"), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if second, err := s.Begin(t.Context(), about("w1", "1"), "b"); err != nil || second != first {
-		t.Errorf("it takes %q after %q: %v", second, first, err)
+	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
+	record := s.begins(t.Context(), about("w1", "1"), "a")
+	if all := s.all(t.Context(), t); len(all) != 1 || record == nil || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
+		t.Errorf("of %d records it has %v", len(all), record)
 	}
 }
 
@@ -280,7 +297,6 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Reason: "Begun", Message: long})
 	}
 	r.Status.Steps[99].Reason = "Ended"
-	r.Status.Waits = []mendv1.RecordWait{{Reason: "DrainingNode", Seconds: -1}, {Reason: "NoHost", Seconds: 1}}
 	Bound(r)
 	if n := len([]rune(r.Spec.Cause)); n != 333 {
 		t.Errorf("the cause has %d characters", n)
@@ -290,8 +306,5 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	}
 	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
 		t.Errorf("a step has %d characters", n)
-	}
-	if r.Status.Waits[0].Seconds != 0 || r.Status.Waits[1].Seconds != 1 {
-		t.Errorf("the waits are %+v", r.Status.Waits)
 	}
 }

@@ -22,7 +22,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// observeRequests reads the requests that are part of the remediation: those that name the record, and those that it names.
+// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a kind. What it returns
+// is shared: read only.
+type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
+
+// observeRequests reads the requests that carry the record.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	if o.outside { // the namespaces that it names are those that its author wants read
 		return nil
@@ -33,8 +37,17 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	}
 	for _, kind := range kinds {
 		for _, namespace := range namespaces {
-			if err := r.listRequests(ctx, o, kind, namespace); err != nil {
+			requests, err := r.listRequests(ctx, o, kind, namespace)
+			if err != nil {
 				return err
+			}
+			for _, req := range requests {
+				if !carries(req, o.record) {
+					continue
+				}
+				if err := r.addRequest(ctx, o, req, kind); err != nil {
+					return err
+				}
 			}
 		}
 	}
@@ -42,41 +55,32 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// listRequests reads the requests of a kind in a namespace that are part of the remediation: from a cache if one has them, and no end rests on it.
-func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
-	if cached, err := r.cachedRequests(ctx, o, kind, namespace); cached || err != nil {
-		return err
+// listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an end rests on it.
+func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) ([]client.Object, error) {
+	for _, cached := range r.Cached {
+		if o.live {
+			break
+		}
+		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
+			return requests, err
+		}
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.Live.List(ctx, list, client.InNamespace(namespace))
-	switch {
+	switch err := r.Recent.List(ctx, list, client.InNamespace(namespace)); {
 	case remediationrequest.Missing(err):
-		return nil
+		return nil, nil
 	case apierrors.IsForbidden(err):
 		o.facts.RequestsUnread = true
-		return nil
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+		return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
 	}
-	all := make([]client.Object, len(list.Items))
+	requests := make([]client.Object, len(list.Items))
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		requests[i] = &list.Items[i]
 	}
-	r.noteOver(o, kind, namespace, all)
-	return r.addRequests(ctx, o, kind, all)
-}
-
-// addRequests adds those of all that are part of the remediation.
-func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, all []client.Object) error {
-	for _, is := range all {
-		if o.includes(is, kind) {
-			if err := r.addRequest(ctx, o, is, kind); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return requests, nil
 }
 
 // requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and those that kubemend
@@ -84,6 +88,9 @@ func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.G
 func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []schema.GroupVersionKind, namespaces []string, err error) {
 	namespaces = []string{o.record.Namespace}
 	add := func(kind schema.GroupVersionKind, namespace string) {
+		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) != nil {
+			return // any user may have named it who may write records
+		}
 		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
 			kinds = append(kinds, kind)
 		}
@@ -98,21 +105,17 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	for _, kind := range own {
 		add(kind.GroupVersionKind, "")
 	}
-	for i := range o.record.Status.Requests { // which any user may have written who may write records
-		is := &o.record.Status.Requests[i]
-		kind, namespace := schema.FromAPIVersionAndKind(is.APIVersion, is.Kind), is.Namespace
+	for i := range o.record.Status.Requests {
+		req := &o.record.Status.Requests[i]
+		namespace := req.Namespace
 		if o.record.Spec.Target.ClusterName != "" {
 			namespace = "" // its requests are where it is
 		}
-		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) == nil {
-			add(kind, namespace)
-		}
+		add(schema.FromAPIVersionAndKind(req.APIVersion, req.Kind), namespace)
 	}
 	templates, err := r.templates(ctx, o)
 	for i := range templates {
-		if kind := templates[i].GroupVersionKind(); remediationrequest.Refusal(kind) == nil {
-			add(remediationrequest.KindOf(kind), templates[i].Namespace)
-		}
+		add(remediationrequest.KindOf(templates[i].GroupVersionKind()), templates[i].Namespace)
 	}
 	return kinds, namespaces, err
 }
@@ -127,7 +130,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	if by.Kind == machineCheckKind {
 		read = r.templatesOfMachines
 	}
-	all, err := read(ctx, o, by)
+	templates, err := read(ctx, o, by)
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
@@ -137,15 +140,16 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
 	}
-	return all, nil
+	return templates, nil
 }
 
 func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	check := &clusterv1.MachineHealthCheck{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
-	if err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err != nil {
 		return nil, err
 	}
+	paused, isPaused := check.Annotations[clusterv1.PausedAnnotation]
+	o.acts = paused == mendv1.Claim || !isPaused && r.ActsOnUnclaimed
 	o.checked, o.checkUID = check.DeletionTimestamp.IsZero(), check.UID
 	ref := check.Spec.Remediation.TemplateRef
 	if !ref.IsDefined() {
@@ -157,61 +161,53 @@ func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *m
 func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	if o.nodeCheck == nil {
 		check := &nhcv1.NodeHealthCheck{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
+		if err := r.Recent.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
 			return nil, err
 		}
+		o.acts = r.ActsOnNodes == nil || r.ActsOnNodes()
 		o.nodeCheck, o.checked, o.checkUID = check, check.DeletionTimestamp.IsZero(), check.UID
 	}
-	var all []corev1.ObjectReference
-	for _, step := range stepsOf(&o.nodeCheck.Spec) {
-		all = append(all, step.RemediationTemplate)
+	steps := stepsOf(&o.nodeCheck.Spec)
+	templates := make([]corev1.ObjectReference, 0, len(steps))
+	for i := range steps {
+		templates = append(templates, steps[i].RemediationTemplate)
 	}
-	return all, nil
+	return templates, nil
 }
 
-// includes reports whether the remediation of the record is made of is, among others.
-func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool {
-	if named := NamedBy(is); named.Name != "" {
-		return named == client.ObjectKeyFromObject(o.record)
-	}
-	if is.GetNamespace() != o.record.Namespace {
-		return false
-	}
-	ref := requestRef(is, kind)
-	return slices.ContainsFunc(o.facts.Status.Requests, func(known mendv1.RecordRef) bool { return Same(known, ref, o.facts.Moved) })
-}
-
-func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
+func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
 	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID()),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: req.GetNamespace(), Name: req.GetName(), UID: string(req.GetUID()),
 	}
 }
 
-// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
-func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Object, kind schema.GroupVersionKind) error {
-	req := Request{RecordRef: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
-	cycle := remediation.Remembered(is).State
-	switch {
-	case cycle.Known():
-		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
+// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it. Until the remediation
+// has begun, the request is read for its author, whom no cache has.
+func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
+	req := Request{RecordRef: requestRef(obj, kind), Created: obj.GetCreationTimestamp().Time}
+	cycle := remediation.Remembered(obj).State
+	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
+	whole, cached := obj.(*unstructured.Unstructured)
+	if begins := o.facts.Status.Begun.IsZero(); begins || !own && !cached {
+		whole = &unstructured.Unstructured{}
+		whole.SetGroupVersionKind(kind)
+		err := r.Recent.Get(ctx, client.ObjectKeyFromObject(obj), whole)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+			return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(obj), err)
+		}
+		req.By = requestedBy(whole)
+	}
+	if own {
+		req.Acts = cycle.Known() && cycle != powercycle.Pending && cycle != powercycle.Preparing
 		req.Succeeded = cycle == powercycle.Succeeded
 		req.Failed = cycle.Final() && !req.Succeeded
-		req.State = string(cycle)
-		o.facts.Requests = append(o.facts.Requests, req)
-		return nil
-	case kind.GroupKind() == remediation.Own.GroupKind(): // kubemend alone acts on it, and remembers what it has begun
-		o.facts.Requests = append(o.facts.Requests, req)
-		return nil
-	}
-	whole := &unstructured.Unstructured{}
-	whole.SetGroupVersionKind(kind)
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(is), whole)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
-		return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(is), err)
-	case err == nil:
+		if cycle.Known() {
+			req.State = string(cycle)
+		}
+	} else {
 		status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
 		phase, _, _ := unstructured.NestedString(status, "phase")
 		succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
@@ -223,7 +219,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Obje
 	return nil
 }
 
-// requestedBy is what created a request, if kubemend did not. Caches do not have it: only until a remediation has begun it is asked for.
+// requestedBy is what created a request, if kubemend did not.
 func requestedBy(req metav1.Object) string {
 	var first metav1.ManagedFieldsEntry
 	for _, entry := range req.GetManagedFields() {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -109,7 +108,7 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 // A right that is missing is missing for long: a record that waits for what it may not read is looked at as rarely as any other of its age.
 func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byNodes))...)
-	m.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
+	m.Recent.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
 	for _, at := range []time.Duration{time.Minute, Unbegun, Unbegun + 500*time.Millisecond, time.Hour} {
 		m.clock.SetTime(noon.Add(at))
 		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
@@ -119,37 +118,6 @@ func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 		if is := m.record(); !is.Open() {
 			t.Fatalf("after %s it has ended as %q", at, is.Status.Outcome)
 		}
-	}
-}
-
-// A request is made after its record, and nothing tells of it: the record finds it within a second, and one that never comes is looked for ever rarer.
-func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	again := func(at time.Duration) time.Duration {
-		t.Helper()
-		m.clock.SetTime(noon.Add(at))
-		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got.RequeueAfter
-	}
-	for _, is := range []struct{ at, want time.Duration }{
-		{0, aboutToBegin}, {time.Second, aboutToBegin}, {4 * time.Second, 2 * time.Second}, {20 * time.Second, soonest}, {time.Minute, soonest},
-	} {
-		if got := again(is.at); got != is.want {
-			t.Errorf("%s after it was written it is looked at again in %s, want %s", is.at, got, is.want)
-		}
-	}
-	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(2 * time.Minute)) })
-	if got := again(2 * time.Minute); got != aboutToBegin {
-		t.Errorf("when it is tried again it is looked at again in %s, want %s", got, aboutToBegin)
-	}
-	request := cycled("w1", "")
-	request.CreationTimestamp = after(2 * time.Minute)
-	m.create(request)
-	if got := again(2*time.Minute + aboutToBegin); got < soonest || m.record().Status.Begun == nil {
-		t.Errorf("once it has begun it is looked at again in %s; begun %v", got, m.record().Status.Begun)
 	}
 }
 
@@ -264,7 +232,7 @@ func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observed{record: &mendv1.RemediationRecord{}, openshift: tc.openshift}
 			o.record.Spec.Target.Machine = tc.machine
-			if got := o.canBeAbout(&nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
+			if got := o.canBeAbout(nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
 				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
 			}
 		})

@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -51,15 +50,4 @@ func (o *observed) unfollowed() bool {
 	t := &o.facts.Target
 	leaving := t.Known && (!t.Exists || !t.Deleting.IsZero())
 	return !t.Known || t.Machine && leaving && !o.facts.Capacity.Known
-}
-
-// lastKnown is when something was last found out that the record says.
-func (o *observed) lastKnown() time.Time {
-	at := o.facts.Decided
-	for _, step := range o.facts.Status.Steps {
-		if step.Time.After(at) {
-			at = step.Time.Time
-		}
-	}
-	return at
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -44,18 +45,25 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := metrics.Registry.Register(&r.open); err != nil {
+	if err := metrics.Registry.Register(&capacityMissing{r.Client}); err != nil {
 		return fmt.Errorf("export what capacity waits for: %w", err)
 	}
+	kinds, err := remediation.InstalledKinds(r.Mapper)
+	if err != nil {
+		return fmt.Errorf("find the kinds of power cycles: %w", err)
+	}
 	options.ReconciliationTimeout, options.RateLimiter = reconcileTimeout, enqueue.Retries(enqueue.MergeWindow)
-	if err := ctrl.NewControllerManagedBy(mgr).
+	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
-		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
-		Complete(r); err != nil {
+		Watches(&clusterv1.Cluster{}, onClusterDeletions())
+	for _, kind := range kinds {
+		controller.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(ofRequest))
+	}
+	if err := controller.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
@@ -73,7 +81,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 			case <-open.HasSyncedChecker().Done():
 			}
 		}
-		kept.Cached()
 		kept.Followed()
 		return nil
 	})); err != nil {
@@ -85,11 +92,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 // pauses lets pass what pauses a Cluster or ends that, and its labels, by which it belongs to a shard.
 func pauses() predicate.Predicate {
 	paused := func(o client.Object) bool {
-		c, is := o.(*clusterv1.Cluster)
-		if !is {
-			return false
-		}
-		return (&observed{cluster: c}).paused()
+		cluster, is := o.(*clusterv1.Cluster)
+		return is && (&observed{cluster: cluster}).paused()
 	}
 	return predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false }, // the records are reconciled themselves
@@ -143,6 +147,15 @@ func onClusterDeletions() handler.EventHandler {
 			closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 		},
 	}
+}
+
+// ofRequest maps a request to the record that it carries.
+func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
+	record, _ := CarriedBy(req)
+	if record.Name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: record}}
 }
 
 // ofCluster maps a Cluster to its open records.

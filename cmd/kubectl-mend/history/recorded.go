@@ -53,7 +53,7 @@ var toldBy = map[string][]powercycle.Reason{
 
 // stepsOf are what was decided, and the steps of a record.
 func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
-	decided := mendv1.RecordStep{Time: r.Spec.Decided, Reason: decidedReason, Message: decidedOf(r)}
+	decided := mendv1.RecordStep{Time: metav1.NewMicroTime(r.Spec.Decided.Time), Reason: decidedReason, Message: decidedOf(r)}
 	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
 }
 

@@ -260,7 +260,6 @@ func (e *environment) start() {
 	written := &records.Records{
 		Client: behind, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 	}
-	written.Cached()
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes: nodes, Fencer: nodes, Gate: &begin.Gate{Clock: e.clock}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,

@@ -20,7 +20,6 @@ func (e *environment) newRecords(c client.Client, live client.Reader) *records.R
 	r := &records.Records{
 		Client: c, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 	}
-	r.Cached()
 	return r
 }
 

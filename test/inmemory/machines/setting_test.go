@@ -245,10 +245,12 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 		Client: writer, Live: m.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: m.Recorder, Discovery: m.Discovery(),
 		Unclaimed: unclaimed,
 	}
+	recent := &remediationrecord.Recent{Live: m.GetAPIReader(), Clock: clock.RealClock{}}
 	follower := &remediationrecord.Reconciler{
-		Client: writer, Live: m.GetAPIReader(), Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
+		Client: writer, Live: m.GetAPIReader(), Recent: recent, Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity:  &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
+		Capacity:  &capacity.Observer{Management: remediationrecord.NewReader(recent, m.GetClient()), Mapper: m.GetRESTMapper()},
+		ActsOnUnclaimed: unclaimed == machinehealthcheck.Act,
 		Retention: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
 	}
 	workers := controller.Options{MaxConcurrentReconciles: 10}

@@ -50,32 +50,6 @@ func TestWhatIsWaitedForWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// What may not be found out any more in a moment is written at once; what goes on being so, together with what follows.
-func TestWhatIsUrgent(t *testing.T) {
-	known := func(r *Request) { r.Acts = true }
-	for name, tc := range map[string]struct {
-		change func(*Facts)
-		want   bool
-	}{
-		"that it begins":            {func(f *Facts) { f.Target.Asked = later(time.Second) }, true},
-		"that it ends":              {both(asked, healthy), true},
-		"a new request":             {both(asked, func(f *Facts) { f.Requests = []Request{{RecordRef: cycle}} }), true},
-		"that a remediator acts":    {withRequest(known), true},
-		"not that one still does":   {both(withRequest(known), func(f *Facts) { f.Status.Steps = append(f.Status.Steps, mendv1.RecordStep{Reason: RemediatorActs}) }), false},
-		"not what is waited for":    {both(asked, func(f *Facts) { f.Capacity = Capacity{Known: true, Reason: "DrainingNode"} }), false},
-		"not that it is deleted":    {both(asked, func(f *Facts) { f.Target.Deleting = later(time.Minute) }), false},
-		"not that nothing is new":   {func(*Facts) {}, false},
-		"not while it is paused":    {both(asked, healthy, func(f *Facts) { f.Paused = true }), false},
-		"not a request that it has": {withRequest(func(*Request) {}), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(2*time.Minute, tc.change)); p.Urgent != tc.want {
-				t.Errorf("urgent: %t, want %t, with %v", p.Urgent, tc.want, p.Status.Steps)
-			}
-		})
-	}
-}
-
 // What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
