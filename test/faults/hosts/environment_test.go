@@ -336,7 +336,7 @@ func (e *environment) records() []*mendv1.RemediationRecord {
 func (e *environment) namesRecord() bool {
 	rem := e.remediation()
 	return rem != nil && slices.ContainsFunc(e.records(), func(r *mendv1.RemediationRecord) bool {
-		return r.Name == rem.GetAnnotations()[mendv1.RecordAnnotation]
+		return records.Carried(r, rem.GetNamespace()) == rem.GetAnnotations()[mendv1.RecordAnnotation]
 	})
 }
 

@@ -60,7 +60,7 @@ func (e *environment) isRecorded(m *clusterv1.Machine, named string) {
 	case e.unrecorded[string(m.UID)]:
 	case len(open) != 1:
 		e.t.Errorf("the remediation of machine %s begins with %d open records, after %q", m.Name, len(open), e.record.log)
-	case named != "" && named != open[0].Name:
+	case named != "" && named != records.Carried(&open[0], m.Namespace):
 		e.t.Errorf("the request for machine %s names the record %q instead of %q", m.Name, named, open[0].Name)
 	}
 	for i := range open {

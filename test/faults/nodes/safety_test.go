@@ -10,6 +10,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // safety are the rules that hold after each reconcile, whatever happens.
@@ -76,7 +77,7 @@ func (s *safety) recorded(req *unstructured.Unstructured) error {
 	var of []string
 	for i := range list.Items {
 		if list.Items[i].Spec.Target.Node.Name == about(req) {
-			of = append(of, list.Items[i].Name)
+			of = append(of, records.Carried(&list.Items[i], req.GetNamespace()))
 		}
 	}
 	if named := req.GetAnnotations()[mendv1.RecordAnnotation]; req.GetNamespace() != "" && (len(of) != 1 || of[0] != named) {
