@@ -28,7 +28,7 @@ func recordService(
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Recent: recent, Mapper: mgr.GetRESTMapper(),
 		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches, Recorder: mgr.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
-			Management: remediationrecord.NewReader(recent, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
+			Management: recent, Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
 		},
 		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
 		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,

@@ -130,7 +130,7 @@ func (m *management) restart() {
 	recent := &Recent{Live: live, Clock: m.clock}
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
-		Capacity: &capacity.Observer{Management: NewReader(recent, c), Mapper: m.mapper},
+		Capacity: &capacity.Observer{Management: recent, Mapper: m.mapper},
 		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }

@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // theirs are the objects of another namespace, of which a record in metal must learn nothing.
@@ -230,24 +228,5 @@ func TestAMachineOfAControlPlaneIsFollowed(t *testing.T) {
 	got := m.reconcile(3 * time.Minute)
 	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Guessed {
 		t.Errorf("it ends as %q, replaced by %+v", got.Status.Outcome, got.Status.Replacement)
-	}
-}
-
-// What the roles of the manager do not let it read is not asked for.
-func TestNothingIsReadInVain(t *testing.T) {
-	m := newManagement(t, fleet()...)
-	r := NewReader(m.server, m.server)
-	for name, tc := range map[string]struct {
-		err  error
-		read bool
-	}{
-		"a MachineSet": {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "pool"}, &clusterv1.MachineSet{}), true},
-		"Machines":     {r.List(t.Context(), &clusterv1.MachineList{}), true},
-		"a Secret":     {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "s"}, &corev1.Secret{}), false},
-		"Pods":         {r.List(t.Context(), &corev1.PodList{}), false},
-	} {
-		if unread := errors.Is(tc.err, explain.ErrUnread); unread == tc.read || tc.read && tc.err != nil {
-			t.Errorf("%s: %v", name, tc.err)
-		}
 	}
 }

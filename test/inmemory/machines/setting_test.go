@@ -249,9 +249,9 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 	follower := &remediationrecord.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Recent: recent, Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity:  &capacity.Observer{Management: remediationrecord.NewReader(recent, m.GetClient()), Mapper: m.GetRESTMapper()},
+		Capacity:        &capacity.Observer{Management: recent, Mapper: m.GetRESTMapper()},
 		ActsOnUnclaimed: unclaimed == machinehealthcheck.Act,
-		Retention: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
+		Retention:       remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
 	}
 	workers := controller.Options{MaxConcurrentReconciles: 10}
 	return errors.Join(r.SetupWithManager(ctx, m, cc, workers), releaser.SetupWithManager(m, workers),
