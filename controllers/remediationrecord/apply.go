@@ -52,28 +52,21 @@ func onlyWords(before, after *mendv1.RemediationRecord) bool {
 
 // labelled keeps on the record what is needed once the Machine is gone, and once the record is closed.
 func labelled(o *observed, after *mendv1.RemediationRecord) {
-	set := func(key, value string) {
-		if value == "" {
-			return
-		}
-		if after.Labels == nil {
-			after.Labels = map[string]string{}
-		}
-		after.Labels[key] = format.MustFormatValue(value)
-	}
-	set(clusterv1.ClusterNameLabel, after.Spec.Target.ClusterName)
+	labels := map[string]string{clusterv1.ClusterNameLabel: after.Spec.Target.ClusterName}
 	if after.Spec.Target.Host != nil {
-		set(mendv1.RecordHostLabel, after.Spec.Target.Host.Name)
+		labels[mendv1.RecordHostLabel] = after.Spec.Target.Host.Name
 	}
 	if o.machine != nil {
-		set(clusterv1.MachineDeploymentNameLabel, o.machine.Labels[clusterv1.MachineDeploymentNameLabel])
+		labels[clusterv1.MachineDeploymentNameLabel] = o.machine.Labels[clusterv1.MachineDeploymentNameLabel]
+	}
+	for key, value := range labels {
+		if value != "" {
+			metav1.SetMetaDataLabel(&after.ObjectMeta, key, format.MustFormatValue(value))
+		}
 	}
 	if after.Status.Ended != nil {
 		delete(after.Labels, mendv1.RecordOpenLabel)
-		if after.Annotations == nil {
-			after.Annotations = map[string]string{}
-		}
-		after.Annotations[mendv1.RecordEndedAnnotation] = after.Status.Ended.UTC().Format(time.RFC3339)
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, after.Status.Ended.UTC().Format(time.RFC3339))
 	}
 }
 
@@ -104,13 +97,12 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
 func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 	status, conds := &plan.Status, begunOf(o, plan)
-	outcome := string(status.Outcome)
-	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: outcome}
-	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: outcome}
+	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse}
 	switch {
 	case !status.Ended.IsZero():
-		end.Message = o.text(outcome, mendv1.RecordRef{})
-		if back.Message = end.Message; !status.CapacityBack.IsZero() {
+		back.Reason, back.Message = string(status.Outcome), o.text(string(status.Outcome), mendv1.RecordRef{})
+		end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: back.Reason, Message: back.Message}
+		if !status.CapacityBack.IsZero() {
 			back.Status = metav1.ConditionTrue
 		}
 		return append(conds, back, end)
@@ -118,15 +110,11 @@ func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 		return conds
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
-	if stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); stored != nil && stored.Reason == back.Reason && o.silent(plan) {
+	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
+	if unread := plan.Object == (mendv1.RecordRef{}) && !o.tells(plan.Waiting); unread && stored != nil && stored.Reason == back.Reason {
 		back.Message = stored.Message // what could not be read now is no news
 	}
 	return append(conds, back)
-}
-
-// silent reports whether nothing was read of what is waited for.
-func (o *observed) silent(plan Plan) bool {
-	return plan.Object == mendv1.RecordRef{} && (o.story == nil || string(o.story.Reason) != plan.Waiting)
 }
 
 // begunOf says whether the remediation was begun; nothing before that is known.

@@ -123,7 +123,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the open records of Cluster %s/%s: %w", o.record.Namespace, o.record.Spec.Target.ClusterName, err)
 	}
-	var all []capacity.Loss
+	var losses []capacity.Loss
 	for i := range list.Items {
 		other := &list.Items[i]
 		target := &other.Spec.Target
@@ -141,9 +141,9 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if target.Host != nil {
 			loss.Host = target.Host.Name
 		}
-		all = append(all, loss)
+		losses = append(losses, loss)
 	}
-	return all, nil
+	return losses, nil
 }
 
 func sameOwner(a, b *mendv1.RemediationRecord) bool {

@@ -47,25 +47,25 @@ var reasonOfNews = map[News]string{
 }
 
 // eventsOf are the events by which a notice is reported.
-func (o *observed) eventsOf(is Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
-	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, status)}
+func (o *observed) eventsOf(notice Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
+	event := recorder.Event{Kind: o.kindOf(notice), Reason: reasonOfNews[notice.News], Action: actionOf(notice), Text: o.textOf(notice, status)}
 	target := TargetOf(o.record)
-	what := o.about(&target)
-	var all []recorder.Event
+	about := o.about(&target)
+	var events []recorder.Event
 	if by := requesterOf(o.record); by != nil {
 		asked := event
-		asked.About, asked.Related = o.about(by), what
+		asked.About, asked.Related = o.about(by), about
 		if by.Kind == nodeCheckKind {
 			asked.About.SetNamespace("")
 			asked.Text = nhcv1.EventPrefix + event.Text
 		}
-		all = append(all, asked)
+		events = append(events, asked)
 	}
 	if o.machine != nil && o.machine.Namespace == o.record.Namespace {
-		event.About = what
-		all = append(all, event)
+		event.About = about
+		events = append(events, event)
 	}
-	return all
+	return events
 }
 
 // longestAction is how many bytes the action of an event may have. (Kubernetes, validation of events.k8s.io/v1.)
@@ -73,22 +73,22 @@ const longestAction = 128
 
 // actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the text of the first,
 // and that names another object. Of one that is too long the end is kept, in which generated names differ.
-func actionOf(is Notice) string {
-	if is.Object.Name == "" {
-		return is.Reason
+func actionOf(notice Notice) string {
+	if notice.Object.Name == "" {
+		return notice.Reason
 	}
-	reason, object := is.Reason+"/", is.Object.Kind+"/"+is.Object.Name
+	reason, object := notice.Reason+"/", notice.Object.Kind+"/"+notice.Object.Name
 	return reason + object[max(0, len(reason)+len(object)-longestAction):]
 }
 
 // requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another namespace than the
 // record is nothing to send events about: a user who may write records in one must not have the manager write into another.
-func requesterOf(is *mendv1.RemediationRecord) *mendv1.RecordRef {
-	by := is.Spec.Requester.Check
-	if by == nil && len(is.Status.Requests) > 0 {
-		by = &is.Status.Requests[0]
+func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
+	by := record.Spec.Requester.Check
+	if by == nil && len(record.Status.Requests) > 0 {
+		by = &record.Status.Requests[0]
 	}
-	if by == nil || by.Namespace != is.Namespace && by.Kind != nodeCheckKind {
+	if by == nil || by.Namespace != record.Namespace && by.Kind != nodeCheckKind {
 		return nil
 	}
 	return by
@@ -102,23 +102,23 @@ const (
 
 // about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for its events.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
-	is := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
-	is.Namespace, is.Name = ref.Namespace, ref.Name
+	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
+	about.Namespace, about.Name = ref.Namespace, ref.Name
 	switch {
 	case o.machine != nil && ref.Kind == "Machine" && ref.Name == o.machine.Name:
-		is.UID = o.machine.UID
+		about.UID = o.machine.UID
 	case !o.facts.Moved:
-		is.UID = types.UID(ref.UID)
+		about.UID = types.UID(ref.UID)
 	case o.record.Spec.Requester.Check != nil && *ref == *o.record.Spec.Requester.Check:
-		is.UID = o.checkUID
+		about.UID = o.checkUID
 	}
-	return is
+	return about
 }
 
 // kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
-func (o *observed) kindOf(is Notice) string {
-	todo := is.News == Awaited && o.tells(is.Reason) && o.story.Todo != ""
-	if todo || is.News == Late || is.Reason == string(mendv1.RecordGivenUp) {
+func (o *observed) kindOf(notice Notice) string {
+	todo := notice.News == Awaited && o.tells(notice.Reason) && o.story.Todo != ""
+	if todo || notice.News == Late || notice.Reason == string(mendv1.RecordGivenUp) {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal

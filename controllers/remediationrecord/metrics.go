@@ -148,8 +148,10 @@ func (c *capacityMissing) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. It counts what the cache has.
 func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape does not wait for a cache
+	defer cancel()
 	list := &mendv1.RemediationRecordList{}
-	if err := c.open.List(context.Background(), list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.open.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		samples <- prometheus.NewInvalidMetric(missing, fmt.Errorf("list the open RemediationRecords: %w", err))
 		return
 	}

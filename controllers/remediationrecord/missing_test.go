@@ -88,7 +88,7 @@ func checked(t *testing.T, objects ...client.Object) *Records {
 	if err := mendv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, byCheck).Build()}
+	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, checksOf).Build()}
 }
 
 func TestWhatIsMissingOfACheck(t *testing.T) {
@@ -106,7 +106,7 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
 	}
-	r.Followed()
+	r.followedAll()
 	if !slices.Equal(heard, []string{"workers"}) {
 		t.Errorf("of those that asked before, %v are called", heard)
 	}
@@ -158,7 +158,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 					t.Errorf("called is %s", check)
 				}
 			})
-			tc.happens(r.Changes())
+			tc.happens(r.changes())
 			if called != tc.called {
 				t.Errorf("it is called %d times, want %d", called, tc.called)
 			}

@@ -13,8 +13,8 @@ import (
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that is in no namespace
 // and has a template where the record is.
 func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
-	target, is := &o.record.Spec.Target, TargetOf(o.record)
-	switch here := is.Namespace == o.record.Namespace; is.Kind {
+	target, ref := &o.record.Spec.Target, TargetOf(o.record)
+	switch here := ref.Namespace == o.record.Namespace; ref.Kind {
 	case hostKind:
 		return here, nil
 	case machineKind:

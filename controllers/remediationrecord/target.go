@@ -46,10 +46,10 @@ func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 }
 
 // OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.
-func OwnedBy(is *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
-	is.Spec.Target.ClusterName, is.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
-	metav1.SetMetaDataLabel(&is.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
-	is.OwnerReferences = []metav1.OwnerReference{{
+func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
+	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
+	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
+	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 }
