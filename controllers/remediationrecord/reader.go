@@ -59,7 +59,7 @@ func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return r.answer(kind, key.Name, obj, func() error { return r.Live.Get(ctx, key, obj, opts...) })
 }
 
-// List implements client.Reader. What list refers to is shared: read only.
+// List implements client.Reader. What the items of list refer to is shared: read only.
 func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	among := (&client.ListOptions{}).ApplyOptions(opts)
 	kind := fmt.Sprintf("%T %s %s", list, list.GetObjectKind().GroupVersionKind(), among.Namespace)
@@ -78,7 +78,7 @@ func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error
 	case isRefused && now.Sub(refused.at) < refusedFor:
 		return refused.err
 	case known && now.Sub(found.at) < remembered:
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(found.obj).Elem())
+		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
 		return found.err
 	}
 	err := read()
@@ -91,9 +91,17 @@ func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error
 	case apierrors.IsForbidden(err):
 		r.refused[kind] = answer{at: now, err: err}
 	case err == nil || apierrors.IsNotFound(err):
-		kept := reflect.New(reflect.TypeOf(obj).Elem())
-		kept.Elem().Set(reflect.ValueOf(obj).Elem())
-		r.answers[id] = answer{now, kept.Interface().(runtime.Object), err}
+		r.answers[id] = answer{now, copyOf(obj).Interface().(runtime.Object), err}
 	}
 	return err
+}
+
+// copyOf is a copy of an object, or of a list in which items may be sorted and deleted. What these refer to is shared.
+func copyOf(obj runtime.Object) reflect.Value {
+	kept := reflect.New(reflect.TypeOf(obj).Elem())
+	kept.Elem().Set(reflect.ValueOf(obj).Elem())
+	if items := kept.Elem().FieldByName("Items"); items.IsValid() && items.Kind() == reflect.Slice {
+		items.Set(reflect.AppendSlice(reflect.MakeSlice(items.Type(), 0, items.Len()), items))
+	}
+	return kept
 }

@@ -103,7 +103,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read the record that a request carries: %w", err)
 		}
-		if err == nil && there.Open() && there.UID == record.UID {
+		if err == nil && there.Open() && (there.UID == record.UID || Moved(there)) {
 			return there, r.attempt(ctx, there)
 		}
 	}
@@ -254,12 +254,8 @@ func Mention(record *mendv1.RemediationRecord) string {
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
-		name, uid = types.NamespacedName{}, ""
-		if cond := conditions.Get(machine, mendv1.Remediation); cond != nil {
-			if _, value, found := strings.Cut(cond.Message, followedBy); found {
-				name, uid = carriedIn(value, machine.Namespace)
-			}
-		}
+		_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
+		name, uid = carriedIn(value, machine.Namespace)
 	}
 	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
 }

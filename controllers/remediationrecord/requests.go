@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,22 +38,24 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	}
 	for _, kind := range kinds {
 		for _, namespace := range namespaces {
-			requests, err := r.listRequests(ctx, o, kind, namespace)
-			if err != nil {
+			if err := r.addRequests(ctx, o, kind, namespace); err != nil {
 				return err
-			}
-			for _, req := range requests {
-				if !carries(req, o.record) {
-					continue
-				}
-				if err := r.addRequest(ctx, o, req, kind); err != nil {
-					return err
-				}
 			}
 		}
 	}
 	slices.SortStableFunc(o.facts.Requests, func(a, b Request) int { return a.Created.Compare(b.Created) })
 	return nil
+}
+
+// addRequests adds the requests of a kind in a namespace that carry the record.
+func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
+	requests, err := r.listRequests(ctx, o, kind, namespace)
+	for _, req := range requests {
+		if carries(req, o.record) {
+			err = errors.Join(err, r.addRequest(ctx, o, req, kind))
+		}
+	}
+	return err
 }
 
 // listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an end rests on it.
@@ -188,7 +191,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 	cycle := remediation.Remembered(obj).State
 	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
 	whole, cached := obj.(*unstructured.Unstructured)
-	if begins := o.facts.Status.Begun.IsZero(); begins || !own && !cached {
+	if o.facts.Status.Begun.IsZero() || !own && !cached {
 		whole = &unstructured.Unstructured{}
 		whole.SetGroupVersionKind(kind)
 		err := r.Recent.Get(ctx, client.ObjectKeyFromObject(obj), whole)
@@ -201,22 +204,33 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 		req.By = requestedBy(whole)
 	}
 	if own {
-		req.Acts = cycle.Known() && cycle != powercycle.Pending && cycle != powercycle.Preparing
-		req.Succeeded = cycle == powercycle.Succeeded
-		req.Failed = cycle.Final() && !req.Succeeded
-		if cycle.Known() {
-			req.State = string(cycle)
-		}
+		req.remember(cycle)
 	} else {
-		status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
-		phase, _, _ := unstructured.NestedString(status, "phase")
-		succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
-		req.Acts = len(status) > 0
-		req.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
-		req.Failed = !req.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
+		req.report(whole)
 	}
 	o.facts.Requests = append(o.facts.Requests, req)
 	return nil
+}
+
+// remember says how far a power cycle is by the state that it remembers. Users may write any word there.
+func (r *Request) remember(state powercycle.State) {
+	if !state.Known() {
+		return
+	}
+	r.State = string(state)
+	r.Acts = state != powercycle.Pending && state != powercycle.Preparing
+	r.Succeeded = state == powercycle.Succeeded
+	r.Failed = state.Final() && !r.Succeeded
+}
+
+// report says how far a remediator is by the status of its request.
+func (r *Request) report(whole *unstructured.Unstructured) {
+	status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
+	phase, _, _ := unstructured.NestedString(status, "phase")
+	succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
+	r.Acts = len(status) > 0
+	r.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
+	r.Failed = !r.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
 }
 
 // requestedBy is what created a request, if kubemend did not.
