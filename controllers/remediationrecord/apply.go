@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. Words alone,
-// such as the pods that block a drain, are written once a minute at most.
+// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to
+// begin. Words alone, such as the pods that block a drain, are written once a minute at most.
 func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, err error) {
 	if o.facts.Paused {
 		return false, nil

@@ -122,7 +122,8 @@ func TestRecordsShareWhatTheyRead(t *testing.T) {
 		t.Helper()
 		set, node := m.Recent.Get(t.Context(), recordKey, &clusterv1.MachineSet{}), m.Recent.Get(t.Context(), recordKey, &corev1.Secret{})
 		machines := &clusterv1.MachineList{}
-		if list := m.Recent.List(t.Context(), machines); list != nil || len(machines.Items) != 1 || machines.Items[0].Name != "w1" || !apierrors.IsNotFound(set) || !apierrors.IsForbidden(node) {
+		list := m.Recent.List(t.Context(), machines)
+		if list != nil || len(machines.Items) != 1 || machines.Items[0].Name != "w1" || !apierrors.IsNotFound(set) || !apierrors.IsForbidden(node) {
 			t.Errorf("%d Machines: %v, the set: %v, the Secret: %v", len(machines.Items), list, set, node)
 		}
 		clear(machines.Items) // as who sorts out those that do not matter

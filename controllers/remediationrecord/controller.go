@@ -1,5 +1,6 @@
-// Package remediationrecord keeps the RemediationRecords: one is written before a remediation begins (Records), says what becomes of it (Reconciler), and is
-// closed when its end is known: when capacity is back, or no longer to be expected. Closed records are deleted when there are too many, or when they are old.
+// Package remediationrecord keeps the RemediationRecords: one is written before a remediation begins (Records), says what becomes of it
+// (Reconciler), and is closed when its end is known: when capacity is back, or no longer to be expected. Closed records are deleted when
+// there are too many, or when they are old.
 //
 // It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides, applies and reports.
 package remediationrecord
@@ -27,8 +28,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster, those of the
-// features that act on them. What is not granted is not known, and changes no record.
+// RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster,
+// those of the features that act on them. What is not granted is not known, and changes no record.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list
@@ -56,11 +57,13 @@ type Reconciler struct {
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all. (package shard)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all.
+	// (package shard)
 	WatchFilterValue string
 	// Nodes reports whether this manager follows records that belong to no Cluster: those of NodeHealthChecks, which have no shard.
 	Nodes bool
-	// ActsOnUnclaimed reports whether kubemend acts on MachineHealthChecks that nobody has claimed, ActsOnNodes whether on NodeHealthChecks; nil if it does.
+	// ActsOnUnclaimed reports whether kubemend acts on MachineHealthChecks that nobody has claimed, ActsOnNodes whether on
+	// NodeHealthChecks; nil if it does.
 	ActsOnUnclaimed bool
 	ActsOnNodes     func() bool
 	// Retention says which closed records are kept.
@@ -72,8 +75,8 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
-// which a machine went is less exact.
+// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more,
+// and the moment at which a machine went is less exact.
 type memory struct {
 	// written is when it was last written.
 	written time.Time
@@ -119,7 +122,8 @@ const (
 	latest  = 10 * time.Minute
 )
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched, such as owners, changes rarely then.
+// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched, such as owners,
+// changes rarely then.
 func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
@@ -181,8 +185,9 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan, changed
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
-// what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
+// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
+// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
+// it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
 	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {

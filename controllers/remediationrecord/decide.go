@@ -12,10 +12,12 @@ import (
 // Plan is what a record says next.
 type Plan struct {
 	Status mendv1.RemediationRecordStatus
-	// Waiting is what is waited for now, and Object that for which. While the Cluster is paused nothing is written, and Waiting is PausedReason.
+	// Waiting is what is waited for now, and Object that for which. While the Cluster is paused nothing is written, and Waiting is
+	// PausedReason.
 	Waiting string
 	Object  mendv1.RecordRef
-	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to end.
+	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to
+	// end.
 	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
@@ -108,8 +110,8 @@ func (p *planning) noteTarget() {
 	}
 }
 
-// begin notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion is no beginning: before
-// kubemend has begun, it is not its work.
+// begin notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion is no
+// beginning: before kubemend has begun, it is not its work.
 func (p *planning) begin() {
 	step := first(&p.Status, OwnerRequested, RequestCreated)
 	if !p.Status.Begun.IsZero() || step == nil {
@@ -211,7 +213,8 @@ func (r *Request) cause() (reason string, object mendv1.RecordRef, since time.Ti
 	return r.State, r.RecordRef, time.Time{}
 }
 
-// since is the moment of something that was found at Now, and happened at that moment: not before it was decided, if kubemend did it, and not after Now.
+// since is the moment of something that was found at Now, and happened at that moment: not before it was decided, if kubemend did it, and
+// not after Now.
 func (p *planning) since(at time.Time) time.Time {
 	if at.IsZero() || at.After(p.f.Now) {
 		return p.f.Now
@@ -222,8 +225,8 @@ func (p *planning) since(at time.Time) time.Time {
 	return at
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. Moments that others have written
-// down have whole seconds, so that one may be before that of a step which was taken first.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. Moments that
+// others have written down have whole seconds, so that one may be before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	if n := len(p.Status.Steps); n > 0 && at.Before(p.Status.Steps[n-1].Time.Time) {
 		at = p.Status.Steps[n-1].Time.Time

@@ -31,8 +31,8 @@ func (p *planning) end() bool {
 	return false
 }
 
-// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is known here. It is
-// deleted by who has made it.
+// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is
+// known here. It is deleted by who has made it.
 func (p *planning) succeeded() *Request {
 	if n := len(p.f.Requests); n > 0 && p.f.Requests[n-1].Succeeded {
 		return &p.f.Requests[n-1]
@@ -52,8 +52,8 @@ func (p *planning) inProgress() bool {
 	return false
 }
 
-// Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy that the check which
-// asked calls healthy again: no owner of Cluster API replaces it then.
+// Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy
+// that the check which asked calls healthy again: no owner of Cluster API replaces it then.
 func (f *Facts) Health() Truth {
 	t := &f.Target
 	switch {
@@ -185,7 +185,8 @@ func (p *planning) healthySince() time.Time {
 	return t.NodeReadySince
 }
 
-// finish ends the record. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with capacity.
+// finish ends the record. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with
+// capacity.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) {
 	status, now := &p.Status, p.f.Now
 	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(now.Truncate(time.Second))), outcome, by

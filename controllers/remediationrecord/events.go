@@ -19,7 +19,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as long as it exists.
+// sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as
+// long as it exists.
 func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan Plan) {
 	if o.outside { // who has written it may not be who may write where these events are
 		return
@@ -71,8 +72,8 @@ func (o *observed) eventsOf(notice Notice, status *mendv1.RemediationRecordStatu
 // longestAction is how many bytes the action of an event may have. (Kubernetes, validation of events.k8s.io/v1.)
 const longestAction = 128
 
-// actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the text of the first,
-// and that names another object. Of one that is too long the end is kept, in which generated names differ.
+// actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the
+// text of the first, and that names another object. Of one that is too long the end is kept, in which generated names differ.
 func actionOf(notice Notice) string {
 	if notice.Object.Name == "" {
 		return notice.Reason
@@ -81,8 +82,9 @@ func actionOf(notice Notice) string {
 	return reason + object[max(0, len(reason)+len(object)-longestAction):]
 }
 
-// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another namespace than the
-// record is nothing to send events about: a user who may write records in one must not have the manager write into another.
+// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another
+// namespace than the record is nothing to send events about: a user who may write records in one must not have the manager write into
+// another.
 func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	by := record.Spec.Requester.Check
 	if by == nil && len(record.Status.Requests) > 0 {
@@ -100,7 +102,8 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for its events.
+// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for
+// its events.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name

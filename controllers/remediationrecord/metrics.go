@@ -53,8 +53,8 @@ func static() []prometheus.Collector {
 // Metrics returns what this package exports, for those who document or test it.
 func Metrics() []prometheus.Collector { return append(static(), &capacityMissing{}) }
 
-// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write records may write
-// any cause and any wait.
+// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write
+// records may write any cause and any wait.
 const mostWords = 80
 
 // otherWord stands for all words beyond those.
@@ -113,7 +113,8 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(status.Outcome)).Inc()
 }
 
-// waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until capacity was back.
+// waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until
+// capacity was back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}
 	end := status.Ended.Time

@@ -40,7 +40,8 @@ func MissingBy(record *mendv1.RemediationRecord) *Missing {
 		return nil
 	}
 	m := &Missing{
-		Target: TargetOf(record), Namespace: record.Namespace, Cluster: record.Spec.Target.ClusterName, Reason: Unread, Due: record.Spec.Decided.Time,
+		Target: TargetOf(record), Namespace: record.Namespace, Cluster: record.Spec.Target.ClusterName,
+		Reason: Unread, Due: record.Spec.Decided.Time,
 	}
 	if record.Spec.Due != nil {
 		m.Due = record.Spec.Due.Time
@@ -75,8 +76,8 @@ func checksOf(o client.Object) []string {
 	return nil
 }
 
-// MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has all open records,
-// nor where these are not installed.
+// MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has
+// all open records, nor where these are not installed.
 func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (losses []Missing, known bool, err error) {
 	if r == nil || !r.mayBeAsked(check) {
 		return nil, false, nil
@@ -128,8 +129,8 @@ func (r *Records) followedAll() {
 	}
 }
 
-// changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is waited for in other
-// words is no change.
+// changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
+// waited for in other words is no change.
 func (r *Records) changed(before, after *mendv1.RemediationRecord) {
 	record := cmp.Or(after, before)
 	if by := record.Spec.Requester.Check; by != nil && by.Kind == machineCheckKind && missingReason(before) != missingReason(after) {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few owners. What it may
-// not read, such as the objects of an infrastructure provider, it does not ask for in vain, minute by minute.
+// Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few
+// owners. What it may not read, such as the objects of an infrastructure provider, it does not ask for in vain, minute by minute.
 type Recent struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
@@ -35,7 +35,8 @@ type answer struct {
 }
 
 const (
-	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster. (neighbours)
+	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
+	// (neighbours)
 	remembered = 3 * time.Second
 	// refusedFor is for how long a right that is missing is not asked for again.
 	refusedFor = 10 * time.Minute
@@ -52,7 +53,7 @@ func (r *Recent) Forget() {
 
 // Get implements client.Reader. What obj refers to is shared: read only.
 func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // who may write a Machine may refer to one that is not theirs to read
+	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
 		return explain.ErrUnread
 	}
 	kind := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key.Namespace)

@@ -35,7 +35,8 @@ const (
 	CRD = "remediationrecords.kubemend.io"
 	// AheadWithin is how long a remediation waits for its record at most: an admission webhook that does not answer must not hold it up.
 	AheadWithin = 5 * time.Second
-	// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that (Unbegun).
+	// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that
+	// (Unbegun).
 	attemptEvery = time.Minute
 )
 
@@ -54,7 +55,8 @@ type Records struct {
 	Clock     clock.PassiveClock
 
 	mu sync.Mutex
-	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those that asked before.
+	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
+	// that asked before.
 	hear     func(types.NamespacedName)
 	followed bool
 	asked    map[types.NamespacedName]bool
@@ -62,16 +64,18 @@ type Records struct {
 
 // CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
 func CacheOptions() cache.ByObject {
-	return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"}), Transform: cache.TransformStripManagedFields()}
+	open := labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"})
+	return cache.ByObject{Label: open, Transform: cache.TransformStripManagedFields()}
 }
 
-// Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The remediation goes on
-// whatever becomes of its record: what fails is logged and counted by the kind of the caller.
+// Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The
+// remediation goes on whatever becomes of its record: what fails is logged and counted by the kind of the caller.
 //
-// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one target differ and which
-// a restart of the manager does not change, such as when the target was last healthy: a process that is killed between this and the write that begins the
-// remediation leaves a record that the next one finds by its name, or that is cancelled after a while. A record that has a name and a UID already is the one
-// that a request of this remediation carries: it is taken as long as it is open.
+// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one
+// target differ and which a restart of the manager does not change, such as when the target was last healthy: a process that is killed
+// between this and the write that begins the remediation leaves a record that the next one finds by its name, or that is cancelled after a
+// while. A record that has a name and a UID already is the one that a request of this remediation carries: it is taken as long as it is
+// open.
 func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
 	if r == nil {
 		return nil
@@ -91,8 +95,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 	return written
 }
 
-// write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did not begin, or that
-// says something else, as one does that a user has made up, is not it: the next name is made of its UID.
+// write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
+// not begin, or that says something else, as one does that a user has made up, is not it: the next name is made of its UID.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -153,13 +157,14 @@ func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord)
 	return nil
 }
 
-// Began writes that the remediation of record was begun, by a request or, without one, by asking the owner of the Machine. What cannot be written now, the
-// controller of records finds out and writes.
+// Began writes that the remediation of record was begun, by a request or, without one, by asking the owner of the Machine. What cannot be
+// written now, the controller of records finds out and writes.
 func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, request *mendv1.RecordRef) {
 	if r == nil || record == nil || record.Status.Begun != nil && request == nil {
 		return
 	}
-	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status, Target: Target{RecordRef: TargetOf(record)}}
+	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status}
+	facts.Target.RecordRef = TargetOf(record)
 	if request != nil {
 		facts.Requests = []Request{{RecordRef: *request, Created: facts.Now}}
 	} else {
@@ -176,7 +181,8 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 	}
 }
 
-// Carry makes a remediation request, before it is created or stored, carry a record: its follower counts what carries its UID and nothing else.
+// Carry makes a remediation request, before it is created or stored, carry a record: its follower counts what carries its UID and nothing
+// else.
 func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
 	if record == nil {
 		return
@@ -222,8 +228,8 @@ func RefOf(req client.Object) *mendv1.RecordRef {
 	return new(requestRef(req, req.GetObjectKind().GroupVersionKind()))
 }
 
-// Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them other UIDs. One that
-// cannot be read now is taken for that: nothing has two records.
+// Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them
+// other UIDs. One that cannot be read now is taken for that: nothing has two records.
 func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1.Machine) bool {
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
@@ -241,8 +247,8 @@ func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1
 // followedBy stands in the message of the condition Remediation of a Machine before the record that the Machine carries.
 const followedBy = ": see RemediationRecord "
 
-// Mention is the end of the message of the condition Remediation of a Machine whose owner is asked to replace it: the Machine carries the record by it, in the
-// write that asks the owner. It is empty if the remediation has no record.
+// Mention is the end of the message of the condition Remediation of a Machine whose owner is asked to replace it: the Machine carries the
+// record by it, in the write that asks the owner. It is empty if the remediation has no record.
 func Mention(record *mendv1.RemediationRecord) string {
 	if record == nil {
 		return ""

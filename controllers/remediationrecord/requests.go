@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a kind. What it returns
-// is shared: read only.
+// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a
+// kind. What it returns is shared: read only.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
 // observeRequests reads the requests that carry the record.
@@ -58,8 +58,11 @@ func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.G
 	return err
 }
 
-// listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an end rests on it.
-func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) ([]client.Object, error) {
+// listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an
+// end rests on it.
+func (r *Reconciler) listRequests(
+	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
+) ([]client.Object, error) {
 	for _, cached := range r.Cached {
 		if o.live {
 			break
@@ -86,8 +89,8 @@ func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.
 	return requests, nil
 }
 
-// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and those that kubemend
-// acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
+// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and
+// those that kubemend acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
 func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []schema.GroupVersionKind, namespaces []string, err error) {
 	namespaces = []string{o.record.Namespace}
 	add := func(kind schema.GroupVersionKind, namespace string) {
@@ -123,7 +126,8 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	return kinds, namespaces, err
 }
 
-// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that is gone names none.
+// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
+// is gone names none.
 func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.ObjectReference, error) {
 	by := o.record.Spec.Requester.Check
 	if by == nil {
@@ -184,8 +188,8 @@ func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRe
 	}
 }
 
-// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it. Until the remediation
-// has begun, the request is read for its author, whom no cache has.
+// addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
+// Until the remediation has begun, the request is read for its author, whom no cache has.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
 	req := Request{RecordRef: requestRef(obj, kind), Created: obj.GetCreationTimestamp().Time}
 	cycle := remediation.Remembered(obj).State

@@ -33,7 +33,8 @@ const clusterIndex = "kubemend.recordCluster"
 // reconcileTimeout bounds a reconcile.
 const reconcileTimeout = time.Minute
 
-// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the target.
+// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the
+// target.
 const neighbours = 5 * time.Second
 
 // SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it.
