@@ -101,15 +101,8 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
 	}
-	if record.Name != "" {
-		there := &mendv1.RemediationRecord{}
-		err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read the record that a request carries: %w", err)
-		}
-		if err == nil && there.Open() && (there.UID == record.UID || Moved(there)) {
-			return there, r.attempt(ctx, there)
-		}
+	if there, err := r.known(ctx, record); there != nil || err != nil {
+		return there, err
 	}
 	target, fresh := TargetOf(record), record.DeepCopy()
 	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
@@ -135,6 +128,21 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		}
 		other = string(there.UID)
 	}
+}
+
+// known is the open record that a request of this remediation carries; nil if none does.
+func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	if record.Name == "" {
+		return nil, nil
+	}
+	there := &mendv1.RemediationRecord{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the record that a request carries: %w", err)
+	}
+	if !there.Open() || there.UID != record.UID && !Moved(there) || there.Name == "" {
+		return nil, nil
+	}
+	return there, r.attempt(ctx, there)
 }
 
 // sameDecision reports whether two records are of the same decision, which may have been made again a moment later, with other numbers.
