@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -96,7 +95,7 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that says something else, as one does that a user has made up, is not it: the next name is made of its UID.
+// not begin, or that is about something else, as one that a user has made up, is not it: the next name is made of its UID.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -123,7 +122,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		if there.Open() && sameDecision(there, fresh) {
+		if there.Open() && sameRemediation(there, fresh) {
 			return there, r.attempt(ctx, there)
 		}
 		other = string(there.UID)
@@ -145,10 +144,9 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	return there, r.attempt(ctx, there)
 }
 
-// sameDecision reports whether two records are of the same decision, which may have been made again a moment later, with other numbers.
-func sameDecision(a, b *mendv1.RemediationRecord) bool {
-	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator && a.Spec.Cause == b.Spec.Cause &&
-		equality.Semantic.DeepEqual(a.Spec.Requester, b.Spec.Requester)
+// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
+func sameRemediation(a, b *mendv1.RemediationRecord) bool {
+	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
 }
 
 // attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.

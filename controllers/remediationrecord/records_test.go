@@ -180,9 +180,9 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Error("it is that of the remediation")
 			}
 		}, 2},
-		"a user has made up one that has its name, and says something else": {func(s *shelf) {
+		"a user has made up one that has its name, of another machine": {func(s *shelf) {
 			made := about("w1", "1")
-			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Made=Up"
+			made.Name, made.UID, made.Spec.Target.Machine.Name = nameOf("w1", "1", "a", ""), "made-up", "w2"
 			if err := s.server.Create(ctx, made); err != nil {
 				t.Fatal(err)
 			}
