@@ -46,7 +46,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step)
 	if carried, _ := records.CarriedBy(s.Target.Request); s.Verdict.State != health.Unhealthy || carried.Name != "" {
 		return ""
 	}
-	record := r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
+	record := r.writeAhead(ctx, state, s, string(s.Target.Request.GetUID())) // what the machine says may change before the request is adopted
 	if record == nil {
 		return ""
 	}
