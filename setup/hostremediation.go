@@ -29,7 +29,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
 )

@@ -35,7 +35,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -75,7 +75,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
 		return err
 	}
-	services.Services = append(services.Services, recordService(mgr, clusters, kept, *caches, o))
+	services.Services = append(services.Services, recordService(mgr, clusters, services, kept, *caches, o))
 	if err := errors.Join(announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *worklo
 	*crdgate.Reconciler, *records.Records, error,
 ) {
 	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Fixed: fixedKinds(o)}
-	kept := newRecords(mgr, services, o)
+	kept := newRecords(mgr, services)
 	added, err := hostRemediationServices(mgr, cc, clusters, kept, caches, self, o) // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return nil, nil, err

@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/teardown"
 )
@@ -33,7 +32,7 @@ type metric struct{ name, kind, labels, help string }
 func allMetrics(t *testing.T) []metric {
 	t.Helper()
 	var all []metric
-	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), sweeper.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)}, nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), teardown.Metrics(), records.Metrics(), remediationrecord.Metrics()) {
+	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), sweeper.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)}, nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), teardown.Metrics(), remediationrecord.Metrics()) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {
 		case *prometheus.HistogramVec, prometheus.Histogram:

@@ -17,7 +17,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // newCache returns the cache of the manager, which has of records the open ones alone, also where their kind is installed while the manager runs.
@@ -70,9 +70,9 @@ func (r hostReader) List(ctx context.Context, list client.ObjectList, options ..
 }
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.
-func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler, o *Options) *records.Records {
+func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler) *records.Records {
 	return &records.Records{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Installed: services.Installed, Clock: clock.RealClock{}, Namespace: o.namespace,
+		Installed: services.Installed, Clock: clock.RealClock{},
 	}
 }

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -12,21 +13,28 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/records"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(mgr ctrl.Manager, clusters *workload.Clusters, kept *records.Records, caches requestCaches, o *Options) *crdgate.Service {
-	live := mgr.GetAPIReader()
+func recordService(
+	mgr ctrl.Manager, clusters *workload.Clusters, services *crdgate.Reconciler, kept *remediationrecord.Records, caches requestCaches, o *Options,
+) *crdgate.Service {
+	recent := &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	r := &remediationrecord.Reconciler{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: live, Mapper: mgr.GetRESTMapper(),
+		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Recent: recent, Mapper: mgr.GetRESTMapper(),
 		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches, Recorder: mgr.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
-			Management: remediationrecord.NewReader(live, mgr.GetClient()), Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
+			Management: recent, Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
 		},
 		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
+		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
+		ActsOnNodes: func() bool {
+			return slices.ContainsFunc(services.Kinds(), func(kind managerlease.Kind) bool { return kind.CRD == crdgate.NodeCheckCRD && kind.Reason == "" })
+		},
 		Retention: o.records,
 	}
 	service := crdgate.Records()

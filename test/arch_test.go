@@ -42,7 +42,7 @@ var layers = []layer{
 			"baremetal/fence", "baremetal/host", "baremetal/remediation", "controllers/access", "controllers/begin", "controllers/capacity",
 			"controllers/clockerror", "controllers/consistency", "controllers/console", "controllers/endpoints", "controllers/enqueue", "controllers/explain", "controllers/flags",
 			"controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder",
-			"controllers/records", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/workload",
+			"controllers/remediationrecord", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/workload",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},
@@ -50,7 +50,7 @@ var layers = []layer{
 		name: "controller",
 		folders: []string{
 			"controllers/claims", "controllers/crdgate", "controllers/hostremediation", "controllers/machinehealthcheck", "controllers/migration",
-			"controllers/nodehealthcheck", "controllers/remediationrecord", "controllers/teardown",
+			"controllers/nodehealthcheck", "controllers/teardown",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

@@ -31,22 +31,23 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 		Target:    RecordTarget{ClusterName: "c", Machine: &RecordRef{Name: "m"}, Node: &RecordRef{Name: "n"}, Host: &RecordRef{Name: "h"}},
 		Requester: RecordRequester{Check: &RecordRef{Name: "check"}},
 	}
-	waited := RecordWait{Reason: "WaitingForRemediation", Seconds: 2}
+	capacity := func(status metav1.ConditionStatus, reason string) []metav1.Condition {
+		return []metav1.Condition{{Type: RecordBegun, Reason: "OwnerRequested"}, {Type: RecordCapacityBack, Status: status, Reason: reason}}
+	}
 	for name, tc := range map[string]struct {
 		status RemediationRecordStatus
 		want   []any
 	}{
 		"one that was not begun": {RemediationRecordStatus{}, []any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", nil, nil, nil, nil}},
 		"one that goes on says what is waited for now": {
-			RemediationRecordStatus{Begun: &begun, Waits: []RecordWait{waited, {Reason: "NoHost", Since: &begun}}},
+			RemediationRecordStatus{Begun: &begun, Conditions: capacity(metav1.ConditionFalse, "NoHost")},
 			[]any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", nil, "NoHost", age(begun), nil},
 		},
-		"one that has ended waits for nothing": {
+		"one that has ended says how": {
 			RemediationRecordStatus{
-				Begun: &begun, CapacityBack: &back, Ended: &back, Outcome: RecordReplaced, Waits: []RecordWait{waited},
-				Conditions: []metav1.Condition{{Type: RecordCapacityBack, Status: metav1.ConditionTrue, Reason: "Replaced"}},
+				Begun: &begun, CapacityBack: &back, Ended: &back, Outcome: RecordReplaced, Conditions: capacity(metav1.ConditionTrue, "Replaced"),
 			},
-			[]any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", "Replaced", nil, age(begun), age(back)},
+			[]any{"r", "c", "m", "n", "h", "check", "Ready=Unknown", "Replaced", "Replaced", age(begun), age(back)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

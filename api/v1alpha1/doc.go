@@ -136,8 +136,9 @@ const (
 	RecordEndedAnnotation = "kubemend.io/ended"
 )
 
-// RecordAnnotation on a remediation request names the RemediationRecord of the remediation that the request is part of. It is the name of one in the same
-// namespace, or, as the steps of an escalation may have templates in several, the namespace and the name, with a slash between them.
+// RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord of the remediation: as
+// name@uid or, as the steps of an escalation may have templates in several namespaces, as namespace/name@uid. A record whose UID nothing carries is none of
+// that remediation, whatever target it names.
 const RecordAnnotation = "kubemend.io/record"
 
 // ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the

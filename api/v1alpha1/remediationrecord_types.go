@@ -101,7 +101,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
-	// failureDomain is that of the Machine, or else the zone of the node (its label topology.kubernetes.io/zone).
+	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the Machine, else the zone
+	// of the node (its label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
@@ -206,10 +207,10 @@ type RemediationRecordSpec struct {
 
 // RecordStep is one thing that has happened.
 type RecordStep struct {
-	// time is when.
+	// time is when, to the millisecond: several steps may be taken within a second. It has the six decimals that metav1.MicroTime reads.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
-	Time metav1.Time `json:"time"`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	Time metav1.MicroTime `json:"time"`
 	// reason is what, in a word.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -234,22 +235,6 @@ type RecordReplacement struct {
 	// guessed says that it was found by its owner and its time alone, while several Machines were replaced at once.
 	// +optional
 	Guessed bool `json:"guessed,omitempty"`
-}
-
-// RecordWait is how long one cause has held up a remediation.
-type RecordWait struct {
-	// reason is the cause, as the condition CapacityBack has it.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=64
-	Reason string `json:"reason"`
-	// seconds is how long, all times together, without the one that goes on.
-	// +kubebuilder:validation:Minimum=0
-	Seconds int64 `json:"seconds"`
-	// since is when the wait that goes on began; nil if this is not what is waited for now.
-	// +optional
-	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
-	Since *metav1.Time `json:"since,omitempty"`
 }
 
 // RemediationRecordStatus is how the remediation goes.
@@ -299,12 +284,6 @@ type RemediationRecordStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Steps []RecordStep `json:"steps,omitempty"`
-	// waits say how long each cause has held it up.
-	// +optional
-	// +listType=map
-	// +listMapKey=reason
-	// +kubebuilder:validation:MaxItems=32
-	Waits []RecordWait `json:"waits,omitempty"`
 	// conditions are Begun, CapacityBack and Ended.
 	// +optional
 	// +listType=map
@@ -333,7 +312,7 @@ type RemediationRecordStatus struct {
 // +kubebuilder:printcolumn:name="Check",type=string,JSONPath=`.spec.requester.check.name`,description="The check that asked for it",priority=1
 // +kubebuilder:printcolumn:name="Cause",type=string,JSONPath=`.spec.cause`,description="Why the target counted as unhealthy"
 // +kubebuilder:printcolumn:name="Outcome",type=string,JSONPath=`.status.outcome`,description="How it has ended; empty while it goes on"
-// +kubebuilder:printcolumn:name="Waits for",type=string,JSONPath=`.status.waits[?(@.since)].reason`,description="What is waited for until capacity is back"
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.conditions[?(@.type=="CapacityBack")].reason`,description="What is waited for until capacity is back, and then how it came back"
 // +kubebuilder:printcolumn:name="Begun",type=date,JSONPath=`.status.begun`,description="When it was begun"
 // +kubebuilder:printcolumn:name="Back",type=date,JSONPath=`.status.capacityBack`,description="When capacity was back"
 type RemediationRecord struct {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels/format"
@@ -20,28 +19,25 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is unhealthy.
 const requestedByHand = "RequestedByHand"
 
-// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that names a record belongs to the
-// remediation of a check, which has written that. Of any other one the name is stored with what was taken, so that a restart finds it; and if the manager is
-// killed before that, the record is found by its machine. Annotations are copied with manifests and backups: a name that is not that of an open record of this
-// machine is no record of this remediation.
+// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that carries a record belongs to
+// the remediation of a check, which has written that. Any other one carries it from the moment on at which what was taken is stored, and if the manager is
+// killed before that, the record is found by its name. Annotations are copied with manifests and backups: one that does not name an open record of this
+// machine is none of this remediation.
 func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.Step) {
 	if r.Records == nil || r.Teardown || w.machine == nil || !w.startsWith(step) {
 		return
 	}
-	if named := records.NamedBy(w.rem); named.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, named, w.machine)) {
+	if carried, _ := records.CarriedBy(w.rem); carried.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, w.rem, w.machine)) {
 		return
 	}
-	record := recordOf(w, r.requester(ctx, w))
-	if name := r.Records.Ahead(ctx, r.Kind.Kind, record, string(w.rem.GetUID())); name != "" {
-		records.Name(w.rem, types.NamespacedName{Namespace: record.Namespace, Name: name})
-	}
+	records.Carry(w.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(w, r.requester(ctx, w)), string(w.rem.GetUID())))
 }
 
 // startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the
@@ -207,18 +203,23 @@ func (r *Reconciler) observeBoots(ctx context.Context, w *observed) {
 
 // lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is
 // none.
-func lastBoot(of []mendv1.RemediationRecord) int64 {
+func lastBoot(kept []mendv1.RemediationRecord) int64 {
 	var ended, seconds int64
-	for i := range of {
-		status := &of[i].Status
+	for i := range kept {
+		status := &kept[i].Status
 		if status.Outcome != mendv1.RecordHealed || status.Ended == nil || status.Ended.Unix() < ended {
 			continue
 		}
 		ended, seconds = status.Ended.Unix(), 0
-		for _, wait := range status.Waits {
-			if wait.Reason == string(powercycle.Booting) {
-				seconds = wait.Seconds
+		for j, step := range status.Steps {
+			if step.Reason != string(powercycle.Booting) {
+				continue
 			}
+			until := status.Ended.Time
+			if j+1 < len(status.Steps) {
+				until = status.Steps[j+1].Time.Time
+			}
+			seconds = int64(until.Sub(step.Time.Time).Seconds())
 		}
 	}
 	return seconds

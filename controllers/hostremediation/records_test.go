@@ -18,7 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // recording makes the reconciler of k write records.
@@ -42,7 +42,7 @@ func (k *fixture) records() []mendv1.RemediationRecord {
 func (k *fixture) wantsRecord(when string) {
 	k.t.Helper()
 	all := k.records()
-	if len(all) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != all[0].Name {
+	if len(all) != 1 || k.remediation().Annotations[mendv1.RecordAnnotation] != records.Carried(&all[0], all[0].Namespace) {
 		k.t.Errorf("%s there are %d records, and the remediation has %v", when, len(all), k.remediation().Annotations)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // H-11: 0 retries can be asked for where the wire has room for that, and no number makes a remediation wait for ever.
@@ -49,8 +49,11 @@ func TestWhatAStrategyAsksFor(t *testing.T) {
 func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 	ago := func(d time.Duration) *metav1.Time { return &metav1.Time{Time: noon.Add(-d)} }
 	booted := func(outcome mendv1.RecordOutcome, ended *metav1.Time, seconds int64) mendv1.RemediationRecord {
+		step := func(reason string, before int64) mendv1.RecordStep {
+			return mendv1.RecordStep{Reason: reason, Time: metav1.NewMicroTime(ended.Add(-time.Duration(before) * time.Second))}
+		}
 		return mendv1.RemediationRecord{Status: mendv1.RemediationRecordStatus{
-			Outcome: outcome, Ended: ended, Waits: []mendv1.RecordWait{{Reason: "PoweringOff", Seconds: 7}, {Reason: "Booting", Seconds: seconds}},
+			Outcome: outcome, Ended: ended, Steps: []mendv1.RecordStep{step("PoweringOff", seconds+7), step("Booting", seconds)},
 		}}
 	}
 	for name, row := range map[string]struct {

@@ -12,7 +12,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -53,10 +53,10 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 			if err := server.List(t.Context(), all); err != nil {
 				t.Fatal(err)
 			}
-			if len(all.Items) != tc.want || (named.Name != "") != (tc.want == 1) {
+			if len(all.Items) != tc.want || (named != "") != (tc.want == 1) {
 				t.Fatalf("there are %d records, and the request names %q", len(all.Items), named)
 			}
-			if tc.want == 1 && (all.Items[0].Name != named.Name || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
+			if tc.want == 1 && (all.Items[0].Name != named || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
 				t.Errorf("the record is %+v", all.Items[0].Spec)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -118,6 +117,7 @@ func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []o
 // finds the request by its name.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outcome {
 	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
+	var record *mendv1.RemediationRecord
 	switch s.Step {
 	case machines.CreateRequest:
 		return r.begin(ctx, state, s, o)
@@ -134,12 +134,16 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
 		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, s))
 	case machines.RequestOwnerRemediation:
-		r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
+		record = r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
+		set = carrying(set, record)
 	case machines.NoStep:
 	}
 	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
 	asks := s.Step == machines.RequestOwnerRemediation
 	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved
+	if o.requested {
+		r.Records.Began(ctx, record, nil)
+	}
 	return o
 }
 
@@ -158,12 +162,14 @@ func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outco
 	after := s.Conditions
 	err := s.refused
 	if err == nil {
-		if name := r.writeAhead(ctx, state, s, healthSaid(o.saved)); name != "" {
-			records.Name(s.request, types.NamespacedName{Namespace: state.Check.Namespace, Name: name})
-		}
+		record := r.writeAhead(ctx, state, s, healthSaid(o.saved))
+		records.Carry(s.request, record)
 		err = r.Requests.Create(ctx, s.request)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
 			r.requested.Of(state.remediation.kind.GroupKind()).Note(s.request)
+		}
+		if err == nil {
+			r.Records.Began(ctx, record, records.RefOf(s.request))
 		}
 	}
 	switch {

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -15,28 +14,43 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that s begins has a record, and returns its name; empty if it has none. Nothing that goes
-// wrong holds up the remediation. since tells the remediations of a machine apart.
-func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) string {
+// writeAhead makes sure that the remediation that s begins has a record, and returns that; nil if it has none. Nothing that goes wrong
+// holds up the remediation. since tells the remediations of a machine apart.
+func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) *mendv1.RemediationRecord {
 	if r.Records == nil {
-		return ""
+		return nil
 	}
-	return r.Records.Ahead(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), since)
+	return r.Records.Begin(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), string(state.Check.UID)+" "+since)
+}
+
+// carrying makes a machine whose owner is asked to replace it carry the record, by the condition that says that it was asked.
+func carrying(conds []metav1.Condition, record *mendv1.RemediationRecord) []metav1.Condition {
+	conds = slices.Clone(conds)
+	for i := range conds {
+		if conds[i].Type == mendv1.Remediation {
+			conds[i].Message += records.Mention(record)
+		}
+	}
+	return conds
 }
 
 // recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
-// check's. It is empty if the request names one, or if the machine is healthy again, so that there is nothing to follow.
-func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step) types.NamespacedName {
-	if s.Verdict.State != health.Unhealthy || records.NamedBy(s.Target.Request).Name != "" {
-		return types.NamespacedName{}
+// check's. It is empty if the request carries one, or if the machine is healthy again, so that there is nothing to follow.
+func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step) string {
+	if carried, _ := records.CarriedBy(s.Target.Request); s.Verdict.State != health.Unhealthy || carried.Name != "" {
+		return ""
 	}
-	return types.NamespacedName{Namespace: state.Check.Namespace, Name: r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))}
+	record := r.writeAhead(ctx, state, s, string(s.Target.Request.GetUID())) // what the machine says may change before the request is adopted
+	if record == nil {
+		return ""
+	}
+	return records.Carried(record, s.Target.Request.Namespace)
 }
 
 // healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next

@@ -13,32 +13,34 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// recorded writes the record of the remediation, and names it in req. An escalation has one record; a request without a namespace has none.
-func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
-	at := o.recorded()
+// recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
+// of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
+func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) *mendv1.RemediationRecord {
+	at, uid := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
-		return
+		return nil
 	}
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
 		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.n.Machine.Object))
 	}
-	record.Namespace, record.Name = at.Namespace, at.Name
-	if at.Name = r.Records.Ahead(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n)); at.Name != "" {
-		records.Name(req, at)
-	}
+	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
+	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
+	records.Carry(req, record)
+	return record
 }
 
-func (o *outcome) recorded() types.NamespacedName {
+// recorded is the record that the former requests of the remediation carry; zero if they carry none.
+func (o *outcome) recorded() (types.NamespacedName, types.UID) {
 	for j := len(o.n.Requests) - 1; j >= 0; j-- {
-		if named := records.NamedBy(o.n.Requests[j].Object); named.Name != "" && !o.Requests[j].Over {
-			return named
+		if carried, uid := records.CarriedBy(o.n.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
+			return carried, uid
 		}
 	}
-	return types.NamespacedName{}
+	return types.NamespacedName{}, ""
 }
 
 // unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the

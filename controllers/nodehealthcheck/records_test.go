@@ -22,7 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // recording makes the reconciler of k write records.
@@ -67,7 +67,7 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 	if before != 1 || len(all) != 1 || all[0].Namespace != namespace || len(all[0].OwnerReferences) > 0 {
 		t.Fatalf("before the request there were %d records, and there are %+v", before, all)
 	}
-	if named := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; named != all[0].Name {
+	if named := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; named != records.Carried(&all[0], namespace) {
 		t.Errorf("the request names %q, want %q", named, all[0].Name)
 	}
 }
@@ -112,7 +112,7 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	if len(all) != 1 || all[0].Namespace != namespace {
 		t.Fatalf("%q were made, and there are %d records", k.made, len(all))
 	}
-	if want := []string{all[0].Name, namespace + "/" + all[0].Name}; !slices.Equal(named, want) {
+	if want := []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}; !slices.Equal(named, want) {
 		t.Errorf("the requests name %q, want %q", named, want)
 	}
 }

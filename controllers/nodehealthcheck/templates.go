@@ -20,6 +20,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -206,11 +207,12 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	if err != nil {
 		return nil, err
 	}
-	r.recorded(ctx, state, o, req)
+	record := r.recorded(ctx, state, o, req)
 	o.asked = true
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
+	r.Records.Began(ctx, record, records.RefOf(req))
 	r.memory.written.Of(req.GroupVersionKind().GroupKind()).Note(req)
 	return req, nil
 }

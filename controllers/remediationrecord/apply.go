@@ -13,86 +13,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to begin. What need
-// not be written at once is put off until due.
-func (r *Reconciler) apply(ctx context.Context, o *observed, plan record.Plan) (changed bool, due time.Time, err error) {
+// apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to
+// begin. Words alone, such as the pods that block a drain, are written once a minute at most.
+func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed bool, err error) {
 	if o.facts.Paused {
-		return false, time.Time{}, nil
+		return false, nil
 	}
 	key, after := client.ObjectKeyFromObject(o.record), o.record.DeepCopy()
 	after.Status = statusOf(o, plan)
-	records.Bound(after)
+	Bound(after)
 	if equality.Semantic.DeepEqual(o.record.Status, after.Status) {
-		return false, time.Time{}, nil
+		return false, nil
 	}
-	if due := r.writeAt(o, after, plan); o.now.Before(due) {
-		return false, due, nil
+	if onlyWords(o.record, after) && o.now.Before(r.memoryOf(key, nil).written.Add(time.Minute)) {
+		return false, nil
 	}
 	labelled(o, after)
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
-		return false, time.Time{}, err
+		return false, err
 	}
-	r.remembered(key, func(m *memory) { m.written = o.now })
-	return true, time.Time{}, nil
-}
-
-// writeAt is when a change of a record may be written: at once if it is urgent, together with what follows within a moment if it is not, and words alone still
-// later, counted from the last write of this process.
-func (r *Reconciler) writeAt(o *observed, after *mendv1.RemediationRecord, plan record.Plan) time.Time {
-	last := r.remembered(client.ObjectKeyFromObject(o.record), nil).written
-	switch {
-	case r.onlyWords(o.record, after):
-		return last.Add(latest)
-	case plan.Urgent:
-		return time.Time{}
-	}
-	return last.Add(together)
+	r.memoryOf(key, func(m *memory) { m.written = o.now })
+	return true, nil
 }
 
 // onlyWords reports whether nothing but messages of conditions differ.
-func (r *Reconciler) onlyWords(before, after *mendv1.RemediationRecord) bool {
-	was := before.Status.DeepCopy()
-	for i := range was.Conditions {
-		if c := meta.FindStatusCondition(after.Status.Conditions, was.Conditions[i].Type); c != nil {
-			was.Conditions[i].Message = c.Message
+func onlyWords(before, after *mendv1.RemediationRecord) bool {
+	status := before.Status.DeepCopy()
+	for i := range status.Conditions {
+		if cond := meta.FindStatusCondition(after.Status.Conditions, status.Conditions[i].Type); cond != nil {
+			status.Conditions[i].Message = cond.Message
 		}
 	}
-	return equality.Semantic.DeepEqual(*was, after.Status)
+	return equality.Semantic.DeepEqual(*status, after.Status)
 }
 
 // labelled keeps on the record what is needed once the Machine is gone, and once the record is closed.
 func labelled(o *observed, after *mendv1.RemediationRecord) {
-	set := func(key, value string) {
-		if value == "" {
-			return
-		}
-		if after.Labels == nil {
-			after.Labels = map[string]string{}
-		}
-		after.Labels[key] = format.MustFormatValue(value)
-	}
-	set(clusterv1.ClusterNameLabel, after.Spec.Target.ClusterName)
+	labels := map[string]string{clusterv1.ClusterNameLabel: after.Spec.Target.ClusterName}
 	if after.Spec.Target.Host != nil {
-		set(mendv1.RecordHostLabel, after.Spec.Target.Host.Name)
+		labels[mendv1.RecordHostLabel] = after.Spec.Target.Host.Name
 	}
 	if o.machine != nil {
-		set(clusterv1.MachineDeploymentNameLabel, o.machine.Labels[clusterv1.MachineDeploymentNameLabel])
+		labels[clusterv1.MachineDeploymentNameLabel] = o.machine.Labels[clusterv1.MachineDeploymentNameLabel]
+	}
+	for key, value := range labels {
+		if value != "" {
+			metav1.SetMetaDataLabel(&after.ObjectMeta, key, format.MustFormatValue(value))
+		}
 	}
 	if after.Status.Ended != nil {
 		delete(after.Labels, mendv1.RecordOpenLabel)
-		if after.Annotations == nil {
-			after.Annotations = map[string]string{}
-		}
-		after.Annotations[mendv1.RecordEndedAnnotation] = after.Status.Ended.UTC().Format(time.RFC3339)
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, after.Status.Ended.UTC().Format(time.RFC3339))
 	}
 }
 
 // statusOf is the status of the record by plan.
-func statusOf(o *observed, plan record.Plan) mendv1.RemediationRecordStatus {
+func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 	status := *plan.Status.DeepCopy()
 	for i := range status.Steps {
 		if step := &status.Steps[i]; step.Message == "" {
@@ -100,7 +78,7 @@ func statusOf(o *observed, plan record.Plan) mendv1.RemediationRecordStatus {
 		}
 	}
 	for _, c := range conditionsOf(o, plan) {
-		c.LastTransitionTime = metav1.NewTime(o.facts.Now)
+		c.LastTransitionTime = metav1.NewTime(o.facts.Now.Truncate(time.Second))
 		meta.SetStatusCondition(&status.Conditions, c)
 	}
 	return status
@@ -111,58 +89,48 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	if o.story != nil && reason == o.story.Reason {
 		return o.story.Message
 	}
-	target := records.TargetOf(o.record)
+	target := TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
 }
 
 // conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
-func conditionsOf(o *observed, plan record.Plan) []metav1.Condition {
-	status, all := &plan.Status, begunOf(o, plan)
-	outcome := string(status.Outcome)
-	end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: outcome}
-	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: outcome}
+func conditionsOf(o *observed, plan Plan) []metav1.Condition {
+	status, conds := &plan.Status, begunOf(o, plan)
+	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse}
 	switch {
 	case !status.Ended.IsZero():
-		end.Message = o.text(outcome, mendv1.RecordRef{})
-		if back.Message = end.Message; !status.CapacityBack.IsZero() {
+		back.Reason, back.Message = string(status.Outcome), o.text(string(status.Outcome), mendv1.RecordRef{})
+		end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: back.Reason, Message: back.Message}
+		if !status.CapacityBack.IsZero() {
 			back.Status = metav1.ConditionTrue
 		}
-		return append(all, back, end)
+		return append(conds, back, end)
 	case plan.Waiting == "":
-		return all
+		return conds
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
-	if was := meta.FindStatusCondition(o.record.Status.Conditions, back.Type); was != nil && was.Reason == back.Reason && o.silent(plan) {
-		back.Message = was.Message // what could not be read now is no news
+	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
+	if unread := plan.Object == (mendv1.RecordRef{}) && !o.tells(plan.Waiting); unread && stored != nil && stored.Reason == back.Reason {
+		back.Message = stored.Message // what could not be read now is no news
 	}
-	return append(all, back)
-}
-
-// silent reports whether nothing was read of what is waited for.
-func (o *observed) silent(plan record.Plan) bool {
-	return plan.Object == mendv1.RecordRef{} && (o.story == nil || o.story.Reason != plan.Waiting)
+	return append(conds, back)
 }
 
 // begunOf says whether the remediation was begun; nothing before that is known.
-func begunOf(o *observed, plan record.Plan) []metav1.Condition {
-	s := &plan.Status
-	is := metav1.Condition{Type: mendv1.RecordBegun}
+func begunOf(o *observed, plan Plan) []metav1.Condition {
+	cond := metav1.Condition{Type: mendv1.RecordBegun, Status: metav1.ConditionTrue}
+	step := first(&plan.Status, OwnerRequested, RequestCreated)
 	switch {
-	case !s.Begun.IsZero():
-		is.Status = metav1.ConditionTrue
-		for _, step := range s.Steps {
-			if step.Reason == record.OwnerRequested || step.Reason == record.RequestCreated {
-				is.Reason = step.Reason
-				return []metav1.Condition{is}
-			}
-		}
+	case !plan.Status.Begun.IsZero() && step != nil:
+		cond.Reason = step.Reason
+	case !plan.Status.Begun.IsZero():
 		return nil
 	case o.facts.Target.Known && !o.facts.Target.Exists:
-		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, record.TargetGone, o.text(record.TargetGone, mendv1.RecordRef{})
-	case !s.Ended.IsZero():
-		is.Status, is.Reason = metav1.ConditionFalse, record.NotBegun
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, TargetGone, o.text(TargetGone, mendv1.RecordRef{})
+	case !plan.Status.Ended.IsZero():
+		cond.Status, cond.Reason = metav1.ConditionFalse, NotBegun
 	default:
 		return nil
 	}
-	return []metav1.Condition{is}
+	return []metav1.Condition{cond}
 }

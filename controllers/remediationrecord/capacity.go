@@ -17,8 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older than the end of the
@@ -107,7 +105,7 @@ func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, err
 		return "", nil
 	}
 	set := &clusterv1.MachineSet{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
+	err := r.Recent.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return "", nil
 	}
@@ -124,7 +122,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the open records of Cluster %s/%s: %w", o.record.Namespace, o.record.Spec.Target.ClusterName, err)
 	}
-	var all []capacity.Loss
+	var losses []capacity.Loss
 	for i := range list.Items {
 		other := &list.Items[i]
 		target := &other.Spec.Target
@@ -132,7 +130,7 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if !other.Open() || !another || !sameOwner(other, o.record) {
 			continue
 		}
-		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == record.TargetGone }) {
+		if !slices.ContainsFunc(other.Status.Steps, func(s mendv1.RecordStep) bool { return s.Reason == TargetGone }) {
 			continue
 		}
 		loss := capacity.Loss{Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff)}
@@ -142,9 +140,9 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 		if target.Host != nil {
 			loss.Host = target.Host.Name
 		}
-		all = append(all, loss)
+		losses = append(losses, loss)
 	}
-	return all, nil
+	return losses, nil
 }
 
 func sameOwner(a, b *mendv1.RemediationRecord) bool {
@@ -156,8 +154,8 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 }
 
 // capacityOf is a story as far as a record has it.
-func capacityOf(s *capacity.Story, namespace string) record.Capacity {
-	c := record.Capacity{
+func capacityOf(s *capacity.Story, namespace string) Capacity {
+	c := Capacity{
 		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
 		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
@@ -176,7 +174,7 @@ func capacityOf(s *capacity.Story, namespace string) record.Capacity {
 		Guessed: s.Replacement.Guess(),
 	}
 	if s.New.Status.NodeRef.IsDefined() {
-		c.Replacement.Node = records.NodeRef(s.New.Status.NodeRef.Name, "")
+		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
 	}
 	if s.Host != "" {
 		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "BareMetalHost", Namespace: namespace, Name: s.Host}

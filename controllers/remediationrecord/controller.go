@@ -1,8 +1,8 @@
-// Package remediationrecord follows the remediations that have a record, and closes the record when their end is known: when capacity is back, or no longer
-// to be expected. Closed records are deleted when there are too many, or when they are old.
+// Package remediationrecord keeps the RemediationRecords: one is written before a remediation begins (Records), says what becomes of it
+// (Reconciler), and is closed when its end is known: when capacity is back, or no longer to be expected. Closed records are deleted when
+// there are too many, or when they are old.
 //
-// It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides (package decide/record), applies and
-// reports.
+// It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides, applies and reports.
 package remediationrecord
 
 import (
@@ -24,14 +24,12 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC to follow what becomes of a machine. Rights on the records are those of package records; on requests, those of package remediationrequest; on hosts and
-// nodes of this cluster, those of the features that act on them. What is not granted is not known, and changes no record.
+// RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster,
+// those of the features that act on them. What is not granted is not known, and changes no record.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list
@@ -45,9 +43,10 @@ type Clusters interface {
 
 // Reconciler follows open records.
 type Reconciler struct {
-	// Client reads open records, Machines and Clusters from caches, and writes. Live reads past them.
+	// Client reads open records, Machines and Clusters from caches, and writes. Live reads past them, and Recent what no cache has.
 	Client client.Client
 	Live   client.Reader
+	Recent *Recent
 	Mapper meta.RESTMapper
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
@@ -58,10 +57,15 @@ type Reconciler struct {
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all. (package shard)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all.
+	// (package shard)
 	WatchFilterValue string
 	// Nodes reports whether this manager follows records that belong to no Cluster: those of NodeHealthChecks, which have no shard.
 	Nodes bool
+	// ActsOnUnclaimed reports whether kubemend acts on MachineHealthChecks that nobody has claimed, ActsOnNodes whether on
+	// NodeHealthChecks; nil if it does.
+	ActsOnUnclaimed bool
+	ActsOnNodes     func() bool
 	// Retention says which closed records are kept.
 	Retention Options
 
@@ -69,19 +73,16 @@ type Reconciler struct {
 	memory map[types.NamespacedName]memory
 	// retired is when the closed records of a Cluster were last listed. (retire)
 	retired map[types.NamespacedName]time.Time
-	open    openRecords
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more, and the moment at
-// which a machine went is less exact.
+// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more,
+// and the moment at which a machine went is less exact.
 type memory struct {
 	// written is when it was last written.
 	written time.Time
 	// seen is when its Machine was last there.
 	seen     time.Time
-	reported record.Reported
-	// over are the requests that the record names and that do not exist any more.
-	over []mendv1.RecordRef
+	reported Reported
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
@@ -97,36 +98,45 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
-	plan := record.Decide(o.facts)
-	if !plan.Status.Ended.IsZero() { // nothing is written after the end, so that it does not rest on what a cache shows
+	plan := Decide(o.facts)
+	if plan.Confirm {
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
-		plan = record.Decide(o.facts)
+		plan = Decide(o.facts)
 	}
-	changed, due, err := r.apply(ctx, o, plan)
+	changed, err := r.apply(ctx, o, plan)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write the status of RemediationRecord %s: %w", req.NamespacedName, err)
 	}
-	r.tell(ctx, o, plan, changed)
-	return r.again(o, plan, due), nil
+	r.report(ctx, o, plan, changed)
+	return again(o, plan), nil
 }
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched changes rarely then. Requests are not
-// watched: one that is made a moment after its record is found by looking again soon. What was put off is written when it is due.
-func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Result {
+// The bounds of how often a record is looked at without an event.
+const (
+	soonest = 5 * time.Second
+	latest  = 10 * time.Minute
+)
+
+// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched, such as owners,
+// changes rarely then.
+func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	in := min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest)
-	if plan.Status.Begun.IsZero() {
-		in = min(in, max(o.now.Sub(o.attempted())/2, aboutToBegin))
+	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
+	moments := []time.Time{plan.Again}
+	if step := waitingFor(&plan.Status); step != nil {
+		moments = append(moments, step.Time.Add(lasting))
 	}
-	at := o.now.Add(in)
-	for _, sooner := range []time.Time{plan.Again, due} {
+	if o.story != nil {
+		moments = append(moments, o.story.Deadline)
+	}
+	for _, sooner := range moments {
 		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
 			at = sooner
 		}
@@ -134,75 +144,53 @@ func (r *Reconciler) again(o *observed, plan record.Plan, due time.Time) ctrl.Re
 	return enqueue.At(at, o.now)
 }
 
-const (
-	// The bounds of how often a record is looked at without an event.
-	soonest = 5 * time.Second
-	latest  = time.Minute
-	// aboutToBegin is soonest of a record that was just written, as its remediation begins after that.
-	aboutToBegin = time.Second
-	// together is how long after a write the next one may come: what happens meanwhile is one write.
-	together = 2 * time.Second
-)
-
-// attempted is when the remediation was last about to begin.
-func (o *observed) attempted() time.Time {
-	if at := o.facts.Status.Attempted; at != nil && at.After(o.facts.Decided) {
-		return at.Time
-	}
-	return o.facts.Decided
-}
-
 // forget forgets a record that is not open any more, or is another manager's.
 func (r *Reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	delete(r.memory, key)
-	r.mu.Unlock()
-	r.open.note(key, waiting{})
 }
 
-// remembered is what is remembered of a record, after a change of it.
-func (r *Reconciler) remembered(key types.NamespacedName, change func(*memory)) memory {
+// memoryOf is what is remembered of a record, after a change of it.
+func (r *Reconciler) memoryOf(key types.NamespacedName, change func(*memory)) memory {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	is := r.memory[key]
+	remembers := r.memory[key]
 	if change != nil {
-		change(&is)
+		change(&remembers)
 		if r.memory == nil {
 			r.memory = map[types.NamespacedName]memory{}
 		}
-		r.memory[key] = is
+		r.memory[key] = remembers
 	}
-	return is
+	return remembers
 }
 
-// tell exports what was written, and what the record waits for, and sends events about that.
-func (r *Reconciler) tell(ctx context.Context, o *observed, plan record.Plan, changed bool) {
-	key := client.ObjectKeyFromObject(o.record)
+// report exports what was written and sends events about it. When a record is closed, old ones are deleted.
+func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan, changed bool) {
 	r.sendNews(ctx, o, plan)
 	if changed {
 		measure(o, &plan.Status)
-		if !plan.Status.Ended.IsZero() {
-			log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
-		}
 	}
-	if !plan.Status.Ended.IsZero() {
-		r.forget(key)
-		if !changed {
-			return
-		}
-		if err := r.retire(ctx, o.record); err != nil {
-			log.FromContext(ctx).Error(err, "Deleting old records failed, retrying when another one is closed")
-		}
+	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.open.note(key, waitOf(o, plan))
+	r.forget(client.ObjectKeyFromObject(o.record))
+	if !changed {
+		return
+	}
+	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
+	if err := r.retire(ctx, o.record); err != nil {
+		log.FromContext(ctx).Error(err, "Deleting old records failed, retrying when another one is closed")
+	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With a later moment
-// what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while it was still there would be.
-func (r *Reconciler) goneAt(is *mendv1.RemediationRecord) time.Time {
-	at, said := records.WentAt(is)
-	if seen := r.remembered(client.ObjectKeyFromObject(is), nil).seen; !said && seen.After(at) {
+// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
+// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
+// it was still there would be.
+func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
+	at, said := WentAt(record)
+	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
 		return seen
 	}
 	return at

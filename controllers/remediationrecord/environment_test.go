@@ -127,8 +127,10 @@ func (m *management) restart() {
 			return c.List(ctx, list, opts...)
 		},
 	})
+	recent := &Recent{Live: live, Clock: m.clock}
 	m.Reconciler = &Reconciler{
-		Client: c, Live: live, Mapper: m.mapper, Clusters: m, Capacity: &capacity.Observer{Management: NewReader(live, c), Mapper: m.mapper}, Clock: m.clock, Nodes: true,
+		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
+		Capacity: &capacity.Observer{Management: recent, Mapper: m.mapper},
 		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
@@ -222,7 +224,15 @@ func (m *management) ask(at time.Duration) {
 	m.t.Helper()
 	m.change("w1", func(w *clusterv1.Machine) {
 		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, at)
+		carried(w)
 	})
+}
+
+// carried makes a Machine whose owner is asked carry the record, and another one that of its name.
+func carried(m *clusterv1.Machine) {
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: recordKey.Namespace, Name: m.Name + "-record"}}
+	says(m, mendv1.Remediation, metav1.ConditionTrue, 0)
+	m.Status.Conditions[len(m.Status.Conditions)-1].Message = "Its owner was asked" + followedBy + Carried(record, m.Namespace)
 }
 
 // heal has the check call w1 healthy, and say nothing else of it.
@@ -301,7 +311,7 @@ func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRec
 func begun(by string) func(*mendv1.RemediationRecord) {
 	return func(r *mendv1.RemediationRecord) {
 		r.Status.Begun = new(after(time.Second))
-		r.Status.Steps = []mendv1.RecordStep{{Time: after(time.Second), Reason: by, Message: "as it says"}}
+		r.Status.Steps = []mendv1.RecordStep{{Time: metav1.NewMicroTime(noon.Add(time.Second)), Reason: by, Message: "as it says"}}
 	}
 }
 

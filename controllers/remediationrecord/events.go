@@ -15,21 +15,25 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
-// sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as long as it exists.
-func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan) {
+// sendNews sends events about what the record waits for, and how it has ended: on what asked for the remediation, and on the Machine as
+// long as it exists.
+func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan Plan) {
 	if o.outside { // who has written it may not be who may write where these events are
 		return
 	}
-	var all []record.Notice
-	r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { all = m.reported.Report(&o.facts, &plan) })
-	for _, is := range all {
-		for _, event := range o.eventsOf(is, &plan.Status) {
+	var notices []Notice
+	r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) {
+		if m.reported == nil {
+			m.reported = Reported{}
+		}
+		notices = m.reported.Report(&o.facts, &plan)
+	})
+	for _, notice := range notices {
+		for _, event := range o.eventsOf(notice, &plan.Status) {
 			recorder.Send(r.Recorder, event)
 			log.FromContext(ctx).Info("Reported an event", "reason", event.Reason, "note", event.Text,
 				event.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(event.About))
@@ -38,54 +42,55 @@ func (r *Reconciler) sendNews(ctx context.Context, o *observed, plan record.Plan
 }
 
 // reasonOfNews are the reasons of events.
-var reasonOfNews = map[record.News]string{
-	record.Awaited: mendv1.EventCapacityAwaited, record.Late: mendv1.EventCapacityLate, record.Back: mendv1.EventCapacityBack,
-	record.NotComing: mendv1.EventCapacityNotComing,
+var reasonOfNews = map[News]string{
+	Awaited: mendv1.EventCapacityAwaited, Late: mendv1.EventCapacityLate, Back: mendv1.EventCapacityBack,
+	NotComing: mendv1.EventCapacityNotComing,
 }
 
 // eventsOf are the events by which a notice is reported.
-func (o *observed) eventsOf(is record.Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
-	event := recorder.Event{Kind: o.kindOf(is), Reason: reasonOfNews[is.News], Action: actionOf(is), Text: o.textOf(is, status)}
-	target := records.TargetOf(o.record)
-	what := o.about(&target)
-	var all []recorder.Event
+func (o *observed) eventsOf(notice Notice, status *mendv1.RemediationRecordStatus) []recorder.Event {
+	event := recorder.Event{Kind: o.kindOf(notice), Reason: reasonOfNews[notice.News], Action: actionOf(notice), Text: o.textOf(notice, status)}
+	target := TargetOf(o.record)
+	about := o.about(&target)
+	var events []recorder.Event
 	if by := requesterOf(o.record); by != nil {
 		asked := event
-		asked.About, asked.Related = o.about(by), what
+		asked.About, asked.Related = o.about(by), about
 		if by.Kind == nodeCheckKind {
 			asked.About.SetNamespace("")
 			asked.Text = nhcv1.EventPrefix + event.Text
 		}
-		all = append(all, asked)
+		events = append(events, asked)
 	}
 	if o.machine != nil && o.machine.Namespace == o.record.Namespace {
-		event.About = what
-		all = append(all, event)
+		event.About = about
+		events = append(events, event)
 	}
-	return all
+	return events
 }
 
 // longestAction is how many bytes the action of an event may have. (Kubernetes, validation of events.k8s.io/v1.)
 const longestAction = 128
 
-// actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the text of the first,
-// and that names another object. Of one that is too long the end is kept, in which generated names differ.
-func actionOf(is record.Notice) string {
-	if is.Object.Name == "" {
-		return is.Reason
+// actionOf is what is waited for, with its object: events that differ in their text alone are one to client-go, which counts them under the
+// text of the first, and that names another object. Of one that is too long the end is kept, in which generated names differ.
+func actionOf(notice Notice) string {
+	if notice.Object.Name == "" {
+		return notice.Reason
 	}
-	reason, object := is.Reason+"/", is.Object.Kind+"/"+is.Object.Name
+	reason, object := notice.Reason+"/", notice.Object.Kind+"/"+notice.Object.Name
 	return reason + object[max(0, len(reason)+len(object)-longestAction):]
 }
 
-// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another namespace than the
-// record is nothing to send events about: a user who may write records in one must not have the manager write into another.
-func requesterOf(is *mendv1.RemediationRecord) *mendv1.RecordRef {
-	by := is.Spec.Requester.Check
-	if by == nil && len(is.Status.Requests) > 0 {
-		by = &is.Status.Requests[0]
+// requesterOf is what asked for the remediation: the check or, without one, the first request; nil if neither is known. What is in another
+// namespace than the record is nothing to send events about: a user who may write records in one must not have the manager write into
+// another.
+func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
+	by := record.Spec.Requester.Check
+	if by == nil && len(record.Status.Requests) > 0 {
+		by = &record.Status.Requests[0]
 	}
-	if by == nil || by.Namespace != is.Namespace && by.Kind != nodeCheckKind {
+	if by == nil || by.Namespace != record.Namespace && by.Kind != nodeCheckKind {
 		return nil
 	}
 	return by
@@ -97,25 +102,26 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for its events.
+// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for
+// its events.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
-	is := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
-	is.Namespace, is.Name = ref.Namespace, ref.Name
+	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
+	about.Namespace, about.Name = ref.Namespace, ref.Name
 	switch {
 	case o.machine != nil && ref.Kind == "Machine" && ref.Name == o.machine.Name:
-		is.UID = o.machine.UID
+		about.UID = o.machine.UID
 	case !o.facts.Moved:
-		is.UID = types.UID(ref.UID)
+		about.UID = types.UID(ref.UID)
 	case o.record.Spec.Requester.Check != nil && *ref == *o.record.Spec.Requester.Check:
-		is.UID = o.checkUID
+		about.UID = o.checkUID
 	}
-	return is
+	return about
 }
 
 // kindOf is that of a warning, if the deadline has passed, if a person has to do something, or if nothing acts any more.
-func (o *observed) kindOf(is record.Notice) string {
-	todo := is.News == record.Awaited && o.tells(is.Reason) && o.story.Todo.Text != ""
-	if todo || is.News == record.Late || is.Reason == string(mendv1.RecordGivenUp) {
+func (o *observed) kindOf(notice Notice) string {
+	todo := notice.News == Awaited && o.tells(notice.Reason) && o.story.Todo.Text != ""
+	if todo || notice.News == Late || notice.Reason == string(mendv1.RecordGivenUp) {
 		return corev1.EventTypeWarning
 	}
 	return corev1.EventTypeNormal
@@ -127,8 +133,8 @@ func (o *observed) tells(reason string) bool {
 }
 
 // textOf is a notice as a sentence: what is waited for, what a person can do, or how the remediation has ended.
-func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecordStatus) string {
-	target := records.TargetOf(o.record)
+func (o *observed) textOf(notice Notice, status *mendv1.RemediationRecordStatus) string {
+	target := TargetOf(o.record)
 	what, sentence := target.Kind+" "+target.Name, o.text(notice.Reason, notice.Object)
 	var todo explain.Step
 	var deadline time.Time
@@ -139,12 +145,12 @@ func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecord
 		todo.Text = ". To do: " + todo.Text
 	}
 	switch notice.News {
-	case record.Awaited:
+	case Awaited:
 		return "The capacity of " + what + " is not back: " + sentence + todo.Text
-	case record.Late:
+	case Late:
 		const late = "The deadline %s has passed, and the capacity of %s is not back: %s%s"
 		return fmt.Sprintf(late, deadline.UTC().Format(time.RFC3339), what, sentence, todo.Text)
-	case record.Back:
+	case Back:
 		sentence = stepText(notice.Reason, what, notice.Object)
 		if by := status.Replacement; by != nil {
 			sentence += " (" + by.Machine.Kind + " " + by.Machine.Name + ")"
@@ -154,7 +160,7 @@ func (o *observed) textOf(notice record.Notice, status *mendv1.RemediationRecord
 			due = o.record.Spec.Due.Time
 		}
 		return fmt.Sprintf("The capacity of %s is back after %s: %s", what, ptr.Deref(status.CapacityBack, metav1.Time{}).Sub(due).Round(time.Second), sentence)
-	case record.NotComing:
+	case NotComing:
 		return "The capacity of " + what + " does not come back: " + stepText(notice.Reason, what, notice.Object)
 	}
 	return sentence

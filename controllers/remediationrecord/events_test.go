@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -18,10 +17,9 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
-func byCheck(is *mendv1.RemediationRecord) {
+func byMachineCheck(is *mendv1.RemediationRecord) {
 	is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: machineCheckKind, Namespace: "metal", Name: "workers", UID: "check"}
 }
 
@@ -31,16 +29,16 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	another := unhealthy()
 	another.UID = "another-machine"
 	for name, tc := range map[string]struct {
-		machine            *clusterv1.Machine
-		moved              bool
-		byCheck, byMachine types.UID
+		machine                   *clusterv1.Machine
+		moved                     bool
+		byMachineCheck, byMachine types.UID
 	}{
-		"as the record has it, though the check was made anew": {machine: unhealthy(), byCheck: "check", byMachine: "w1"},
-		"as they are after a move":                             {machine: another, moved: true, byCheck: "another-check", byMachine: "another-machine"},
+		"as the record has it, though the check was made anew": {machine: unhealthy(), byMachineCheck: "check", byMachine: "w1"},
+		"as they are after a move":                             {machine: another, moved: true, byMachineCheck: "another-check", byMachine: "another-machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := recordOf(func(r *mendv1.RemediationRecord) {
-				byCheck(r)
+				byMachineCheck(r)
 				r.Status.Begun = new(after(time.Second))
 				if tc.moved {
 					r.OwnerReferences[0].UID = "of the new management cluster"
@@ -53,7 +51,7 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 			for _, e := range m.reported {
 				got[e.about] = e.uid
 			}
-			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
+			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byMachineCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
 				t.Errorf("events are about %v, want %v", got, want)
 			}
 		})
@@ -67,7 +65,7 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 		about  []string
 		prefix string
 	}{
-		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
+		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byMachineCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
 		"a NodeHealthCheck, in the words of medik8s": {[]func(*mendv1.RemediationRecord){func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Namespace: "metal", Name: "nodes"}
 		}}, []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] The capacity"},
@@ -75,13 +73,14 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 			[]func(*mendv1.RemediationRecord){byNobody, requested}, []string{"HostRemediation w1", "Machine w1"}, "The capacity",
 		},
 		"the Machine alone": {[]func(*mendv1.RemediationRecord){byNobody}, []string{"Machine w1"}, "The capacity"},
-		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byCheck, func(is *mendv1.RemediationRecord) {
+		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byMachineCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check.Namespace = "theirs"
 		}}, []string{"Machine w1"}, "The capacity"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
 			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+			carried(w1)
 			m := newManagement(t, append(fleet(), w1, recordOf(tc.says...))...)
 			for i := range 4 {
 				m.reconcile(time.Duration(i) * time.Minute)
@@ -119,8 +118,8 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			actions := map[string]bool{}
 			for _, object := range pair {
-				notice := record.Notice{News: record.Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				got := (&observed{record: recordOf(byCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
+				notice := Notice{News: Awaited, Reason: "DrainBlockedByBudget", Object: object}
+				got := (&observed{record: recordOf(byMachineCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
 				actions[got.Action] = true
 				if !strings.Contains(got.Text, object.Name) {
 					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)
@@ -139,7 +138,7 @@ func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
 func TestWhatCapacityWaitsForIsExported(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.reconcile(time.Second)
-	if n := testutil.CollectAndCount(&m.open); n != 0 {
+	if n := testutil.CollectAndCount(&capacityMissing{m.Client}); n != 0 {
 		t.Errorf("%d series before it is begun", n)
 	}
 	m.ask(2 * time.Second)
@@ -152,7 +151,7 @@ kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemedi
 # TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
 kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
 `
-	if err := testutil.CollectAndCompare(&m.open, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(&capacityMissing{m.Client}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
@@ -167,7 +166,7 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))); n != 1 {
 		t.Errorf("it is counted %v times", n)
 	}
-	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&m.open) != 0 {
+	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&capacityMissing{m.Client}) != 0 {
 		t.Error("the times are not exported, or it still waits")
 	}
 	other := closed.WithLabelValues("other", "c", string(mendv1.RecordReplaced))
@@ -196,7 +195,7 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	for i := range 3 * mostWords {
 		is := recordOf(begun("OwnerRequested"), func(r *mendv1.RemediationRecord) {
 			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
-			r.Status.Waits = []mendv1.RecordWait{{Reason: fmt.Sprint("Claimed", i), Seconds: 1}}
+			r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(2*time.Second), fmt.Sprint("Claimed", i)))
 		})
 		m.create(is)
 		m.heal(time.Minute)
@@ -215,28 +214,9 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 
 // A counter that is to decrease panics, and with it every reconcile of the record.
 func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
-	for name, tc := range map[string]struct {
-		wait mendv1.RecordWait
-		want float64
-	}{
-		"one that has ended":                    {wait: mendv1.RecordWait{Seconds: 5}, want: 5},
-		"one that is shorter than none":         {wait: mendv1.RecordWait{Seconds: -5}},
-		"one that grows beyond what is counted": {wait: mendv1.RecordWait{Seconds: math.MaxInt64, Since: new(after(time.Minute))}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			waited.Reset()
-			tc.wait.Reason = "DrainingNode"
-			m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) {
-				r.Status.Waits = []mendv1.RecordWait{tc.wait}
-			}))...)
-			is := m.reconcile(record.Unbegun + time.Minute)
-			if got := testutil.ToFloat64(waited.WithLabelValues(waits.of("DrainingNode"))); got != tc.want || is.Status.Waits[0].Seconds != int64(tc.want) {
-				t.Errorf("%v s are counted, want %v; the record has %+v", got, tc.want, is.Status.Waits)
-			}
-			if is.Status.Outcome != mendv1.RecordCancelled {
-				t.Errorf("it ends as %q", is.Status.Outcome)
-			}
-		})
+	status := mendv1.RemediationRecordStatus{Ended: new(after(0)), Steps: []mendv1.RecordStep{aStep(noon.Add(time.Hour), "NoHost"), aStep(noon, "GivenUp")}}
+	if got := waitedOf(&status); got["NoHost"] != 0 {
+		t.Errorf("what began after the end was waited for %v s", got)
 	}
 }
 

@@ -11,12 +11,11 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// truths are what a status says; that of Unknown is record.Unknown.
-var truths = map[metav1.ConditionStatus]record.Truth{metav1.ConditionTrue: record.Yes, metav1.ConditionFalse: record.No}
+// truths are what a status says; that of Unknown is Unknown.
+var truths = map[metav1.ConditionStatus]Truth{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}
 
 // observeChecked reads what a check says of the Machine. That it is healthy again, only the MachineHealthCheck can say that has asked for the remediation: what
 // a NodeHealthCheck or a user has found, another check may not judge, or not yet.
@@ -31,24 +30,24 @@ func (o *observed) observeChecked() {
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
 func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
-	if !t.Exists || t.Machine && t.Checked != record.Unknown {
+	if !t.Exists || t.Machine && t.Checked != Unknown {
 		return nil
 	}
 	node, known, err := r.node(ctx, o)
 	if err != nil || !known {
 		return err
 	}
-	t.NodeReady = record.No
+	t.NodeReady = No
 	if node != nil {
 		for i := range node.Status.Conditions {
 			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				t.NodeReady, t.NodeReadySince = record.Yes, c.LastTransitionTime.Time
+				t.NodeReady, t.NodeReadySince = Yes, c.LastTransitionTime.Time
 			}
 		}
 	}
-	t.Evidence = record.No
+	t.Evidence = No
 	if o.holds(node) {
-		t.Evidence = record.Yes
+		t.Evidence = Yes
 	}
 	return nil
 }
@@ -58,7 +57,7 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 	target := &o.record.Spec.Target
 	if target.ClusterName == "" && target.Node != nil { // also if it has a Machine, of this cluster
 		node = &corev1.Node{}
-		err = r.Live.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		err = r.Recent.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, false, nil
@@ -90,8 +89,8 @@ func (o *observed) holds(node *corev1.Node) bool {
 		if e.Status == "" {
 			continue // what else was found is that there was no node, or that the Machine has failed
 		}
-		if is, has := ofNode(node, e.Type); has {
-			if is == e.Status {
+		if status, has := ofNode(node, e.Type); has {
+			if status == e.Status {
 				return true
 			}
 			continue

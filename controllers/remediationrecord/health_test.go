@@ -94,7 +94,7 @@ func TestARecordWhoseCheckMayNotBeReadEndsOnceItsTargetIsHealthy(t *testing.T) {
 				changes = append(changes, begun("RequestCreated"))
 			}
 			m := newManagement(t, append(fleet(), w1, nodeCheck("metal"), recordOf(changes...))...)
-			m.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
+			m.Recent.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
 			m.nodes["n1"] = pressed(row.pressure)
 			is := m.reconcile(10 * time.Minute)
 			if is.Open() {

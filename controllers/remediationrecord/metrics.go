@@ -1,16 +1,16 @@
 package remediationrecord
 
 import (
-	"maps"
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 var (
@@ -47,15 +47,18 @@ var (
 func init() { metrics.Registry.MustRegister(static()...) }
 
 func static() []prometheus.Collector {
-	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted}
+	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted, failed}
 }
 
 // Metrics returns what this package exports, for those who document or test it.
-func Metrics() []prometheus.Collector { return append(static(), &openRecords{}) }
+func Metrics() []prometheus.Collector { return append(static(), &capacityMissing{}) }
 
-// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write records may write
-// any cause and any wait.
+// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write
+// records may write any cause and any wait.
 const mostWords = 80
+
+// otherWord stands for all words beyond those.
+const otherWord = "Other"
 
 // words are those that have a value of their own.
 type words struct {
@@ -70,7 +73,7 @@ func (w *words) of(word string) string {
 	w.Lock()
 	defer w.Unlock()
 	if !w.known[word] && len(w.known) >= mostWords {
-		return record.OtherReason
+		return otherWord
 	}
 	if w.known == nil {
 		w.known = map[string]bool{}
@@ -104,39 +107,31 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	if status.Ended.IsZero() {
 		return
 	}
-	for _, wait := range status.Waits {
-		seconds := max(wait.Seconds, 0) // a user may have written less, or so much that it has overflown
-		waited.WithLabelValues(waits.of(wait.Reason)).Add(float64(seconds))
+	for reason, seconds := range waitedOf(status) {
+		waited.WithLabelValues(waits.of(reason)).Add(seconds)
 	}
 	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(status.Outcome)).Inc()
 }
 
-// waiting is what one open record waits for, and since when it was due.
-type waiting struct {
-	namespace, cluster, reason string
-	since                      time.Time
+// waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until
+// capacity was back.
+func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
+	seconds := map[string]float64{}
+	end := status.Ended.Time
+	if status.CapacityBack != nil {
+		end = status.CapacityBack.Time
+	}
+	for i := len(status.Steps) - 2; i >= 0; i-- { // the last one is the outcome
+		if step := &status.Steps[i]; !deeds[step.Reason] {
+			seconds[step.Reason] += max(end.Sub(step.Time.Time), 0).Seconds()
+			end = step.Time.Time
+		}
+	}
+	return seconds
 }
 
-// waitOf is what a record waits for whose remediation was begun, by kubemend or by others.
-func waitOf(o *observed, plan record.Plan) waiting {
-	is := waiting{namespace: o.record.Namespace, cluster: o.clusterOf(), reason: plan.Waiting, since: o.facts.Decided}
-	if due := o.record.Spec.Due; due != nil {
-		is.since = due.Time
-	}
-	if o.outside || plan.Status.Begun.IsZero() && !o.facts.Paused && plan.Waiting == "" || o.facts.Capacity.Over {
-		return waiting{}
-	}
-	if is.reason == "" {
-		is.reason = record.Unread
-	}
-	return is
-}
-
-// openRecords counts what open records wait for; it is a collector of metrics.
-type openRecords struct {
-	mu  sync.Mutex
-	all map[types.NamespacedName]waiting
-}
+// capacityMissing counts what open records wait for; it is a collector of metrics.
+type capacityMissing struct{ open client.Reader }
 
 var (
 	missing = prometheus.NewDesc("kubemend_capacity_missing",
@@ -146,37 +141,32 @@ var (
 		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
 )
 
-func (w *openRecords) note(key types.NamespacedName, is waiting) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.all == nil {
-		w.all = map[types.NamespacedName]waiting{}
-	}
-	if is == (waiting{}) {
-		delete(w.all, key)
-		return
-	}
-	w.all[key] = is
-}
-
 // Describe implements prometheus.Collector.
-func (w *openRecords) Describe(descriptions chan<- *prometheus.Desc) {
+func (c *capacityMissing) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- missing
 	descriptions <- missingSince
 }
 
-// Collect implements prometheus.Collector.
-func (w *openRecords) Collect(samples chan<- prometheus.Metric) {
-	w.mu.Lock()
-	all := maps.Clone(w.all)
-	w.mu.Unlock()
-	count, oldest := map[waiting]int{}, map[waiting]time.Time{}
-	for _, is := range all {
-		of, since := is, is.since
-		of.since = time.Time{}
+// Collect implements prometheus.Collector. It counts what the cache has.
+func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape does not wait for a cache
+	defer cancel()
+	list := &mendv1.RemediationRecordList{}
+	if err := c.open.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		samples <- prometheus.NewInvalidMetric(missing, fmt.Errorf("list the open RemediationRecords: %w", err))
+		return
+	}
+	type series struct{ namespace, cluster, reason string }
+	count, oldest := map[series]int{}, map[series]time.Time{}
+	for i := range list.Items {
+		lost := MissingBy(&list.Items[i])
+		if lost == nil {
+			continue
+		}
+		of := series{lost.Namespace, lost.Cluster, waits.of(lost.Reason)}
 		count[of]++
-		if was, known := oldest[of]; !known || since.Before(was) {
-			oldest[of] = since
+		if since, known := oldest[of]; !known || lost.Due.Before(since) {
+			oldest[of] = lost.Due
 		}
 	}
 	for of, n := range count {

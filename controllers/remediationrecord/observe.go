@@ -18,15 +18,13 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
 type observed struct {
 	now time.Time
-	// live reports that an end is decided: nothing that it rests on may be from a cache.
+	// live reports that an end is decided: nothing that it rests on may be from a cache. (Plan.Confirm)
 	live   bool
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
@@ -36,10 +34,11 @@ type observed struct {
 	openshift string
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
-	facts   record.Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted. checkUID is the UID that it has now, nodeCheck the
-	// check itself, if it is a NodeHealthCheck.
+	facts   Facts
+	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it. checkUID is the UID
+	// that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
 	checked   bool
+	acts      bool
 	checkUID  types.UID
 	nodeCheck *nhcv1.NodeHealthCheck
 	// story is what the capacity waits for; nil if it was not asked.
@@ -50,6 +49,9 @@ type observed struct {
 // from the cache always: a write of one that has changed since is refused.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
 	o := &observed{now: now, live: live, record: &mendv1.RemediationRecord{}}
+	if live {
+		r.Recent.Forget()
+	}
 	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
 		return nil, nil
@@ -63,9 +65,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if !r.covers(o) {
 		return nil, nil
 	}
-	o.facts = record.Facts{
-		Now: o.now.Truncate(time.Second), Decided: o.record.Spec.Decided.Time,
-		Moved: records.Moved(o.record), Paused: o.paused(), Status: o.record.Status,
+	o.facts = Facts{
+		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time,
+		Moved: Moved(o.record), Paused: o.paused(), Status: o.record.Status,
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -75,21 +77,22 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
-	if is := o.listed(); is != nil && is.ConditionsHealthyTimestamp == nil {
-		o.facts.Target.Checked = record.No // by what it judges besides what was found at the beginning, perhaps
+	if listed := o.listed(); listed != nil && listed.ConditionsHealthyTimestamp == nil {
+		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
 	}
 	o.facts.Next = o.next()
 	return o, nil
 }
 
-// read reads a Cluster or a Machine. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here.
+// read reads a Cluster or a Machine. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless the
+// record says already that it is gone.
 func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey, obj client.Object) error {
 	if !o.live {
-		if err := r.Client.Get(ctx, key, obj); !apierrors.IsNotFound(err) {
+		if err := r.Client.Get(ctx, key, obj); !apierrors.IsNotFound(err) || last(&o.facts.Status, TargetGone) != nil {
 			return err
 		}
 	}
-	return r.Live.Get(ctx, key, obj)
+	return r.Recent.Get(ctx, key, obj)
 }
 
 // observeCluster reads the Cluster of the record.
@@ -126,17 +129,17 @@ func (o *observed) paused() bool {
 
 // observeTarget reads what is remediated.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
-	target, t := records.TargetOf(o.record), &o.facts.Target
+	target, t := TargetOf(o.record), &o.facts.Target
 	t.RecordRef, t.Machine = target, o.record.Spec.Target.Machine != nil
-	is, err := r.inScope(ctx, o)
-	if o.outside = !is; err != nil || !is {
+	inScope, err := r.inScope(ctx, o)
+	if o.outside = !inScope; err != nil || !inScope {
 		return err
 	}
 	if err := r.readTarget(ctx, o); err != nil {
 		return err
 	}
 	if t.Exists {
-		r.remembered(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
+		r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
 	}
 	if t.Known && !t.Exists {
 		t.GoneAt = r.goneAt(o.record)
@@ -166,8 +169,9 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 		t.Deleting = m.DeletionTimestamp.Time
 	}
 	o.observeChecked()
-	if c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); c != nil && c.Status == metav1.ConditionFalse {
-		t.Asked = c.LastTransitionTime.Time
+	asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
+	if asked != nil && asked.Status == metav1.ConditionFalse && (!o.facts.Status.Begun.IsZero() || carries(m, o.record)) {
+		t.Asked = asked.LastTransitionTime.Time
 	}
 	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
 	return nil
@@ -177,22 +181,22 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 // tells that it is the same.
 func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
-	is := &metav1.PartialObjectMetadata{}
-	is.SetGroupVersionKind(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, is)
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
+	err := r.Recent.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, found)
 	switch {
 	case apierrors.IsForbidden(err):
 		return nil
-	case apierrors.IsNotFound(err) || err == nil && t.Kind != "Node" && !o.facts.Moved && t.UID != "" && string(is.UID) != t.UID:
+	case apierrors.IsNotFound(err) || err == nil && t.Kind != "Node" && !o.facts.Moved && t.UID != "" && string(found.UID) != t.UID:
 		t.Known = true
 		return nil
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
 	}
 	t.Known, t.Exists = true, true
-	o.openshift = is.Annotations[nodes.OpenShiftMachine]
-	if is.DeletionTimestamp != nil {
-		t.Deleting = is.DeletionTimestamp.Time
+	o.openshift = found.Annotations[nodes.OpenShiftMachine]
+	if found.DeletionTimestamp != nil {
+		t.Deleting = found.DeletionTimestamp.Time
 	}
 	return nil
 }

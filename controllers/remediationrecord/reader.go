@@ -3,64 +3,106 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+	"reflect"
+	"sync"
+	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// readable are the kinds that the roles of the manager let it read of what a Machine consists of. What others are in, such as the objects of an infrastructure
-// provider, only a user may read: the manager does not ask in vain, minute by minute.
-var readable = []schema.GroupKind{
-	{Group: clusterv1.GroupVersion.Group, Kind: "Cluster"}, {Group: clusterv1.GroupVersion.Group, Kind: "Machine"},
-	{Group: clusterv1.GroupVersion.Group, Kind: machineSetKind}, {Group: clusterv1.GroupVersion.Group, Kind: "MachineDeployment"},
-	{Group: clusterv1.GroupVersion.Group, Kind: "MachineHealthCheck"}, {Group: controlplanev1.GroupVersion.Group, Kind: "KubeadmControlPlane"},
-	{Group: infrav1.GroupVersion.Group, Kind: "Metal3Machine"}, {Group: bmov1alpha1.GroupVersion.Group, Kind: "BareMetalHost"},
-	{Group: corev1.GroupName, Kind: "Namespace"},
+// Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few
+// owners. What it may not read, such as the objects of an infrastructure provider, it does not ask for in vain, minute by minute.
+type Recent struct {
+	Live  client.Reader
+	Clock clock.PassiveClock
+
+	mu      sync.Mutex
+	answers map[string]answer
+	// refused are the errors of kinds in a namespace that may not be read.
+	refused map[string]answer
 }
 
-// NewReader returns a reader that reads through live what the manager may read, and nothing else.
-func NewReader(live client.Reader, c client.Client) client.Reader { return reader{live, c} }
-
-type reader struct {
-	client.Reader
-	of client.Client
+type answer struct {
+	at  time.Time
+	obj runtime.Object
+	err error
 }
 
-// Get implements client.Reader.
-func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := r.mayRead(obj); err != nil {
-		return err
-	}
-	return r.Reader.Get(ctx, key, obj, opts...)
+const (
+	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
+	// (neighbours)
+	remembered = 3 * time.Second
+	// refusedFor is for how long a right that is missing is not asked for again.
+	refusedFor = 10 * time.Minute
+	// mostAnswers is how many are remembered.
+	mostAnswers = 256
+)
+
+// Forget makes r ask again: what an end rests on is read when it is decided.
+func (r *Recent) Forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.answers)
 }
 
-// List implements client.Reader.
-func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := r.mayRead(list); err != nil {
-		return err
-	}
-	return r.Reader.List(ctx, list, opts...)
-}
-
-// mayRead is explain.ErrUnread for an object, or a list, of a kind that is not to be read.
-func (r reader) mayRead(obj runtime.Object) error {
-	kind, err := apiutil.GVKForObject(obj, r.of.Scheme())
-	if err != nil {
-		return fmt.Errorf("find the kind of a %T: %w", obj, err)
-	}
-	if !slices.Contains(readable, schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "List")}) {
+// Get implements client.Reader. What obj refers to is shared: read only.
+func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
 		return explain.ErrUnread
 	}
-	return nil
+	kind := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key.Namespace)
+	return r.answer(kind, key.Name, obj, func() error { return r.Live.Get(ctx, key, obj, opts...) })
+}
+
+// List implements client.Reader. What the items of list refer to is shared: read only.
+func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	among := (&client.ListOptions{}).ApplyOptions(opts)
+	kind := fmt.Sprintf("%T %s %s", list, list.GetObjectKind().GroupVersionKind(), among.Namespace)
+	selected := fmt.Sprintf("%v %v", among.LabelSelector, among.FieldSelector)
+	return r.answer(kind, selected, list, func() error { return r.Live.List(ctx, list, opts...) })
+}
+
+// answer makes obj the answer that is remembered or, if there is none, what read reads.
+func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error) error {
+	now, id := r.Clock.Now(), kind+" "+name
+	r.mu.Lock()
+	found, known := r.answers[id]
+	refused, isRefused := r.refused[kind]
+	r.mu.Unlock()
+	switch {
+	case isRefused && now.Sub(refused.at) < refusedFor:
+		return refused.err
+	case known && now.Sub(found.at) < remembered:
+		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
+		return found.err
+	}
+	err := read()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answers == nil || len(r.answers) >= mostAnswers {
+		r.answers, r.refused = map[string]answer{}, map[string]answer{}
+	}
+	switch {
+	case apierrors.IsForbidden(err):
+		r.refused[kind] = answer{at: now, err: err}
+	case err == nil || apierrors.IsNotFound(err):
+		r.answers[id] = answer{now, copyOf(obj).Interface().(runtime.Object), err}
+	}
+	return err
+}
+
+// copyOf is a copy of an object, or of a list in which items may be sorted and deleted. What these refer to is shared.
+func copyOf(obj runtime.Object) reflect.Value {
+	kept := reflect.New(reflect.TypeOf(obj).Elem())
+	kept.Elem().Set(reflect.ValueOf(obj).Elem())
+	if items := kept.Elem().FieldByName("Items"); items.IsValid() && items.Kind() == reflect.Slice {
+		items.Set(reflect.AppendSlice(reflect.MakeSlice(items.Type(), 0, items.Len()), items))
+	}
+	return kept
 }

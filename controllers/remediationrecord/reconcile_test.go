@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 func reasons(is *mendv1.RemediationRecord) (all []string) {
@@ -173,6 +172,7 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 	m.ask(time.Second)
 	m.change("v1", func(w *clusterv1.Machine) {
 		says(w, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		carried(w)
 	})
 	both(2 * time.Second)
 	m.remove(unhealthy())
@@ -246,8 +246,8 @@ func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
-	plan := record.Decide(stale.facts)
-	if _, _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
+	plan := Decide(stale.facts)
+	if _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {
 		t.Errorf("%q is written over it: %v", plan.Status.Outcome, err)
 	}
 	if is := m.reconcile(10 * time.Minute); is.Status.Outcome != "" {

@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,12 +20,14 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/record"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// observeRequests reads the requests that are part of the remediation: those that name the record, and those that it names.
+// RequestCache returns the requests of a kind in a namespace from a cache; false if that does not have them. It never begins to cache a
+// kind. What it returns is shared: read only.
+type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
+
+// observeRequests reads the requests that carry the record.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	if o.outside { // the namespaces that it names are those that its author wants read
 		return nil
@@ -35,57 +38,65 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	}
 	for _, kind := range kinds {
 		for _, namespace := range namespaces {
-			if err := r.listRequests(ctx, o, kind, namespace); err != nil {
+			if err := r.addRequests(ctx, o, kind, namespace); err != nil {
 				return err
 			}
 		}
 	}
-	slices.SortStableFunc(o.facts.Requests, func(a, b record.Request) int { return a.Created.Compare(b.Created) })
+	slices.SortStableFunc(o.facts.Requests, func(a, b Request) int { return a.Created.Compare(b.Created) })
 	return nil
 }
 
-// listRequests reads the requests of a kind in a namespace that are part of the remediation: from a cache if one has them, and no end rests on it.
-func (r *Reconciler) listRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
-	if cached, err := r.cachedRequests(ctx, o, kind, namespace); cached || err != nil {
-		return err
+// addRequests adds the requests of a kind in a namespace that carry the record.
+func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
+	requests, err := r.listRequests(ctx, o, kind, namespace)
+	for _, req := range requests {
+		if carries(req, o.record) {
+			err = errors.Join(err, r.addRequest(ctx, o, req, kind))
+		}
+	}
+	return err
+}
+
+// listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an
+// end rests on it.
+func (r *Reconciler) listRequests(
+	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
+) ([]client.Object, error) {
+	for _, cached := range r.Cached {
+		if o.live {
+			break
+		}
+		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
+			return requests, err
+		}
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := r.Live.List(ctx, list, client.InNamespace(namespace))
-	switch {
+	switch err := r.Recent.List(ctx, list, client.InNamespace(namespace)); {
 	case remediationrequest.Missing(err):
-		return nil
+		return nil, nil
 	case apierrors.IsForbidden(err):
 		o.facts.RequestsUnread = true
-		return nil
+		return nil, nil
 	case err != nil:
-		return fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+		return nil, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
 	}
-	all := make([]client.Object, len(list.Items))
+	requests := make([]client.Object, len(list.Items))
 	for i := range list.Items {
-		all[i] = &list.Items[i]
+		requests[i] = &list.Items[i]
 	}
-	r.noteOver(o, kind, namespace, all)
-	return r.addRequests(ctx, o, kind, all)
+	return requests, nil
 }
 
-// addRequests adds those of all that are part of the remediation.
-func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, all []client.Object) error {
-	for _, is := range all {
-		if o.includes(is, kind) {
-			if err := r.addRequest(ctx, o, is, kind); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and those that kubemend
-// acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
+// requestKinds are the kinds of which there may be requests, and where: those of the check's templates, those that the record names, and
+// those that kubemend acts on. The steps of a NodeHealthCheck may have their templates in several namespaces.
 func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []schema.GroupVersionKind, namespaces []string, err error) {
 	namespaces = []string{o.record.Namespace}
 	add := func(kind schema.GroupVersionKind, namespace string) {
+		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) != nil {
+			return // any user may have named it who may write records
+		}
 		if !slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() }) {
 			kinds = append(kinds, kind)
 		}
@@ -100,26 +111,23 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	for _, kind := range own {
 		add(kind.GroupVersionKind, "")
 	}
-	for i := range o.record.Status.Requests { // which any user may have written who may write records
-		is := &o.record.Status.Requests[i]
-		kind, namespace := schema.FromAPIVersionAndKind(is.APIVersion, is.Kind), is.Namespace
+	for i := range o.record.Status.Requests {
+		req := &o.record.Status.Requests[i]
+		namespace := req.Namespace
 		if o.record.Spec.Target.ClusterName != "" {
 			namespace = "" // its requests are where it is
 		}
-		if remediationrequest.Refusal(kind.GroupVersion().WithKind(kind.Kind+remediationrequest.TemplateSuffix)) == nil {
-			add(kind, namespace)
-		}
+		add(schema.FromAPIVersionAndKind(req.APIVersion, req.Kind), namespace)
 	}
 	templates, err := r.templates(ctx, o)
 	for i := range templates {
-		if kind := templates[i].GroupVersionKind(); remediationrequest.Refusal(kind) == nil {
-			add(remediationrequest.KindOf(kind), templates[i].Namespace)
-		}
+		add(remediationrequest.KindOf(templates[i].GroupVersionKind()), templates[i].Namespace)
 	}
 	return kinds, namespaces, err
 }
 
-// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that is gone names none.
+// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
+// is gone names none.
 func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.ObjectReference, error) {
 	by := o.record.Spec.Requester.Check
 	if by == nil {
@@ -129,25 +137,26 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 	if by.Kind == machineCheckKind {
 		read = r.templatesOfMachines
 	}
-	all, err := read(ctx, o, by)
+	templates, err := read(ctx, o, by)
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
 	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
-		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != record.Yes
+		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
 	}
-	return all, nil
+	return templates, nil
 }
 
 func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	check := &clusterv1.MachineHealthCheck{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check)
-	if err != nil {
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err != nil {
 		return nil, err
 	}
+	paused, isPaused := check.Annotations[clusterv1.PausedAnnotation]
+	o.acts = paused == mendv1.Claim || !isPaused && r.ActsOnUnclaimed
 	o.checked, o.checkUID = check.DeletionTimestamp.IsZero(), check.UID
 	ref := check.Spec.Remediation.TemplateRef
 	if !ref.IsDefined() {
@@ -159,73 +168,76 @@ func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *m
 func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	if o.nodeCheck == nil {
 		check := &nhcv1.NodeHealthCheck{}
-		if err := r.Live.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
+		if err := r.Recent.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
 			return nil, err
 		}
+		o.acts = r.ActsOnNodes == nil || r.ActsOnNodes()
 		o.nodeCheck, o.checked, o.checkUID = check, check.DeletionTimestamp.IsZero(), check.UID
 	}
-	var all []corev1.ObjectReference
-	for _, step := range stepsOf(&o.nodeCheck.Spec) {
-		all = append(all, step.RemediationTemplate)
+	steps := stepsOf(&o.nodeCheck.Spec)
+	templates := make([]corev1.ObjectReference, 0, len(steps))
+	for i := range steps {
+		templates = append(templates, steps[i].RemediationTemplate)
 	}
-	return all, nil
+	return templates, nil
 }
 
-// includes reports whether the remediation of the record is made of is, among others.
-func (o *observed) includes(is metav1.Object, kind schema.GroupVersionKind) bool {
-	if named := records.NamedBy(is); named.Name != "" {
-		return named == client.ObjectKeyFromObject(o.record)
-	}
-	if is.GetNamespace() != o.record.Namespace {
-		return false
-	}
-	ref := requestRef(is, kind)
-	return slices.ContainsFunc(o.facts.Status.Requests, func(known mendv1.RecordRef) bool { return record.Same(known, ref, o.facts.Moved) })
-}
-
-func requestRef(is metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
+func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
 	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: is.GetNamespace(), Name: is.GetName(), UID: string(is.GetUID()),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: req.GetNamespace(), Name: req.GetName(), UID: string(req.GetUID()),
 	}
 }
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
-func (r *Reconciler) addRequest(ctx context.Context, o *observed, is client.Object, kind schema.GroupVersionKind) error {
-	req := record.Request{RecordRef: requestRef(is, kind), Created: is.GetCreationTimestamp().Time, By: requestedBy(is)}
-	cycle := remediation.Remembered(is).State
-	switch {
-	case cycle.Known():
-		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
-		req.Succeeded = cycle == powercycle.Succeeded
-		req.Failed = cycle.Final() && !req.Succeeded
-		req.State = string(cycle)
-		o.facts.Requests = append(o.facts.Requests, req)
-		return nil
-	case kind.GroupKind() == remediation.Own.GroupKind(): // kubemend alone acts on it, and remembers what it has begun
-		o.facts.Requests = append(o.facts.Requests, req)
-		return nil
+// Until the remediation has begun, the request is read for its author, whom no cache has.
+func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
+	req := Request{RecordRef: requestRef(obj, kind), Created: obj.GetCreationTimestamp().Time}
+	cycle := remediation.Remembered(obj).State
+	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
+	whole, cached := obj.(*unstructured.Unstructured)
+	if o.facts.Status.Begun.IsZero() || !own && !cached {
+		whole = &unstructured.Unstructured{}
+		whole.SetGroupVersionKind(kind)
+		err := r.Recent.Get(ctx, client.ObjectKeyFromObject(obj), whole)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
+			return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(obj), err)
+		}
+		req.By = requestedBy(whole)
 	}
-	whole := &unstructured.Unstructured{}
-	whole.SetGroupVersionKind(kind)
-	err := r.Live.Get(ctx, client.ObjectKeyFromObject(is), whole)
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
-		return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(is), err)
-	case err == nil:
-		status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
-		phase, _, _ := unstructured.NestedString(status, "phase")
-		succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
-		req.Acts = len(status) > 0
-		req.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
-		req.Failed = !req.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
+	if own {
+		req.remember(cycle)
+	} else {
+		req.report(whole)
 	}
 	o.facts.Requests = append(o.facts.Requests, req)
 	return nil
 }
 
-// requestedBy is what created a request, if kubemend did not. Caches do not have it: only until a remediation has begun it is asked for.
+// remember says how far a power cycle is by the state that it remembers. Users may write any word there.
+func (r *Request) remember(state powercycle.State) {
+	if !state.Known() {
+		return
+	}
+	r.State = string(state)
+	r.Acts = state != powercycle.Pending && state != powercycle.Preparing
+	r.Succeeded = state == powercycle.Succeeded
+	r.Failed = state.Final() && !r.Succeeded
+}
+
+// report says how far a remediator is by the status of its request.
+func (r *Request) report(whole *unstructured.Unstructured) {
+	status, _, _ := unstructured.NestedMap(whole.Object, "status") // a status of another shape says nothing
+	phase, _, _ := unstructured.NestedString(status, "phase")
+	succeeded, _ := escalation.Condition(whole, "Succeeded")["status"].(string)
+	r.Acts = len(status) > 0
+	r.Succeeded = succeeded == string(metav1.ConditionTrue) || phase == string(powercycle.Succeeded)
+	r.Failed = !r.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
+}
+
+// requestedBy is what created a request, if kubemend did not.
 func requestedBy(req metav1.Object) string {
 	var first metav1.ManagedFieldsEntry
 	for _, entry := range req.GetManagedFields() {

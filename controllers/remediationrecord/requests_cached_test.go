@@ -59,8 +59,8 @@ func TestAPowerCycleIsFollowedWithFewCalls(t *testing.T) {
 		m.reconcile(time.Duration(2+5*i) * time.Second)
 		looks++
 	}
-	if asked := m.since(nil); asked["HostRemediation"] > 0 || asked["HostRemediationList"] != 4 {
-		t.Errorf("%d looks have asked for %v; want lists until it has begun", looks, asked)
+	if asked := m.since(nil); asked["HostRemediation"] != 1 || asked["HostRemediationList"] > 0 {
+		t.Errorf("%d looks have asked for %v; want the request once, for its author", looks, asked)
 	}
 	if got := m.record(); got.Status.BegunBy != "somebody" {
 		t.Errorf("it was begun by %q", got.Status.BegunBy)
@@ -111,43 +111,5 @@ func TestACacheThatIsBehindEndsNoRecord(t *testing.T) {
 				t.Errorf("it has ended as %q by %q with %v", got.Status.Outcome, got.Status.EndedBy, reasons(got))
 			}
 		})
-	}
-}
-
-// Of a request that is gone the API server is asked once.
-func TestARequestThatIsGoneIsAskedForOnce(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun("RequestCreated"), requested))...)
-	m.Cached = []RequestCache{(&shown{}).cached}
-	m.reconcile(time.Minute)
-	m.reconcile(2 * time.Minute)
-	if got := m.record(); m.asked["HostRemediationList"] != 1 || !slices.Contains(reasons(got), "Withdrawn") {
-		t.Errorf("it was asked for %v, and the record says %v", m.asked, reasons(got))
-	}
-}
-
-// What happens within a moment is one write, but what may not be found out any more later is written at once.
-func TestWhatHappensWithinAMomentIsOneWrite(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	cache := shown{cycled("w1", "Pending")}
-	m.Cached = []RequestCache{cache.cached}
-	m.create(cycled("w1", "Pending"))
-	for _, tc := range []struct {
-		at     time.Duration
-		state  string
-		writes int
-		steps  int
-	}{
-		{at: time.Second, state: "Pending", writes: 1, steps: 2},                                       // it begins, and waits
-		{at: time.Second + 100*time.Millisecond, state: "Preparing", writes: 1, steps: 2},              // put off
-		{at: time.Second + 200*time.Millisecond, state: "PoweringOff", writes: 2, steps: 4},            // acted on: at once, with what was put off
-		{at: 2 * time.Second, state: "Fencing", writes: 2, steps: 4},                                   // put off
-		{at: 2*time.Second + 500*time.Millisecond, state: "WaitingForEvacuation", writes: 2, steps: 4}, // put off
-		{at: 4 * time.Second, state: "WaitingForEvacuation", writes: 3, steps: 5},                      // due
-	} {
-		cache[0] = cycled("w1", tc.state)
-		got := m.reconcile(tc.at)
-		if m.writes != tc.writes || len(got.Status.Steps) != tc.steps {
-			t.Errorf("after %s, %s, it was written %d times and says %v; want %d and %d steps", tc.at, tc.state, m.writes, reasons(got), tc.writes, tc.steps)
-		}
 	}
 }

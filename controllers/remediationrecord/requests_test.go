@@ -11,11 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -110,8 +108,8 @@ func TestANodeThatItsRemediatorDeletesIsFollowed(t *testing.T) {
 // A right that is missing is missing for long: a record that waits for what it may not read is looked at as rarely as any other of its age.
 func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(byNodes))...)
-	m.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
-	for _, at := range []time.Duration{time.Minute, record.Unbegun, record.Unbegun + 500*time.Millisecond, time.Hour} {
+	m.Recent.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
+	for _, at := range []time.Duration{time.Minute, Unbegun, Unbegun + 500*time.Millisecond, time.Hour} {
 		m.clock.SetTime(noon.Add(at))
 		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
 		if err != nil || got.RequeueAfter < soonest {
@@ -120,37 +118,6 @@ func TestARecordWhoseRequestsCannotBeReadIsLookedAtRarely(t *testing.T) {
 		if is := m.record(); !is.Open() {
 			t.Fatalf("after %s it has ended as %q", at, is.Status.Outcome)
 		}
-	}
-}
-
-// A request is made after its record, and nothing tells of it: the record finds it within a second, and one that never comes is looked for ever rarer.
-func TestARecordThatIsAboutToBeginIsLookedAtSoon(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	again := func(at time.Duration) time.Duration {
-		t.Helper()
-		m.clock.SetTime(noon.Add(at))
-		got, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got.RequeueAfter
-	}
-	for _, is := range []struct{ at, want time.Duration }{
-		{0, aboutToBegin}, {time.Second, aboutToBegin}, {4 * time.Second, 2 * time.Second}, {20 * time.Second, soonest}, {time.Minute, soonest},
-	} {
-		if got := again(is.at); got != is.want {
-			t.Errorf("%s after it was written it is looked at again in %s, want %s", is.at, got, is.want)
-		}
-	}
-	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(2 * time.Minute)) })
-	if got := again(2 * time.Minute); got != aboutToBegin {
-		t.Errorf("when it is tried again it is looked at again in %s, want %s", got, aboutToBegin)
-	}
-	request := cycled("w1", "")
-	request.CreationTimestamp = after(2 * time.Minute)
-	m.create(request)
-	if got := again(2*time.Minute + aboutToBegin); got < soonest || m.record().Status.Begun == nil {
-		t.Errorf("once it has begun it is looked at again in %s; begun %v", got, m.record().Status.Begun)
 	}
 }
 
@@ -191,15 +158,15 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		gone    bool // the check
 		want    string
 	}{
-		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: record.AwaitingNextStep},
-		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: record.AwaitingNextStep},
-		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: record.RequestsEnded},
-		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: record.RequestsEnded},
-		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
-		"a single one anew, as its request was deleted":           {check: single, want: record.AwaitingNextStep},
-		"a request anew, as that of a MachineHealthCheck is gone": {want: record.AwaitingNextStep},
-		"none of a MachineHealthCheck that is gone":               {gone: true, want: record.Withdrawn},
-		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: record.RequestsEnded},
+		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: AwaitingNextStep},
+		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: AwaitingNextStep},
+		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: RequestsEnded},
+		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: RequestsEnded},
+		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: RequestsEnded},
+		"a single one anew, as its request was deleted":           {check: single, want: AwaitingNextStep},
+		"a request anew, as that of a MachineHealthCheck is gone": {want: AwaitingNextStep},
+		"none of a MachineHealthCheck that is gone":               {gone: true, want: Withdrawn},
+		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: RequestsEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := recordOf(func(r *mendv1.RemediationRecord) {
@@ -231,7 +198,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 				t.Errorf("it waits for %q, want %q: %v", waits, tc.want, reasons(got))
 			}
 			got = m.reconcile(30 * time.Minute)
-			if open := tc.want == record.AwaitingNextStep; got.Open() != open {
+			if open := tc.want == AwaitingNextStep; got.Open() != open {
 				t.Errorf("it has ended as %q", got.Status.Outcome)
 			}
 		})
@@ -265,7 +232,7 @@ func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := &observed{record: &mendv1.RemediationRecord{}, openshift: tc.openshift}
 			o.record.Spec.Target.Machine = tc.machine
-			if got := o.canBeAbout(&nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
+			if got := o.canBeAbout(nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
 				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
 			}
 		})

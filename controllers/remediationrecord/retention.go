@@ -86,7 +86,11 @@ func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 // expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for want of a right,
 // so that nothing will close it.
 func (r *Reconciler) expired(o *observed) bool {
-	return !o.facts.Paused && o.unfollowed() && r.Retention.Keep > 0 && o.now.Sub(o.lastKnown()) >= r.Retention.Keep
+	known := o.facts.Decided
+	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {
+		known = o.facts.Status.Steps[n-1].Time.Time
+	}
+	return !o.facts.Paused && o.unfollowed() && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
 }
 
 // remove deletes a record that is still the one that was seen.

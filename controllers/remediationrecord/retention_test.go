@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // closedOne is a record that has ended so many hours before noon.
@@ -138,7 +137,7 @@ func TestOptions(t *testing.T) {
 
 // The cache has open records alone: closed ones, of which there may be 30,000, are listed by their metadata.
 func TestTheCacheHasOpenRecordsAlone(t *testing.T) {
-	if got := records.CacheOptions().Label; got.Matches(labels.Set{}) || !got.Matches(labels.Set{mendv1.RecordOpenLabel: "true"}) {
+	if got := CacheOptions().Label; got.Matches(labels.Set{}) || !got.Matches(labels.Set{mendv1.RecordOpenLabel: "true"}) {
 		t.Errorf("the cache has what matches %q", got)
 	}
 }

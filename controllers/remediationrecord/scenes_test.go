@@ -113,6 +113,7 @@ func (s *scene) play(step string) {
 	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all); err != nil {
 		s.t.Fatal(err)
 	}
+	s.Recent.Forget() // the manager looks at a change of another machine when what it remembers is older than that
 	if len(all[step]) == 0 {
 		s.t.Fatalf("nothing is recorded of %q", step)
 	}
@@ -217,8 +218,12 @@ func (s *scene) story(steps []string) string {
 	}
 	is := s.record()
 	fmt.Fprintf(&told, "record: %s %s, %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordCapacityBack))
-	for _, w := range is.Status.Waits {
-		fmt.Fprintf(&told, "      waited %d s: %s\n", w.Seconds, w.Reason)
+	waited := waitedOf(&is.Status)
+	for i := range is.Status.Steps {
+		if reason := is.Status.Steps[i].Reason; waited[reason] > 0 {
+			fmt.Fprintf(&told, "      waited %v s: %s\n", waited[reason], reason)
+			delete(waited, reason)
+		}
 	}
 	for _, e := range s.reported {
 		fmt.Fprintf(&told, "event: %s %s %s %s: %s\n", e.about, e.kind, e.reason, e.action, e.text)

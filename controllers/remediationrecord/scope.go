@@ -3,11 +3,8 @@ package remediationrecord
 import (
 	"context"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records in a namespace could
@@ -16,8 +13,8 @@ import (
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that is in no namespace
 // and has a template where the record is.
 func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
-	target, is := &o.record.Spec.Target, records.TargetOf(o.record)
-	switch here := is.Namespace == o.record.Namespace; is.Kind {
+	target, ref := &o.record.Spec.Target, TargetOf(o.record)
+	switch here := ref.Namespace == o.record.Namespace; ref.Kind {
 	case hostKind:
 		return here, nil
 	case machineKind:
@@ -53,15 +50,4 @@ func (o *observed) unfollowed() bool {
 	t := &o.facts.Target
 	leaving := t.Known && (!t.Exists || !t.Deleting.IsZero())
 	return !t.Known || t.Machine && leaving && !o.facts.Capacity.Known
-}
-
-// lastKnown is when something was last found out that the record says.
-func (o *observed) lastKnown() time.Time {
-	at := o.facts.Decided
-	for _, step := range o.facts.Status.Steps {
-		if step.Time.After(at) {
-			at = step.Time.Time
-		}
-	}
-	return at
 }

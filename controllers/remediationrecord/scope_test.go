@@ -1,13 +1,11 @@
 package remediationrecord
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +18,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 // theirs are the objects of another namespace, of which a record in metal must learn nothing.
@@ -33,6 +30,7 @@ func theirs() []client.Object {
 	w1 := all[len(all)-1].(*clusterv1.Machine)
 	says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
 	w1.Status.Conditions[len(w1.Status.Conditions)-1].Message = "what only they may read"
+	carried(w1)
 	return append(all, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "theirs", Name: "w1"}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: "node-uid"}})
 }
@@ -80,11 +78,8 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(got.Status.Steps)+len(got.Status.Waits)+len(got.Status.Conditions) > 0 || strings.Contains(string(text), "only they") {
+			if len(got.Status.Steps)+len(got.Status.Conditions) > 0 || strings.Contains(string(text), "only they") {
 				t.Errorf("it says:\n%s", text)
-			}
-			if n := testutil.CollectAndCount(&m.open); n > 0 {
-				t.Errorf("there are %d series of what it waits for", n)
 			}
 			if n := m.asked["HostRemediationList"]; n > 0 {
 				t.Errorf("requests are listed %d times, for nothing", n)
@@ -161,6 +156,7 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
 			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+			carried(w1)
 			m := newManagement(t, append(fleet(), w1, tc.record)...)
 			m.Retention.Keep = keep
 			m.clock.SetTime(noon.Add(tc.at))
@@ -179,7 +175,7 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
 	is := recordOf(ofNodes, begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
 		r.Spec.Target.Machine.Namespace = "theirs"
-		r.Status.Waits = []mendv1.RecordWait{{Reason: "NoHost", Since: new(after(time.Second))}}
+		r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(time.Second), "NoHost"))
 	})
 	m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is)...)
 	for i := range 20 {
@@ -232,24 +228,5 @@ func TestAMachineOfAControlPlaneIsFollowed(t *testing.T) {
 	got := m.reconcile(3 * time.Minute)
 	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Guessed {
 		t.Errorf("it ends as %q, replaced by %+v", got.Status.Outcome, got.Status.Replacement)
-	}
-}
-
-// What the roles of the manager do not let it read is not asked for.
-func TestNothingIsReadInVain(t *testing.T) {
-	m := newManagement(t, fleet()...)
-	r := NewReader(m.server, m.server)
-	for name, tc := range map[string]struct {
-		err  error
-		read bool
-	}{
-		"a MachineSet": {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "pool"}, &clusterv1.MachineSet{}), true},
-		"Machines":     {r.List(t.Context(), &clusterv1.MachineList{}), true},
-		"a Secret":     {r.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "s"}, &corev1.Secret{}), false},
-		"Pods":         {r.List(t.Context(), &corev1.PodList{}), false},
-	} {
-		if unread := errors.Is(tc.err, explain.ErrUnread); unread == tc.read || tc.read && tc.err != nil {
-			t.Errorf("%s: %v", name, tc.err)
-		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/records"
 )
 
 // clusterIndex finds open records by the name of their Cluster.
@@ -32,50 +33,55 @@ const clusterIndex = "kubemend.recordCluster"
 // reconcileTimeout bounds a reconcile.
 const reconcileTimeout = time.Minute
 
-// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the target.
+// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the
+// target.
 const neighbours = 5 * time.Second
 
 // SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *records.Records, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *Records, options controller.Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 	}); err != nil {
 		return fmt.Errorf("index RemediationRecords by cluster: %w", err)
 	}
-	if err := records.AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, checkIndex, checksOf); err != nil {
+		return fmt.Errorf("index RemediationRecords by check: %w", err)
 	}
-	if err := metrics.Registry.Register(&r.open); err != nil {
+	if err := metrics.Registry.Register(&capacityMissing{r.Client}); err != nil {
 		return fmt.Errorf("export what capacity waits for: %w", err)
 	}
+	kinds, err := remediation.InstalledKinds(r.Mapper)
+	if err != nil {
+		return fmt.Errorf("find the kinds of power cycles: %w", err)
+	}
 	options.ReconciliationTimeout, options.RateLimiter = reconcileTimeout, enqueue.Retries(enqueue.MergeWindow)
-	if err := ctrl.NewControllerManagedBy(mgr).
+	controller := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(pauses())).
-		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
-		Complete(r); err != nil {
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
+		Watches(&clusterv1.Cluster{}, onClusterDeletions())
+	for _, kind := range kinds {
+		controller.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(ofRequest))
+	}
+	if err := controller.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
 	}
-	if _, err := open.AddEventHandler(kept.Changes()); err != nil {
+	if _, err := open.AddEventHandler(kept.changes()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		for !open.HasSynced() {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-open.HasSyncedChecker().Done():
-			}
+		select {
+		case <-ctx.Done():
+		case <-open.HasSyncedChecker().Done():
+			kept.followedAll()
 		}
-		kept.Cached()
-		kept.Followed()
 		return nil
 	})); err != nil {
 		return fmt.Errorf("wait for the cache of RemediationRecords: %w", err)
@@ -83,26 +89,23 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	return nil
 }
 
-// pauses lets pass what pauses a Cluster or ends that, and its labels, by which it belongs to a shard.
-func pauses() predicate.Predicate {
-	paused := func(o client.Object) bool {
-		c, is := o.(*clusterv1.Cluster)
-		if !is {
-			return false
-		}
-		return (&observed{cluster: c}).paused()
-	}
-	return predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false }, // the records are reconciled themselves
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return paused(e.ObjectOld) != paused(e.ObjectNew) || leaving(e.ObjectOld) != leaving(e.ObjectNew)
+// changes tells r what changes in the cache.
+func (r *Records) changes() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { r.changed(nil, o.(*mendv1.RemediationRecord)) },
+		UpdateFunc: func(before, after any) {
+			r.changed(before.(*mendv1.RemediationRecord), after.(*mendv1.RemediationRecord))
 		},
-		DeleteFunc:  func(event.DeleteEvent) bool { return true },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-	})
+		DeleteFunc: func(o any) {
+			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
+				o = late.Obj
+			}
+			if record, is := o.(*mendv1.RemediationRecord); is {
+				r.changed(record, nil)
+			}
+		},
+	}
 }
-
-func leaving(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
 
 // onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
 func (r *Reconciler) onMachines() handler.EventHandler {
@@ -146,14 +149,23 @@ func onClusterDeletions() handler.EventHandler {
 	}
 }
 
+// ofRequest maps a request to the record that it carries.
+func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
+	record, _ := CarriedBy(req)
+	if record.Name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: record}}
+}
+
 // ofCluster maps a Cluster to its open records.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	open := r.openOf(ctx, client.ObjectKeyFromObject(cluster))
-	all := make([]reconcile.Request, 0, len(open))
+	requests := make([]reconcile.Request, 0, len(open))
 	for _, of := range open {
-		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
 	}
-	return all
+	return requests
 }
 
 // openOf are the open records of a Cluster. They are shared: read only.
@@ -164,11 +176,11 @@ func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*me
 		log.FromContext(ctx).Error(err, "Listing the open records of a Cluster failed", "Cluster", cluster)
 		return nil
 	}
-	var all []*mendv1.RemediationRecord
+	var open []*mendv1.RemediationRecord
 	for i := range list.Items {
-		if is := &list.Items[i]; is.Open() { // the cache has closed ones, too, if the kind was installed after the manager was started
-			all = append(all, is)
+		if record := &list.Items[i]; record.Open() { // the cache has closed ones, too, if the kind was installed after the manager was started
+			open = append(open, record)
 		}
 	}
-	return all
+	return open
 }

@@ -6,7 +6,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
@@ -38,18 +37,18 @@ var cycleTexts = map[powercycle.State]string{
 
 // recordTexts has one sentence for each reason that is not one of capacity.
 var recordTexts = map[string]string{
-	record.OwnerRequested:   "The owner of {target} was asked to replace it",
-	record.RequestCreated:   "{object} was created for {target}",
-	record.RemediatorActs:   "A remediator has begun to act on {object}",
-	record.RequestsEnded:    "Every remediation request of {target} has ended, and it is unhealthy",
-	record.Withdrawn:        "Nothing asks for the remediation of {target} any more, and it is unhealthy",
-	record.TargetDeleting:   "{target} is being deleted",
-	record.TargetGone:       "{target} does not exist any more",
-	record.ReplacementFound: "{object} comes in place of {target}",
+	OwnerRequested:   "The owner of {target} was asked to replace it",
+	RequestCreated:   "{object} was created for {target}",
+	RemediatorActs:   "A remediator has begun to act on {object}",
+	RequestsEnded:    "Every remediation request of {target} has ended, and it is unhealthy",
+	Withdrawn:        "Nothing asks for the remediation of {target} any more, and it is unhealthy",
+	TargetDeleting:   "{target} is being deleted",
+	TargetGone:       "{target} does not exist any more",
+	ReplacementFound: "{object} comes in place of {target}",
 
-	record.RemediationInProgress: "{object} has not ended",
-	record.AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
-	record.AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",
+	RemediationInProgress: "{object} has not ended",
+	AwaitingHealth:        "{object} has succeeded, as its remediator says, and {target} is unhealthy",
+	AwaitingNextStep:      "Nothing acts on {target} now, and {object} has a step left that is held up",
 
 	string(mendv1.RecordHealed):    "{target} is healthy again",
 	string(mendv1.RecordReplaced):  "Another Machine is healthy in place of {target}",

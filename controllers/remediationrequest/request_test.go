@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -147,8 +146,7 @@ func TestARequestThatIsAdoptedNamesItsMakerAndItsRecord(t *testing.T) {
 		}).Build()
 		req := NewMetadata()
 		req.Namespace, req.Name, req.ResourceVersion = "ns", "m", "7"
-		by := types.NamespacedName{Namespace: "ns", Name: record}
-		if err := (&Requests{Client: c}).Adopt(t.Context(), req, Maker{Name: "check", UID: "check-uid"}, by); err != nil {
+		if err := (&Requests{Client: c}).Adopt(t.Context(), req, Maker{Name: "check", UID: "check-uid"}, record); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, written.Annotations); diff != "" || written.ResourceVersion != "7" {

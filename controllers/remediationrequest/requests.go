@@ -146,12 +146,12 @@ func sameOwners(a, b metav1.Object) bool {
 	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
-// Adopt marks a request as made by by, and as part of the remediation of a record of its namespace, if that has a name. The request must not have changed since
-// it was read.
-func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record types.NamespacedName) error {
+// Adopt marks a request as made by by, and as part of the remediation of a record, which its annotation names, if it has one. The request must not have changed
+// since it was read.
+func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record string) error {
 	marks := map[string]string{mendv1.MadeByAnnotation: by.Name}
-	if record.Name != "" {
-		marks[mendv1.RecordAnnotation] = record.Name
+	if record != "" {
+		marks[mendv1.RecordAnnotation] = record
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": req.ResourceVersion,

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/schemas"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -42,16 +42,13 @@ func hugeRecord() *mendv1.RemediationRecord {
 	}
 	for range 100 {
 		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: long, Status: long, Message: long, Since: &now})
-		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Time: now, Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
+		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Time: metav1.NewMicroTime(now.Time), Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
 	}
 	for i := range 16 {
 		r.Status.Requests = append(r.Status.Requests, *ref())
 		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{
 			Type: fmt.Sprintf("Type%d", i), Status: metav1.ConditionTrue, Reason: "Reason", Message: long, LastTransitionTime: now,
 		})
-	}
-	for i := range 32 {
-		r.Status.Waits = append(r.Status.Waits, mendv1.RecordWait{Reason: fmt.Sprintf("Reason%d", i), Since: &now})
 	}
 	return r
 }
@@ -101,7 +98,7 @@ func recordsAreTaken(management *cluster) {
 			for path, of := range moments {
 				content := fmt.Sprintf(of, `"`+row.moment+`"`)
 				err := management.Create(ctx, record("timed", schemas.JSON(content)), client.DryRunAll)
-				if row.taken {
+				if row.taken && (path != "status.steps[0].time" || strings.Contains(row.moment, ".123456")) { // a MicroTime has six decimals
 					Expect(err).NotTo(HaveOccurred(), "%s: %s", path, name)
 					Expect(json.Unmarshal([]byte(content), &mendv1.RemediationRecord{})).To(Succeed(), "%s: %s is taken, and cannot be read", path, name)
 				} else {
@@ -134,7 +131,7 @@ func ofStatusOf(status string) *unstructured.Unstructured {
 const (
 	none  = ""
 	open  = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend"}`
-	waits = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","waits":[{"reason":"DrainingNode","seconds":60}]}`
+	waits = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","steps":[{"time":"2026-01-01T12:00:00.123000Z","reason":"DrainingNode"}]}`
 	ended = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"GivenUp"}`
 	other = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:10:00Z","outcome":"Healed"}`
 	later = `{"begun":"2026-01-01T12:00:00Z","begunBy":"kubemend","ended":"2026-01-01T12:11:00Z","outcome":"GivenUp"}`
@@ -168,7 +165,6 @@ var moments = map[string]string{
 	"status.capacityBack":    ofStatus(`"capacityBack":%s`),
 	"status.ended":           ofStatus(`"ended":%s`),
 	"status.steps[0].time":   ofStatus(`"steps":[{"time":%s,"reason":"RequestCreated"}]`),
-	"status.waits[0].since":  ofStatus(`"waits":[{"reason":"DrainingNode","seconds":1,"since":%s}]`),
 	"status.conditions":      ofStatus(`"conditions":[{"type":"Begun","status":"True","reason":"OwnerAsked","message":"","lastTransitionTime":%s}]`),
 }
 

@@ -216,7 +216,7 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 		Status: mendv1.RemediationRecordStatus{
 			Attempted: &now, Begun: &now, BegunBy: "kubemend", CapacityBack: &now, Ended: &now, Outcome: mendv1.RecordReplaced,
 			Replacement: &mendv1.RecordReplacement{Machine: *ref("Machine", "new")},
-			Steps:       []mendv1.RecordStep{{Time: now, Reason: "WaitingForVolumeDetach", Message: "waited"}, {Time: now, Reason: "Replaced", Message: "replaced"}},
+			Steps:       []mendv1.RecordStep{{Time: metav1.NewMicroTime(now.Time), Reason: "WaitingForVolumeDetach", Message: "waited"}, {Time: metav1.NewMicroTime(now.Time), Reason: "Replaced", Message: "replaced"}},
 		},
 	}
 	content, err := json.Marshal(record)

@@ -68,7 +68,7 @@ func ref(kind, name string) *mendv1.RecordRef {
 }
 
 func step(seconds int, reason, message string, object *mendv1.RecordRef) mendv1.RecordStep {
-	return mendv1.RecordStep{Time: *stamp(seconds), Reason: reason, Message: message, Object: object}
+	return mendv1.RecordStep{Time: metav1.NewMicroTime(stamp(seconds).Time), Reason: reason, Message: message, Object: object}
 }
 
 // cycled is the record of a power cycle, as the controller of records writes it.

@@ -11,7 +11,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/record"
+	record "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // decidedReason is the reason of what was decided, which is no step of a record.
@@ -53,7 +53,7 @@ var toldBy = map[string][]powercycle.Reason{
 
 // stepsOf are what was decided, and the steps of a record.
 func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
-	decided := mendv1.RecordStep{Time: r.Spec.Decided, Reason: decidedReason, Message: decidedOf(r)}
+	decided := mendv1.RecordStep{Time: metav1.NewMicroTime(r.Spec.Decided.Time), Reason: decidedReason, Message: decidedOf(r)}
 	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
 }
 

@@ -14,9 +14,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/decide/record"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Missing are the remediations that were begun and whose capacity is not back, by open RemediationRecords; the one that was due first comes first.
@@ -97,7 +96,7 @@ func (p *page) notBack(indent, heading string, m Missing) {
 		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
 	}
 	switch {
-	case oldest.Reason == record.Unread:
+	case oldest.Reason == records.Unread:
 		text += "; what it waits for is not known yet"
 	case oldest.Message == "":
 		text += ": " + oldest.Reason

@@ -32,7 +32,7 @@ func lost(name string, ago time.Duration, reason, message string, edits ...func(
 		is.Status.Begun = new(at(ago))
 		if reason != "" {
 			is.Status.Conditions = []metav1.Condition{{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: reason, Message: message}}
-			is.Status.Waits = []mendv1.RecordWait{{Reason: reason, Since: new(at(ago / 2))}}
+			is.Status.Steps = []mendv1.RecordStep{{Time: metav1.NewMicroTime(at(ago / 2).Time), Reason: reason}}
 		}
 		for _, edit := range edits {
 			edit(is)

@@ -16,7 +16,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Status is how all checks stand.

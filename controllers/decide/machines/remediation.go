@@ -32,12 +32,17 @@ func remediationCondition(facts *Facts, decision *Decision) {
 	case cond.Status == "", facts.Mode != Active, facts.Template.Syncing:
 		return
 	case stored == nil:
-	case stored.Status == cond.Status && stored.Reason == cond.Reason && stored.Message == cond.Message:
+	case stored.Status == cond.Status && stored.Reason == cond.Reason && said(stored.Message, cond.Message) && !decision.Starts():
 		return
 	case stored.Status == metav1.ConditionTrue && (decision.Blocked(PowerCyclesUnread) || decision.Blocked(RequestsUnread)):
 		return // what is in progress was read before, and cannot be read now
 	}
 	decision.Conditions = append(decision.Conditions, cond)
+}
+
+// said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not known here.
+func said(stored, message string) bool {
+	return stored == message || strings.HasPrefix(stored, message+": ")
 }
 
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of

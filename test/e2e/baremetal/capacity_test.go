@@ -42,7 +42,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		host.Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 
 		By("waiting for the budget")
-		Eventually(func() []mendv1.RecordWait { return fixture.recordOf(ctx, lost).Status.Waits }).Should(
+		Eventually(func() []mendv1.RecordStep { return fixture.recordOf(ctx, lost).Status.Steps }).Should(
 			ContainElement(HaveField("Reason", "DrainBlockedByBudget")))
 		Eventually(capacityOf(ctx, check)).Should(Equal("False DrainBlockedByBudget"))
 		Expect(fixture.There.Delete(ctx, budget)).To(Succeed())
@@ -61,7 +61,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		By("asking kubectl")
 		shown := strings.Fields(kubectl(ctx, "get", "rrec", record.Name, "-o", "wide", "--no-headers"))
 		Expect(shown[1:8]).To(Equal([]string{fixture.Name, name, name, host.Key().Name, check.Name, "Ready=False", "Replaced"}))
-		Expect(shown).To(HaveLen(10), "it waits for nothing, and says when it began and when capacity was back")
+		Expect(shown).To(HaveLen(11), "it says how capacity came back, when it began and when capacity was back")
 		Expect(kubectl(ctx, "mend", "history", "machine/"+name)).To(And(
 			ContainSubstring("RemediationDecided"), ContainSubstring("DrainBlockedByBudget"), ContainSubstring("Replaced")))
 		for _, object := range []string{"machine/" + name, "machinedeployment/" + fixture.Pool(), "cluster/" + fixture.Name} {

@@ -14,6 +14,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/simulator"
 )
@@ -65,7 +66,7 @@ func recordsOf(ctx context.Context, machine types.UID) (found []string) {
 	all := &mendv1.RemediationRecordList{}
 	Expect(here.List(ctx, all, client.MatchingLabels{mendv1.RecordTargetLabel: string(machine)})).To(Succeed())
 	for i := range all.Items {
-		found = append(found, client.ObjectKeyFromObject(&all.Items[i]).String())
+		found = append(found, records.Carried(&all.Items[i], ""))
 	}
 	return found
 }

@@ -31,7 +31,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
 	"github.com/kubemend/kubemend/test/partners/bmo"
@@ -260,7 +260,6 @@ func (e *environment) start() {
 	written := &records.Records{
 		Client: behind, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 	}
-	written.Cached()
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
 		Nodes: nodes, Fencer: nodes, Gate: &begin.Gate{Clock: e.clock}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
@@ -337,7 +336,7 @@ func (e *environment) records() []*mendv1.RemediationRecord {
 func (e *environment) namesRecord() bool {
 	rem := e.remediation()
 	return rem != nil && slices.ContainsFunc(e.records(), func(r *mendv1.RemediationRecord) bool {
-		return r.Name == rem.GetAnnotations()[mendv1.RecordAnnotation]
+		return records.Carried(r, rem.GetNamespace()) == rem.GetAnnotations()[mendv1.RecordAnnotation]
 	})
 }
 

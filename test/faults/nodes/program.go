@@ -37,7 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/records"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/inmemory"
 )
@@ -120,7 +120,6 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 		written := &records.Records{
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
-		written.Cached()
 		r := &nodehealthcheck.Reconciler{
 			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.Mapper(), Kinds: kinds, Watches: watches{kinds, i},
 			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},

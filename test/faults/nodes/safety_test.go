@@ -10,6 +10,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // safety are the rules that hold after each reconcile, whatever happens.
@@ -67,7 +68,7 @@ func (s *safety) check() error {
 	return nil
 }
 
-// recorded checks that a request names the record of its node's remediation, of which there is one: nothing closes it here. What has no namespace has none.
+// recorded checks that a request carries a record of its node. Nothing closes those of the remediations before it here. What has no namespace has none.
 func (s *safety) recorded(req *unstructured.Unstructured) error {
 	list := &mendv1.RemediationRecordList{}
 	if err := s.server.List(s.Context(), list); err != nil {
@@ -76,10 +77,10 @@ func (s *safety) recorded(req *unstructured.Unstructured) error {
 	var of []string
 	for i := range list.Items {
 		if list.Items[i].Spec.Target.Node.Name == about(req) {
-			of = append(of, list.Items[i].Name)
+			of = append(of, records.Carried(&list.Items[i], req.GetNamespace()))
 		}
 	}
-	if named := req.GetAnnotations()[mendv1.RecordAnnotation]; req.GetNamespace() != "" && (len(of) != 1 || of[0] != named) {
+	if named := req.GetAnnotations()[mendv1.RecordAnnotation]; req.GetNamespace() != "" && !slices.Contains(of, named) {
 		return fmt.Errorf("%s names the record %q, and those of its node are %q\n%s", req.GetName(), named, of, s.state())
 	}
 	return nil

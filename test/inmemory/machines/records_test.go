@@ -57,3 +57,26 @@ func TestRecordsAreWrittenBeforeTheOwnerIsAskedAndSayThatItWas(t *testing.T) {
 		}).Should(BeTrue())
 	})
 }
+
+// One write makes it, before the owner is asked, and one is made for each of its steps; the next hour, in which its owner does nothing, costs none.
+func TestARecordCostsAWriteForEachStep(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("a", "b", "c")
+		s.check("check", atMost("40%"))
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.fallsSilent("a")
+		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+		time.Sleep(time.Hour)
+
+		var writes []string
+		done, _ := s.writes.Done()
+		for _, write := range done {
+			if write.Kind == "RemediationRecord" {
+				writes = append(writes, write.Verb)
+			}
+		}
+		steps := s.recorded()[0].Status.Steps
+		s.Expect(steps[0].Reason).To(Equal("OwnerRequested"))
+		s.Expect(writes).To(HaveLen(1 + len(steps)))
+	})
+}

@@ -55,7 +55,7 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 		s.Expect(s.health("a")()).To(Equal(silent))
 		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
 		s.Eventually(s.remediation("a")).Should(Equal("True/OwnerAsked"))
-		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).To(Equal("Its owner, MachineSet ms, was asked to remediate it"))
+		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).To(HavePrefix("Its owner, MachineSet ms, was asked to remediate it: see RemediationRecord a-"))
 		version = s.get("a").ResourceVersion
 		time.Sleep(long)
 		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "a steady world causes no writes")

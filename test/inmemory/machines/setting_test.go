@@ -37,7 +37,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/records"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -224,7 +223,7 @@ func cacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: machinehealthcheck.SlimMetadata,
 		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine}, &mendv1.RemediationRecord{}: records.CacheOptions(),
+			&clusterv1.Machine{}: {Transform: machinehealthcheck.SlimMachine}, &mendv1.RemediationRecord{}: remediationrecord.CacheOptions(),
 		},
 	}
 }
@@ -232,7 +231,7 @@ func cacheOptions() cache.Options {
 func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, clusters *workload.Clusters, unclaimed machinehealthcheck.Unclaimed) error {
 	writer := client.WithFieldOwner(m.GetClient(), mendv1.FieldOwner)
 	installed := func(_ context.Context, crd string) (bool, error) { return crd != "hostremediations.kubemend.io", nil }
-	kept := &records.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}}
+	kept := &remediationrecord.Records{Client: writer, Live: m.GetAPIReader(), Installed: installed, Clock: clock.RealClock{}}
 	requests := &remediationrequest.Requests{Client: writer, Live: m.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(m.GetCache(), m.GetAPIReader(), "", remediationrequest.NewMetadata)
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
@@ -246,11 +245,13 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 		Client: writer, Live: m.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: m.Recorder, Discovery: m.Discovery(),
 		Unclaimed: unclaimed,
 	}
+	recent := &remediationrecord.Recent{Live: m.GetAPIReader(), Clock: clock.RealClock{}}
 	follower := &remediationrecord.Reconciler{
-		Client: writer, Live: m.GetAPIReader(), Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
+		Client: writer, Live: m.GetAPIReader(), Recent: recent, Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity:  &capacity.Observer{Management: remediationrecord.NewReader(m.GetAPIReader(), m.GetClient()), Mapper: m.GetRESTMapper()},
-		Retention: remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
+		Capacity:        &capacity.Observer{Management: recent, Mapper: m.GetRESTMapper()},
+		ActsOnUnclaimed: unclaimed == machinehealthcheck.Act,
+		Retention:       remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
 	}
 	workers := controller.Options{MaxConcurrentReconciles: 10}
 	return errors.Join(r.SetupWithManager(ctx, m, cc, workers), releaser.SetupWithManager(m, workers),

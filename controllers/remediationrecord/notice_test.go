@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"fmt"
@@ -9,16 +9,20 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// moments are what a record waits for, minute after minute; empty for nothing.
-func reportedOf(t *Reported, from time.Time, waits ...string) (all []string) {
+// reportedOf is what is reported of a record that waits for this, minute after minute; empty for nothing that is known.
+func reportedOf(waits ...string) (reasons []string) {
+	reported, status := Reported{}, mendv1.RemediationRecordStatus{}
 	for i, wait := range waits {
-		now := from.Add(time.Duration(i) * time.Minute)
-		p := &Plan{Waiting: wait, Object: mendv1.RecordRef{Kind: "Node", Name: "n-" + wait}}
-		for _, is := range t.Report(&Facts{Now: now}, p) {
-			all = append(all, fmt.Sprintf("%d %s", i, is.Reason))
+		now := noon.Add(time.Duration(i) * time.Minute)
+		if step := waitingFor(&status); wait != "" && (step == nil || step.Reason != wait) {
+			status.Steps = append(status.Steps, aStep(now, wait))
+		}
+		plan := &Plan{Status: status, Waiting: wait, Object: mendv1.RecordRef{Kind: "Node", Name: "n-" + wait}}
+		for _, notice := range reported.Report(&Facts{Now: now}, plan) {
+			reasons = append(reasons, fmt.Sprintf("%d %s", i, notice.Reason))
 		}
 	}
-	return all
+	return reasons
 }
 
 func TestWhatIsWaitedForIsReportedOnce(t *testing.T) {
@@ -27,19 +31,16 @@ func TestWhatIsWaitedForIsReportedOnce(t *testing.T) {
 		waits []string
 		want  []string
 	}{
-		"once it lasts":                               {a(90, "Drain"), []string{"1 Drain"}},
-		"each of several":                             {slices.Concat(a(3, "Drain"), a(3, "NoHost")), []string{"1 Drain", "4 NoHost"}},
-		"not what has passed":                         {[]string{"Drain", "NoHost", "Boot", "Boot"}, []string{"3 Boot"}},
-		"once where two alternate":                    {slices.Repeat([]string{"Drain", "Drain", "NoHost", "NoHost"}, 10), []string{"1 Drain", "3 NoHost"}},
-		"again after an hour of something else":       {slices.Concat(a(2, "Drain"), a(62, "NoHost"), a(2, "Drain")), []string{"1 Drain", "3 NoHost", "65 Drain"}},
-		"again after exactly an hour of nothing":      {slices.Concat(a(2, "Drain"), a(58, ""), a(2, "Drain")), []string{"1 Drain", "61 Drain"}},
-		"not a minute earlier":                        {slices.Concat(a(2, "Drain"), a(57, ""), a(2, "Drain")), []string{"1 Drain"}},
-		"nothing while nothing is known":              {[]string{"", "", ""}, nil},
-		"once more when it is known again, if later":  {slices.Concat(a(2, "Drain"), a(61, ""), a(2, "Drain")), []string{"1 Drain", "64 Drain"}},
-		"not more when it is known again, if earlier": {slices.Concat(a(2, "Drain"), a(3, ""), a(2, "Drain")), []string{"1 Drain"}},
+		"once it lasts":                          {a(90, "Drain"), []string{"1 Drain"}},
+		"each of several":                        {slices.Concat(a(3, "Drain"), a(3, "NoHost")), []string{"1 Drain", "4 NoHost"}},
+		"not what has passed":                    {[]string{"Drain", "NoHost", "Boot", "Boot"}, []string{"3 Boot"}},
+		"once where two alternate":               {slices.Repeat([]string{"Drain", "Drain", "NoHost", "NoHost"}, 10), []string{"1 Drain", "3 NoHost"}},
+		"again after an hour of something else":  {slices.Concat(a(2, "Drain"), a(62, "NoHost"), a(2, "Drain")), []string{"1 Drain", "3 NoHost", "65 Drain"}},
+		"nothing while nothing is known":         {[]string{"", "", ""}, nil},
+		"not again when it is known again after": {slices.Concat(a(2, "Drain"), a(61, ""), a(2, "Drain")), []string{"1 Drain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := reportedOf(&Reported{}, noon, tc.waits...); !slices.Equal(got, tc.want) {
+			if got := reportedOf(tc.waits...); !slices.Equal(got, tc.want) {
 				t.Errorf("reported is %v, want %v", got, tc.want)
 			}
 		})
@@ -48,18 +49,19 @@ func TestWhatIsWaitedForIsReportedOnce(t *testing.T) {
 
 // Another object is news. After an hour as many may be reported again: a record may be open for weeks.
 func TestTheLimitIsOnWhatIsReportedWithinAnHour(t *testing.T) {
-	reported := &Reported{}
+	reported, status := Reported{}, mendv1.RemediationRecordStatus{Steps: []mendv1.RecordStep{aStep(noon.Add(-time.Minute), "KubeadmDefers")}}
 	var first []int
 	for i := range 120 {
 		object := mendv1.RecordRef{Kind: "Machine", Name: fmt.Sprintf("m%d", i/2)}
-		for _, is := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, &Plan{Waiting: "KubeadmDefers", Object: object}) {
-			if first = append(first, i); is.Object != object {
-				t.Errorf("of %s it tells %v", object.Name, is)
+		plan := &Plan{Status: status, Waiting: "KubeadmDefers", Object: object}
+		for _, notice := range reported.Report(&Facts{Now: noon.Add(time.Duration(i) * time.Minute)}, plan) {
+			if first = append(first, i); notice.Object != object {
+				t.Errorf("of %s it reports %v", object.Name, notice)
 			}
 		}
 	}
 	// One in two minutes until there are twelve, of which the first one counts until an hour has passed since.
-	want := []int{1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 61, 63, 65, 67, 69, 71, 73, 75, 77, 79, 81, 83}
+	want := []int{0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 60, 62, 64, 66, 68, 70, 72, 74, 76, 78, 80, 82}
 	if !slices.Equal(first, want) {
 		t.Errorf("it is reported in the minutes %v, want %v", first, want)
 	}
@@ -67,7 +69,7 @@ func TestTheLimitIsOnWhatIsReportedWithinAnHour(t *testing.T) {
 
 // A deadline that has passed is no news again, also if something else was waited for meanwhile.
 func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
-	reported := &Reported{}
+	reported := Reported{}
 	var late []int
 	for i := range 240 {
 		p := &Plan{Waiting: "NoNode", Overdue: i >= 10}
@@ -101,7 +103,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 		"nothing of what is not to be replaced": {Facts{Now: noon}, Plan{Waiting: "ScaledDown", Over: true, Overdue: true}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := (&Reported{}).Report(&tc.facts, &tc.plan); !slices.Equal(got, tc.want) {
+			if got := (Reported{}).Report(&tc.facts, &tc.plan); !slices.Equal(got, tc.want) {
 				t.Errorf("reported is %v, want %v", got, tc.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"testing"
@@ -10,19 +10,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-
-func after(d time.Duration) time.Time { return noon.Add(d) }
-
-func moment(at time.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return new(metav1.NewTime(at))
-}
+func later(d time.Duration) time.Time { return noon.Add(d) }
 
 func aStep(at time.Time, reason string, object ...mendv1.RecordRef) mendv1.RecordStep {
-	step := mendv1.RecordStep{Time: metav1.NewTime(at), Reason: reason}
+	step := mendv1.RecordStep{Time: metav1.NewMicroTime(at), Reason: reason}
 	if len(object) > 0 {
 		step.Object = &object[0]
 	}
@@ -38,7 +29,7 @@ var (
 // at are facts of a machine whose remediation was decided at noon, some time after that.
 func at(d time.Duration, change func(*Facts)) Facts {
 	f := Facts{
-		Now: after(d), Decided: noon, Status: mendv1.RemediationRecordStatus{Attempted: moment(noon)},
+		Now: later(d), Decided: noon, Status: mendv1.RemediationRecordStatus{Attempted: moment(noon)},
 		Target: Target{RecordRef: m1, Known: true, Exists: true, Machine: true, Checked: No, Evidence: Yes, NodeReady: No},
 	}
 	change(&f)
@@ -47,33 +38,33 @@ func at(d time.Duration, change func(*Facts)) Facts {
 
 // asked has the owner asked a second after noon, and the record say so.
 func asked(f *Facts) {
-	f.Target.Asked = after(time.Second)
-	begun(f, OwnerRequested)
+	f.Target.Asked = later(time.Second)
+	hasBegun(f, OwnerRequested)
 }
 
-func begun(f *Facts, by string) {
-	f.Status.Begun, f.Status.BegunBy = moment(after(time.Second)), "kubemend"
-	f.Status.Steps = append(f.Status.Steps, aStep(after(time.Second), by))
+func hasBegun(f *Facts, by string) {
+	f.Status.Begun, f.Status.BegunBy = moment(later(time.Second)), "kubemend"
+	f.Status.Steps = append(f.Status.Steps, aStep(later(time.Second), by))
 }
 
 func gone(f *Facts) {
 	asked(f)
 	f.Target.Exists = false
-	f.Status.Steps = append(f.Status.Steps, aStep(after(2*time.Second), TargetDeleting), aStep(after(3*time.Second), TargetGone))
+	f.Status.Steps = append(f.Status.Steps, aStep(later(2*time.Second), TargetDeleting), aStep(later(3*time.Second), TargetGone))
 }
 
 func withRequest(change func(*Request)) func(*Facts) {
 	return func(f *Facts) {
-		r := Request{RecordRef: cycle, Created: after(time.Second)}
+		r := Request{RecordRef: cycle, Created: later(time.Second)}
 		change(&r)
 		f.Requests = []Request{r}
-		begun(f, RequestCreated)
+		hasBegun(f, RequestCreated)
 		f.Status.Requests = []mendv1.RecordRef{cycle}
 	}
 }
 
 func replacedBy(is *mendv1.RecordReplacement, healthy bool) Capacity {
-	return Capacity{Known: true, Back: true, Reason: "Replaced", Since: after(9 * time.Minute), Replacement: is, Healthy: healthy}
+	return Capacity{Known: true, Back: true, Reason: "Replaced", Since: later(9 * time.Minute), Replacement: is, Healthy: healthy}
 }
 
 func both(changes ...func(*Facts)) func(*Facts) {
@@ -85,12 +76,12 @@ func both(changes ...func(*Facts)) func(*Facts) {
 }
 
 func healthy(f *Facts) {
-	f.Target.Checked, f.Target.CheckedSince, f.Target.Asked = Yes, after(4*time.Minute), time.Time{}
-	f.Target.Evidence, f.Target.NodeReady, f.Target.NodeReadySince = No, Yes, after(3*time.Minute)
+	f.Target.Checked, f.Target.CheckedSince, f.Target.Asked = Yes, later(4*time.Minute), time.Time{}
+	f.Target.Evidence, f.Target.NodeReady, f.Target.NodeReadySince = No, Yes, later(3*time.Minute)
 }
 
-// node makes the target a node without a Machine.
-func node(f *Facts) {
+// nodeAlone makes the target a node without a Machine.
+func nodeAlone(f *Facts) {
 	f.Target.RecordRef, f.Target.Machine = mendv1.RecordRef{Kind: "Node", Name: "w1", UID: "1"}, false
 }
 
@@ -104,26 +95,29 @@ func TestHowARecordEnds(t *testing.T) {
 	}{
 		"a machine that its owner has replaced is replaced": {
 			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, true) })),
-			want: mendv1.RecordReplaced, back: after(9 * time.Minute),
+			want: mendv1.RecordReplaced, back: later(9 * time.Minute),
 		},
 		"not before the new machine is healthy":       {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, false) }))},
 		"and not by itself":                           {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m1}, true) }))},
 		"nor by a machine that is not known":          {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(nil, true) }))},
-		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Back: true, Others: 3} })), want: mendv1.RecordReplaced, back: after(ten)},
+		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Back: true, Others: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
 		"a machine whose owner is scaled down is gone": {
 			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"} })),
 			want: mendv1.RecordGone, by: "ScaledDown",
 		},
 		"but not while it is being deleted": {f: at(ten, both(asked, func(f *Facts) {
-			f.Target.Deleting = after(time.Minute)
+			f.Target.Deleting = later(time.Minute)
 			f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"}
 		}))},
 		"a machine that is gone waits while its capacity cannot be read":    {f: at(ten, gone)},
 		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
 		"a machine that is not read changes nothing":                        {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Known = false }))},
-		"one that is healthy before its owner acts is healed":               {f: at(ten, both(asked, healthy)), want: mendv1.RecordHealed, by: "Recovered", back: after(4 * time.Minute)},
-		"one that its owner is asked for still is not": {f: at(ten, both(asked, healthy, func(f *Facts) {
-			f.Target.Asked = after(time.Second)
+		"one that is healthy before its owner acts is healed":               {f: at(ten, both(asked, healthy)), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
+		"so is one whose owner has not withdrawn what it was asked": {f: at(ten, both(asked, healthy, func(f *Facts) {
+			f.Target.Asked = later(time.Second)
+		})), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
+		"not if its node alone says so": {f: at(ten, both(asked, healthy, func(f *Facts) {
+			f.Target.Asked, f.Target.Checked = later(time.Second), Unknown
 		}))},
 		"one that is marked by hand is not": {f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.ByHand = true }))},
 		"one that a remediator has healed is healed by it": {
@@ -131,39 +125,39 @@ func TestHowARecordEnds(t *testing.T) {
 				f.Requests = nil
 				f.Status.Steps = append(f.Status.Steps, mendv1.RecordStep{Reason: RemediatorActs})
 			})),
-			want: mendv1.RecordHealed, back: after(4 * time.Minute),
+			want: mendv1.RecordHealed, back: later(4 * time.Minute),
 		},
 		"not while its request exists":      {f: at(ten, both(withRequest(func(*Request) {}), healthy))},
 		"nor while requests cannot be read": {f: at(ten, both(withRequest(func(*Request) {}), healthy, func(f *Facts) { f.Requests, f.RequestsUnread = nil, true }))},
-		"a request that has succeeded may":  {f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), healthy)), want: mendv1.RecordHealed, by: "Recovered", back: after(4 * time.Minute)},
-		"so may one that has failed":        {f: at(ten, both(withRequest(func(r *Request) { r.Failed = true }), healthy)), want: mendv1.RecordHealed, by: "Recovered", back: after(4 * time.Minute)},
+		"a request that has succeeded may":  {f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), healthy)), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
+		"so may one that has failed":        {f: at(ten, both(withRequest(func(r *Request) { r.Failed = true }), healthy)), want: mendv1.RecordHealed, by: "Recovered", back: later(4 * time.Minute)},
 		"a paused Cluster changes nothing":  {f: at(ten, both(asked, healthy, func(f *Facts) { f.Paused = true }))},
 		"one that did not begin in time":    {f: at(5*time.Minute, func(*Facts) {}), want: mendv1.RecordCancelled, by: "NotBegun"},
 		"not a moment earlier":              {f: at(Unbegun-time.Second, func(*Facts) {})},
-		"nor when it was tried again":       {f: at(Unbegun, func(f *Facts) { f.Status.Attempted = moment(after(time.Minute)) })},
+		"nor when it was tried again":       {f: at(Unbegun, func(f *Facts) { f.Status.Attempted = moment(later(time.Minute)) })},
 		"nor while its requests are unread": {f: at(ten, func(f *Facts) { f.RequestsUnread = true })},
 		"one that was begun is not":         {f: at(ten, asked)},
 		"nor one of which nothing is known": {f: at(ten, func(f *Facts) {
-			begun(f, OwnerRequested)
+			hasBegun(f, OwnerRequested)
 			f.Target.Checked, f.Target.Evidence, f.Target.NodeReady = Unknown, Unknown, Unknown
 		})},
 		"one that is gone before it began":    {f: at(ten, func(f *Facts) { f.Target.Exists = false })},
-		"one that is deleted before it did":   {f: at(ten, func(f *Facts) { f.Target.Deleting = after(time.Second) }), want: mendv1.RecordCancelled, by: "NotBegun"},
-		"a node that is gone is gone":         {f: at(ten, both(gone, node)), want: mendv1.RecordGone, by: "Deleted"},
-		"not while a remediator acts on it":   {f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts = true })))},
-		"nor while its requests are not read": {f: at(ten, both(gone, node, func(f *Facts) { f.RequestsUnread = true }))},
+		"one that is deleted before it did":   {f: at(ten, func(f *Facts) { f.Target.Deleting = later(time.Second) }), want: mendv1.RecordCancelled, by: "NotBegun"},
+		"a node that is gone is gone":         {f: at(ten, both(gone, nodeAlone)), want: mendv1.RecordGone, by: "Deleted"},
+		"not while a remediator acts on it":   {f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts = true })))},
+		"nor while its requests are not read": {f: at(ten, both(gone, nodeAlone, func(f *Facts) { f.RequestsUnread = true }))},
 		"but once all of them have ended": {
-			f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: mendv1.RecordGone, by: "Deleted",
+			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: mendv1.RecordGone, by: "Deleted",
 		},
 		"a node that came back is healed by its remediator": {
-			f: at(ten, both(gone, node, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
+			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
 				f.Target.Exists, f.Target.Checked = true, Unknown
-			})), want: mendv1.RecordHealed, back: after(3 * time.Minute),
+			})), want: mendv1.RecordHealed, back: later(3 * time.Minute),
 		},
 		"a host whose request has succeeded": {
 			f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), func(f *Facts) {
 				f.Target = Target{RecordRef: mendv1.RecordRef{Kind: "BareMetalHost", Name: "h"}, Known: true, Exists: true}
-			})), want: mendv1.RecordHealed, by: "Recovered", back: after(ten),
+			})), want: mendv1.RecordHealed, by: "Recovered", back: later(ten),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +172,7 @@ func TestHowARecordEnds(t *testing.T) {
 // What nothing asks for any more is cancelled, or given up if it had an effect, once no other request has come for a while.
 func TestARemediationThatIsWithdrawn(t *testing.T) {
 	acts := func(f *Facts) {
-		f.Status.Steps = append(f.Status.Steps, aStep(after(2*time.Second), RemediatorActs))
+		f.Status.Steps = append(f.Status.Steps, aStep(later(2*time.Second), RemediatorActs))
 	}
 	none := func(f *Facts) { f.Requests = nil }
 	failed := withRequest(func(r *Request) { r.Failed = true })
@@ -199,20 +193,20 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, tc.change)
 			p := Decide(f)
-			if last := p.Status.Steps[len(p.Status.Steps)-1]; last.Reason != tc.reason || !p.Status.Ended.IsZero() || !p.Again.Equal(after(time.Minute+Settle)) {
+			if last := p.Status.Steps[len(p.Status.Steps)-1]; last.Reason != tc.reason || !p.Status.Ended.IsZero() || !p.Again.Equal(later(time.Minute+Settle)) {
 				t.Fatalf("first the last step is %v, again at %v, ended %v", last, p.Again, p.Status.Ended)
 			}
 			f.Status = p.Status
-			f.Now = after(time.Minute + Settle - time.Second)
+			f.Now = later(time.Minute + Settle - time.Second)
 			if p := Decide(f); !p.Status.Ended.IsZero() || !cmp.Equal(p.Status, f.Status) {
 				t.Errorf("while it settles: %s", cmp.Diff(f.Status, p.Status))
 			}
 			again := f
-			again.Target.Asked = after(2 * time.Minute)
+			again.Target.Asked = later(2 * time.Minute)
 			if p := Decide(again); p.Status.Steps[len(p.Status.Steps)-1].Reason != OwnerRequested || !p.Status.Ended.IsZero() {
 				t.Errorf("the owner is asked meanwhile: %+v", p.Status.Steps)
 			}
-			f.Now = after(time.Minute + Settle)
+			f.Now = later(time.Minute + Settle)
 			if got := Decide(f).Status; got.Outcome != tc.want || got.EndedBy != tc.reason || !got.CapacityBack.IsZero() {
 				t.Errorf("it ends as %q by %q, back %v; want %q", got.Outcome, got.EndedBy, got.CapacityBack, tc.want)
 			}
@@ -230,14 +224,14 @@ func TestWhenARemediationIsBegun(t *testing.T) {
 		by     string
 	}{
 		"not before anything was done":            {func(*Facts) {}, time.Time{}, ""},
-		"when its owner is asked":                 {func(f *Facts) { f.Target.Asked = after(2 * time.Second) }, after(2 * time.Second), "kubemend"},
-		"not before it was decided":               {func(f *Facts) { f.Target.Asked = after(-time.Hour) }, noon, "kubemend"},
-		"not after now":                           {func(f *Facts) { f.Target.Asked = after(time.Hour) }, after(time.Minute), "kubemend"},
-		"with its first request":                  {newRequest("", after(3*time.Second)), after(3 * time.Second), "kubemend"},
-		"which a user may have made":              {newRequest("alice", after(3*time.Second)), after(3 * time.Second), "alice"},
-		"a deletion is not kubemend's":            {func(f *Facts) { f.Target.Deleting = after(time.Second) }, time.Time{}, ""},
+		"when its owner is asked":                 {func(f *Facts) { f.Target.Asked = later(2 * time.Second) }, later(2 * time.Second), "kubemend"},
+		"not before it was decided":               {func(f *Facts) { f.Target.Asked = later(-time.Hour) }, noon, "kubemend"},
+		"not after now":                           {func(f *Facts) { f.Target.Asked = later(time.Hour) }, later(time.Minute), "kubemend"},
+		"with its first request":                  {newRequest("", later(3*time.Second)), later(3 * time.Second), "kubemend"},
+		"which a user may have made":              {newRequest("alice", later(3*time.Second)), later(3 * time.Second), "alice"},
+		"a deletion is not kubemend's":            {func(f *Facts) { f.Target.Deleting = later(time.Second) }, time.Time{}, ""},
 		"what is gone may have been begun or not": {func(f *Facts) { f.Target.Exists = false }, time.Time{}, ""},
-		"once it was begun, it stays so":          {both(asked, func(f *Facts) { f.Target.Asked = after(50 * time.Second) }), after(time.Second), "kubemend"},
+		"once it was begun, it stays so":          {both(asked, func(f *Facts) { f.Target.Asked = later(50 * time.Second) }), later(time.Second), "kubemend"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(at(time.Minute, tc.change)).Status
@@ -250,14 +244,14 @@ func TestWhenARemediationIsBegun(t *testing.T) {
 
 func TestRequestsAreNotedOnce(t *testing.T) {
 	f := at(time.Minute, func(f *Facts) {
-		f.Requests = []Request{{RecordRef: cycle, Created: after(time.Second), Acts: true, State: "PoweringOff"}}
+		f.Requests = []Request{{RecordRef: cycle, Created: later(time.Second), Acts: true, State: "PoweringOff"}}
 	})
 	p := Decide(f)
 	if diff := cmp.Diff([]mendv1.RecordRef{cycle}, p.Status.Requests); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want := []mendv1.RecordStep{
-		aStep(after(time.Second), RequestCreated, cycle), aStep(f.Now, RemediatorActs, cycle), aStep(f.Now, "PoweringOff", cycle),
+		aStep(later(time.Second), RequestCreated, cycle), aStep(f.Now, RemediatorActs, cycle), aStep(f.Now, "PoweringOff", cycle),
 	}
 	if diff := cmp.Diff(want, p.Status.Steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
@@ -276,10 +270,10 @@ func TestRequestsAreNotedOnce(t *testing.T) {
 	}
 }
 
-// The waits say how long each cause has held it up, also one that comes again.
+// The steps say how long each cause has held it up, also one that comes again.
 func TestWaits(t *testing.T) {
 	f := at(time.Minute, asked)
-	for _, is := range []struct {
+	for _, found := range []struct {
 		at     time.Duration
 		reason string
 		since  time.Duration
@@ -293,25 +287,18 @@ func TestWaits(t *testing.T) {
 		{6 * time.Minute, "NoHost", 330 * time.Second, true},
 		{8 * time.Minute, "HostChosen", time.Minute, true}, // likewise
 	} {
-		f.Now = after(is.at)
-		f.Capacity = Capacity{Known: is.known, Reason: is.reason}
-		if is.since > 0 {
-			f.Capacity.Since = after(is.since)
+		f.Now = later(found.at)
+		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
+		if found.since > 0 {
+			f.Capacity.Since = later(found.since)
 		}
 		f.Status = Decide(f).Status
 	}
-	want := []mendv1.RecordWait{
-		{Reason: "WaitingForRemediation", Seconds: 89 + 60}, {Reason: "DrainingNode", Seconds: 150 + 30}, {Reason: "NoHost", Seconds: 150},
-		{Reason: "HostChosen", Since: moment(after(8 * time.Minute))},
-	}
-	if diff := cmp.Diff(want, f.Status.Waits); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	f.Now, f.Target.Exists = after(10*time.Minute), false
+	f.Now, f.Target.Exists = later(10*time.Minute), false
 	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).Status
-	want[3] = mendv1.RecordWait{Reason: "HostChosen", Seconds: 60} // until the capacity was back
-	if diff := cmp.Diff(want, got.Waits); diff != "" {
+	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
+	if diff := cmp.Diff(want, waitedOf(&got)); diff != "" {
 		t.Errorf("at its end (-want +got):\n%s", diff)
 	}
 	if !got.Replacement.Guessed || got.Replacement.Machine != m2 {
@@ -330,14 +317,11 @@ func TestARecordIsBounded(t *testing.T) {
 		f.Target.Asked = f.Now
 		f.Status = Decide(f).Status
 	}
-	if s := f.Status; len(s.Steps) != mendv1.MaxRecordSteps || len(s.Waits) != MaxWaits || len(s.Requests) != MaxRequests {
-		t.Errorf("%d steps, %d waits, %d requests", len(s.Steps), len(s.Waits), len(s.Requests))
+	if s := f.Status; len(s.Steps) != mendv1.MaxRecordSteps || len(s.Requests) != MaxRequests {
+		t.Errorf("%d steps, %d requests", len(s.Steps), len(s.Requests))
 	}
 	if first := f.Status.Steps[0].Reason; first != OwnerRequested {
 		t.Errorf("the first step is %s", first)
-	}
-	if last := waitingFor(&f.Status); last != OtherReason {
-		t.Errorf("it waits for %s", last)
 	}
 }
 
@@ -354,7 +338,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	}
 	f.Target.Exists = false
 	f.Status = Decide(f).Status
-	if !has(&f.Status, TargetGone) || !cmp.Equal(f.Status, Decide(f).Status) {
+	if last(&f.Status, TargetGone) == nil || !cmp.Equal(f.Status, Decide(f).Status) {
 		t.Errorf("the last steps are %v", f.Status.Steps[len(f.Status.Steps)-2:])
 	}
 }
@@ -366,7 +350,7 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 		f.Status.Replacement = &mendv1.RecordReplacement{Machine: m2}
 		f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: there}, true)
 	}))
-	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || has(&got, ReplacementFound) {
+	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
 	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: "w1", UID: "here"}}, true)
@@ -379,7 +363,7 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 func TestARemediatorThatHasSucceededIsNoEnd(t *testing.T) {
 	f := at(time.Minute, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }))
 	for _, late := range []time.Duration{time.Minute, Settle + time.Minute, 3 * time.Hour} {
-		f.Now = after(late)
+		f.Now = later(late)
 		p := Decide(f)
 		if p.Waiting != AwaitingHealth || !p.Status.Ended.IsZero() {
 			t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.Status.Outcome)

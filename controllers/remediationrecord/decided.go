@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"time"

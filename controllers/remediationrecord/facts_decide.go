@@ -1,8 +1,4 @@
-// Package record decides how the record of a remediation goes on: when the remediation was begun, what has happened since, what its capacity waits for, and
-// how it has ended.
-//
-// It decides nothing that kubemend does, and it has no sentences. What could not be read changes nothing.
-package record
+package remediationrecord
 
 import (
 	"slices"
@@ -51,16 +47,10 @@ const (
 	AwaitingNextStep = "AwaitingNextStep"
 	// Unread is what stands for what is waited for while nothing is known of it.
 	Unread = "Unread"
-	// OtherReason stands for all causes of a wait beyond those that a record holds.
-	OtherReason = "Other"
 )
 
-// The bounds of a record.
-const (
-	// MaxRequests and MaxWaits are those of the API.
-	MaxRequests = 16
-	MaxWaits    = 32
-)
+// MaxRequests is how many requests a record names, as the API has it.
+const MaxRequests = 16
 
 // Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
 const Unbegun = 5 * time.Minute
@@ -170,22 +160,31 @@ type Capacity struct {
 	Others int
 }
 
-// waitingFor is the cause that a record waits for now; empty if there is none.
-func waitingFor(status *mendv1.RemediationRecordStatus) string {
-	for i := range status.Waits {
-		if !status.Waits[i].Since.IsZero() {
-			return status.Waits[i].Reason
+// deeds are the steps that are no waits.
+var deeds = map[string]bool{
+	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, TargetDeleting: true, TargetGone: true, ReplacementFound: true,
+}
+
+// waitingFor is the step since which what is waited for now is waited for; nil if nothing is.
+func waitingFor(status *mendv1.RemediationRecordStatus) *mendv1.RecordStep {
+	for i := len(status.Steps) - 1; i >= 0 && status.Ended.IsZero(); i-- {
+		if !deeds[status.Steps[i].Reason] {
+			return &status.Steps[i]
 		}
 	}
-	return ""
+	return nil
 }
 
-// has reports whether a step of a reason has happened.
-func has(status *mendv1.RemediationRecordStatus, reason string) bool {
-	return last(status, reason) != nil
+// first is the first step of one of the reasons, last the last one; nil if there is none.
+func first(status *mendv1.RemediationRecordStatus, reasons ...string) *mendv1.RecordStep {
+	for i := range status.Steps {
+		if slices.Contains(reasons, status.Steps[i].Reason) {
+			return &status.Steps[i]
+		}
+	}
+	return nil
 }
 
-// last is the last step of one of the reasons; nil if there is none.
 func last(status *mendv1.RemediationRecordStatus, reasons ...string) *mendv1.RecordStep {
 	for i := len(status.Steps) - 1; i >= 0; i-- {
 		if slices.Contains(reasons, status.Steps[i].Reason) {

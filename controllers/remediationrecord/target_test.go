@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -68,20 +67,26 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 	}
 }
 
-func TestARequestNamesItsRecord(t *testing.T) {
-	for name, tc := range map[string]struct{ record, value string }{
-		"in its namespace":     {"metal", "r"},
-		"in another one":       {"elsewhere", "elsewhere/r"},
-		"of one that has none": {"", ""},
+func TestARequestCarriesItsRecord(t *testing.T) {
+	for name, tc := range map[string]struct{ namespace, value string }{
+		"in its namespace": {"metal", "r@uid"},
+		"in another one":   {"elsewhere", "elsewhere/r@uid"},
 	} {
 		req := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Annotations: map[string]string{"other": "stays"}}}
-		want := types.NamespacedName{}
-		if tc.record != "" {
-			want = types.NamespacedName{Namespace: tc.record, Name: "r"}
-			Name(req, want)
+		if named, _ := CarriedBy(req); named.Name != "" {
+			t.Errorf("%s: first it carries %v", name, named)
 		}
-		if got := NamedBy(req); got != want || req.Annotations[mendv1.RecordAnnotation] != tc.value || req.Annotations["other"] != "stays" {
-			t.Errorf("%s: it names %v by %v, want %v", name, got, req.Annotations, want)
+		record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: "r", UID: "uid"}}
+		Carry(req, record)
+		if !carries(req, record) || req.Annotations[mendv1.RecordAnnotation] != tc.value || req.Annotations["other"] != "stays" {
+			t.Errorf("%s: it carries %v", name, req.Annotations)
+		}
+		if record.UID = "another"; carries(req, record) {
+			t.Errorf("%s: it carries another record of that name", name)
+		}
+		OwnedBy(record, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", UID: "before"}})
+		if record.OwnerReferences[0].UID = "after"; !carries(req, record) {
+			t.Errorf("%s: it does not carry the record that was moved with it", name)
 		}
 	}
 }
@@ -90,6 +95,17 @@ func TestARequestNamesItsRecord(t *testing.T) {
 type metal func(context.Context) (host.Found, error)
 
 func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }
+
+// CAPM3 tells the failure domain of a host by its label.
+func TestTheFailureDomainOfAHostCountsBeforeThatOfItsMachine(t *testing.T) {
+	for label, want := range map[string]string{"rack-9": "rack-9", "": "rack-7"} {
+		target := mendv1.RecordTarget{FailureDomain: "rack-7"}
+		OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
+		if target.FailureDomain != want {
+			t.Errorf("the failure domain is %q, want %q", target.FailureDomain, want)
+		}
+	}
+}
 
 func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3"}}

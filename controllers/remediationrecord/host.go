@@ -1,6 +1,7 @@
-package records
+package remediationrecord
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -33,7 +34,11 @@ func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// OnHost writes into target which host it is on, and its model where the reader of h has that; of no host nothing.
+// failureDomainLabel is by which CAPM3 tells the failure domain of a host.
+const failureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
+
+// OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that of the Machine or
+// its node; of no host nothing.
 func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 	if h == nil {
 		return
@@ -42,4 +47,5 @@ func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 		APIVersion: host.Kind.GroupVersion().String(), Kind: host.Kind.Kind, Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
 	}
 	target.HostModel = h.Model
+	target.FailureDomain = cmp.Or(h.Labels[failureDomainLabel], target.FailureDomain)
 }

@@ -1,18 +1,14 @@
-package records
+package remediationrecord
 
 import (
 	"cmp"
-	"maps"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	decided "github.com/kubemend/kubemend/controllers/decide/record"
 )
 
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
@@ -33,32 +29,6 @@ func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 	return target
 }
 
-// NamedBy is the record that a remediation request names; zero if it names none.
-func NamedBy(req metav1.Object) types.NamespacedName {
-	value := req.GetAnnotations()[mendv1.RecordAnnotation]
-	if namespace, name, other := strings.Cut(value, "/"); other {
-		return types.NamespacedName{Namespace: namespace, Name: name}
-	}
-	if value == "" {
-		return types.NamespacedName{}
-	}
-	return types.NamespacedName{Namespace: req.GetNamespace(), Name: value}
-}
-
-// Name makes a remediation request name a record.
-func Name(req metav1.Object, is types.NamespacedName) {
-	value := is.Name
-	if is.Namespace != req.GetNamespace() {
-		value = is.String()
-	}
-	marks := maps.Clone(req.GetAnnotations())
-	if marks == nil {
-		marks = map[string]string{}
-	}
-	marks[mendv1.RecordAnnotation] = value
-	req.SetAnnotations(marks)
-}
-
 // NodeRef names a node; uid is empty if it is not known.
 func NodeRef(name, uid string) *mendv1.RecordRef {
 	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
@@ -76,22 +46,22 @@ func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 }
 
 // OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.
-func OwnedBy(is *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
-	is.Spec.Target.ClusterName, is.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
-	metav1.SetMetaDataLabel(&is.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
-	is.OwnerReferences = []metav1.OwnerReference{{
+func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
+	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
+	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
+	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}
 }
 
 // WentAt is when the Machine of a record went, as the record says it or, before it does, when something was last written of it.
-func WentAt(is *mendv1.RemediationRecord) (at time.Time, said bool) {
-	at = is.Spec.Decided.Time
-	for i := range is.Status.Steps {
-		at = is.Status.Steps[i].Time.Time
-		if is.Status.Steps[i].Reason == decided.TargetGone {
-			return at, true
-		}
+func WentAt(record *mendv1.RemediationRecord) (at time.Time, said bool) {
+	if step := last(&record.Status, TargetGone); step != nil {
+		return step.Time.Time, true
+	}
+	at = record.Spec.Decided.Time
+	if n := len(record.Status.Steps); n > 0 {
+		at = record.Status.Steps[n-1].Time.Time
 	}
 	return at, false
 }

@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"testing"
@@ -50,32 +50,6 @@ func TestWhatIsWaitedForWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// What may not be found out any more in a moment is written at once; what goes on being so, together with what follows.
-func TestWhatIsUrgent(t *testing.T) {
-	known := func(r *Request) { r.Acts = true }
-	for name, tc := range map[string]struct {
-		change func(*Facts)
-		want   bool
-	}{
-		"that it begins":            {func(f *Facts) { f.Target.Asked = after(time.Second) }, true},
-		"that it ends":              {both(asked, healthy), true},
-		"a new request":             {both(asked, func(f *Facts) { f.Requests = []Request{{RecordRef: cycle}} }), true},
-		"that a remediator acts":    {withRequest(known), true},
-		"not that one still does":   {both(withRequest(known), func(f *Facts) { f.Status.Steps = append(f.Status.Steps, mendv1.RecordStep{Reason: RemediatorActs}) }), false},
-		"not what is waited for":    {both(asked, func(f *Facts) { f.Capacity = Capacity{Known: true, Reason: "DrainingNode"} }), false},
-		"not that it is deleted":    {both(asked, func(f *Facts) { f.Target.Deleting = after(time.Minute) }), false},
-		"not that nothing is new":   {func(*Facts) {}, false},
-		"not while it is paused":    {both(asked, healthy, func(f *Facts) { f.Paused = true }), false},
-		"not a request that it has": {withRequest(func(*Request) {}), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(2*time.Minute, tc.change)); p.Urgent != tc.want {
-				t.Errorf("urgent: %t, want %t, with %v", p.Urgent, tc.want, p.Status.Steps)
-			}
-		})
-	}
-}
-
 // What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
@@ -88,7 +62,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 			f.Status = Decide(f).Status // before the check says that it has one
 			f.Next = ladder
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
-				f.Now = after(late)
+				f.Now = later(late)
 				p := Decide(f)
 				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() {
 					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.Status.Outcome)
@@ -96,7 +70,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 				f.Status = p.Status
 			}
 			f.Next = mendv1.RecordRef{}
-			f.Now = after(4 * time.Hour)
+			f.Now = later(4 * time.Hour)
 			p := Decide(f)
 			if !p.Status.Ended.IsZero() || !p.Again.Equal(f.Now.Add(Settle)) {
 				t.Fatalf("when it has none any more it ends as %q, again at %s", p.Status.Outcome, p.Again)
@@ -116,8 +90,8 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 		unread bool
 		want   time.Time
 	}{
-		"until it is due to begin":                             {after: time.Minute, want: after(Unbegun)},
-		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: after(Unbegun)},
+		"until it is due to begin":                             {after: time.Minute, want: later(Unbegun)},
+		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: later(Unbegun)},
 		"not after that, while its requests cannot be read":    {after: Unbegun, unread: true},
 		"nor long after that, while its requests are not read": {after: time.Hour, unread: true},
 	} {
@@ -153,7 +127,7 @@ func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
 	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {
 		f := at(10*time.Minute, both(asked, healthy))
 		for len(f.Status.Steps) < steps {
-			f.Status.Steps = append(f.Status.Steps, aStep(after(time.Minute), "NoNode"))
+			f.Status.Steps = append(f.Status.Steps, aStep(later(time.Minute), "NoNode"))
 		}
 		if got := Decide(f).Status; got.Outcome != mendv1.RecordHealed || got.EndedBy != want {
 			t.Errorf("after %d steps it ends as %q by %q, want it healed by %q", steps, got.Outcome, got.EndedBy, want)

@@ -1,6 +1,7 @@
-package record
+package remediationrecord
 
 import (
+	"maps"
 	"time"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -36,33 +37,29 @@ const (
 	mostNotices = 12
 )
 
-// Reported is what was reported of an open record, and since when it waits for what it waits for now. After a restart nothing is known of that, and what is
-// waited for is reported once more.
-type Reported struct {
-	now   Notice
-	since time.Time
-	at    map[Notice]time.Time
-}
+// Reported is when what was reported of an open record. After a restart nothing is known of that, and what is waited for is reported once more.
+type Reported map[Notice]time.Time
 
 // Report returns what is to be reported of a record that is to go on as p says, and remembers it as reported.
-func (t *Reported) Report(f *Facts, p *Plan) []Notice {
+func (r Reported) Report(f *Facts, p *Plan) []Notice {
 	switch {
 	case f.Paused || !f.Status.Ended.IsZero():
 		return nil
 	case !p.Status.Ended.IsZero():
 		return ending(&p.Status)
 	case p.Waiting == "" || p.Over:
-		t.now = Notice{}
 		return nil
 	}
-	var all []Notice
-	if is := (Notice{Awaited, p.Waiting, p.Object}); t.lasts(is, f.Now) && t.mayBeReported(is, f.Now) {
-		all = append(all, is)
+	var notices []Notice
+	step := waitingFor(&p.Status)
+	lasts := step != nil && step.Reason == p.Waiting && !f.Now.Before(step.Time.Add(lasting))
+	if notice := (Notice{Awaited, p.Waiting, p.Object}); lasts && r.isNew(notice, step.Time.Time, f.Now) {
+		notices = append(notices, notice)
 	}
-	if is := (Notice{Late, p.Waiting, p.Object}); p.Overdue && t.mayBeReported(is, f.Now) {
-		all = append(all, is)
+	if notice := (Notice{Late, p.Waiting, p.Object}); p.Overdue && r.isNew(notice, time.Time{}, f.Now) {
+		notices = append(notices, notice)
 	}
-	return all
+	return notices
 }
 
 // ending is what is reported of the end: one that was cancelled had no effect.
@@ -77,28 +74,15 @@ func ending(status *mendv1.RemediationRecordStatus) []Notice {
 	return nil
 }
 
-// lasts reports whether is has been waited for long enough to be reported, and was not reported since that began.
-func (t *Reported) lasts(is Notice, now time.Time) bool {
-	if t.now != is {
-		t.now, t.since = is, now
-	}
-	return !now.Before(t.since.Add(lasting)) && t.at[is].Before(t.since)
-}
-
-// mayBeReported reports whether is was not reported lately, nor too much else, and remembers it as reported.
-func (t *Reported) mayBeReported(is Notice, now time.Time) bool {
-	for other, at := range t.at {
-		if now.Sub(at) >= silence && other.News == Awaited && other != is {
-			delete(t.at, other)
-		}
-	}
-	at, reported := t.at[is]
-	if reported && (is.News == Late || now.Sub(at) < silence) || len(t.at) >= mostNotices {
+// isNew reports whether a notice of what goes on since a moment was not reported since then, nor lately, nor too much else, and remembers it as reported.
+func (r Reported) isNew(notice Notice, since, now time.Time) bool {
+	maps.DeleteFunc(r, func(other Notice, at time.Time) bool {
+		return other != notice && other.News == Awaited && now.Sub(at) >= silence
+	})
+	at, reported := r[notice]
+	if reported && (!at.Before(since) || now.Sub(at) < silence) || len(r) >= mostNotices {
 		return false
 	}
-	if t.at == nil {
-		t.at = map[Notice]time.Time{}
-	}
-	t.at[is] = now
+	r[notice] = now
 	return true
 }

@@ -1,4 +1,4 @@
-package record
+package remediationrecord
 
 import (
 	"time"
@@ -18,21 +18,21 @@ func (p *planning) end() bool {
 		return p.endOfLeaving()
 	case !p.begun():
 		return p.endBefore()
-	case !t.Asked.IsZero() || p.f.RequestsUnread || p.inProgress():
+	case p.f.RequestsUnread || p.inProgress():
 		return false
 	}
-	switch p.health() {
-	case Yes:
+	switch health := p.health(); {
+	case health == Yes:
 		p.finish(mendv1.RecordHealed, p.healer(), p.healthySince())
 		return true
-	case No: // a check that goes on when its time is over names this record in its next request
-		return p.succeeded() == nil && p.f.Next.Name == "" && p.endOfNothingLeft()
+	case health == No && t.Asked.IsZero() && p.succeeded() == nil && p.f.Next.Name == "":
+		return p.endOfNothingLeft()
 	}
 	return false
 }
 
-// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is known here. It is
-// deleted by who has made it.
+// succeeded is the newest request, if its remediator says that it has succeeded: what it has begun may take longer than any time that is
+// known here. It is deleted by who has made it.
 func (p *planning) succeeded() *Request {
 	if n := len(p.f.Requests); n > 0 && p.f.Requests[n-1].Succeeded {
 		return &p.f.Requests[n-1]
@@ -52,22 +52,38 @@ func (p *planning) inProgress() bool {
 	return false
 }
 
+// Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy
+// that the check which asked calls healthy again: no owner of Cluster API replaces it then.
+func (f *Facts) Health() Truth {
+	t := &f.Target
+	switch {
+	case !t.Known:
+		return Unknown
+	case t.leaving() || t.ByHand || t.Checked == No:
+		return No
+	case t.Checked == Yes:
+		return Yes
+	case !t.Asked.IsZero() || t.Evidence == Yes || t.NodeReady == No:
+		return No
+	case t.Evidence == No && t.NodeReady == Yes:
+		return Yes
+	}
+	return Unknown
+}
+
 // health is that of the target. Of a host, its requests say it.
 func (p *planning) health() Truth {
-	is := p.f.Health()
+	health := p.f.Health()
 	for i := range p.f.Requests {
-		if r := &p.f.Requests[i]; is == Unknown && r.ended() && p.f.Target.Kind == hostKind {
-			is = No
-			if r.Succeeded {
+		if req := &p.f.Requests[i]; health == Unknown && req.ended() && p.f.Target.Kind == hostKind {
+			health = No
+			if req.Succeeded {
 				return Yes
 			}
 		}
 	}
-	return is
+	return health
 }
-
-// hostKind is the kind of targets of which nothing says whether they are healthy.
-const hostKind = "BareMetalHost"
 
 // endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity. It is never healed.
 func (p *planning) endOfLeaving() bool {
@@ -124,8 +140,9 @@ func (p *planning) endOfNothingLeft() bool {
 		reason = RequestsEnded
 	}
 	step := last(&p.Status, RequestsEnded, Withdrawn)
-	if !p.settling() || step.Reason != reason || waitingFor(&p.Status) == AwaitingNextStep {
+	if waits := waitingFor(&p.Status); !p.settling() || step.Reason != reason || waits != nil && waits.Reason == AwaitingNextStep {
 		p.step(p.f.Now, reason, mendv1.RecordRef{})
+		p.Confirm = true
 		step = last(&p.Status, reason)
 	}
 	if due := step.Time.Add(Settle); p.f.Now.Before(due) {
@@ -148,7 +165,7 @@ func (p *planning) settling() bool {
 
 // effective reports whether something was done to the target. A record that has lost some of its steps does not know.
 func (p *planning) effective() bool {
-	return has(&p.Status, RemediatorActs) || has(&p.Status, TargetDeleting) || len(p.Status.Steps) >= mendv1.MaxRecordSteps
+	return last(&p.Status, RemediatorActs, TargetDeleting) != nil || len(p.Status.Steps) >= mendv1.MaxRecordSteps
 }
 
 // healer is what has healed the target, if it is not the remediation.
@@ -168,26 +185,23 @@ func (p *planning) healthySince() time.Time {
 	return t.NodeReadySince
 }
 
-// finish ends the record. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with capacity.
+// finish ends the record. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with
+// capacity.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) {
 	status, now := &p.Status, p.f.Now
+	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(now.Truncate(time.Second))), outcome, by
 	if outcome == mendv1.RecordHealed || outcome == mendv1.RecordReplaced {
-		floor := p.f.Decided
-		if status.Begun != nil && status.Begun.After(floor) {
-			floor = status.Begun.Time
+		if back.IsZero() || back.After(status.Ended.Time) {
+			back = status.Ended.Time
 		}
-		if back.IsZero() || back.After(now) {
-			back = now
+		if status.Begun != nil && back.Before(status.Begun.Time) {
+			back = status.Begun.Time
 		}
-		if back.Before(floor) {
-			back = floor
+		if back.Before(p.f.Decided) {
+			back = p.f.Decided
 		}
 		status.CapacityBack = new(metav1.NewTime(back))
-	} else {
-		back = now
 	}
-	p.stopWaiting(back)
-	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(now)), outcome, by
 	p.step(now, string(outcome), mendv1.RecordRef{})
-	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
+	p.Waiting, p.Object, p.Again, p.Confirm = "", mendv1.RecordRef{}, time.Time{}, true
 }

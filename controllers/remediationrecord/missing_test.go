@@ -1,4 +1,4 @@
-package records
+package remediationrecord
 
 import (
 	"slices"
@@ -16,20 +16,20 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-var due = metav1.NewTime(time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC))
+var dueAt = metav1.NewTime(time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC))
 
-func waits(reason, message string, since metav1.Time) func(*mendv1.RemediationRecord) {
+func waitsFor(reason, message string, since metav1.Time) func(*mendv1.RemediationRecord) {
 	return func(is *mendv1.RemediationRecord) {
 		is.Status.Conditions = append(is.Status.Conditions, metav1.Condition{
 			Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 		})
-		is.Status.Waits = []mendv1.RecordWait{{Reason: "DrainBlocked", Seconds: 60}, {Reason: reason, Since: &since}}
+		is.Status.Steps = []mendv1.RecordStep{aStep(since.Add(-time.Minute), "DrainBlocked"), aStep(since.Time, reason)}
 	}
 }
 
 func TestWhatIsMissingByARecord(t *testing.T) {
-	begun := func(is *mendv1.RemediationRecord) { is.Status.Begun = new(metav1.NewTime(due.Add(time.Second))) }
-	later := metav1.NewTime(due.Add(time.Hour))
+	begun := func(is *mendv1.RemediationRecord) { is.Status.Begun = new(metav1.NewTime(dueAt.Add(time.Second))) }
+	later := metav1.NewTime(dueAt.Add(time.Hour))
 	machine := mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1"}
 	check := mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: "metal", Name: "workers"}
 	for name, tc := range map[string]struct {
@@ -38,24 +38,24 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 	}{
 		"nothing before it was begun": {},
 		"something that was not read, once it was begun": {
-			[]func(*mendv1.RemediationRecord){begun}, &Missing{Target: machine, Check: check, Reason: "Unread", Due: due.Time},
+			[]func(*mendv1.RemediationRecord){begun}, &Missing{Target: machine, Check: check, Reason: "Unread", Due: dueAt.Time},
 		},
 		"what it waits for": {
-			[]func(*mendv1.RemediationRecord){begun, waits("NoHost", "No host fits", later)},
-			&Missing{Target: machine, Check: check, Reason: "NoHost", Message: "No host fits", Since: later.Time, Due: due.Time},
+			[]func(*mendv1.RemediationRecord){begun, waitsFor("NoHost", "No host fits", later)},
+			&Missing{Target: machine, Check: check, Reason: "NoHost", Message: "No host fits", Since: later.Time, Due: dueAt.Time},
 		},
 		"what it waits for since its machine was gone, also if it was not begun": {
-			[]func(*mendv1.RemediationRecord){waits("OwnerCreates", "", later)},
-			&Missing{Target: machine, Check: check, Reason: "OwnerCreates", Since: later.Time, Due: due.Time},
+			[]func(*mendv1.RemediationRecord){waitsFor("OwnerCreates", "", later)},
+			&Missing{Target: machine, Check: check, Reason: "OwnerCreates", Since: later.Time, Due: dueAt.Time},
 		},
-		"nothing where the owner was scaled down": {says: []func(*mendv1.RemediationRecord){begun, waits("ScaledDown", "", later)}},
-		"nothing after its end": {says: []func(*mendv1.RemediationRecord){begun, waits("GivenUp", "", later), func(is *mendv1.RemediationRecord) {
+		"nothing where the owner was scaled down": {says: []func(*mendv1.RemediationRecord){begun, waitsFor("ScaledDown", "", later)}},
+		"nothing after its end": {says: []func(*mendv1.RemediationRecord){begun, waitsFor("GivenUp", "", later), func(is *mendv1.RemediationRecord) {
 			is.Status.Ended = &later
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := &mendv1.RemediationRecord{}
-			is.Spec.Target.Machine, is.Spec.Requester.Check, is.Spec.Due = &machine, &check, &due
+			is.Spec.Target.Machine, is.Spec.Requester.Check, is.Spec.Due = &machine, &check, &dueAt
 			for _, say := range tc.says {
 				say(is)
 			}
@@ -68,13 +68,13 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 
 var workers = types.NamespacedName{Namespace: "metal", Name: "workers"}
 
-// lost is the record of a machine that workers has had replaced, which was due then.
+// lost is the record of a machine that workers has had replaced, which was dueAt then.
 func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name + "-1"}}
-	is.Spec.Due = new(metav1.NewTime(due.Add(-ago)))
+	is.Spec.Due = new(metav1.NewTime(dueAt.Add(-ago)))
 	is.Spec.Target.Machine = &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: name}
 	is.Spec.Requester.Check = &mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: workers.Namespace, Name: workers.Name}
-	waits("NoHost", "No host fits "+name, due)(is)
+	waitsFor("NoHost", "No host fits "+name, dueAt)(is)
 	for _, edit := range edits {
 		edit(is)
 	}
@@ -88,7 +88,7 @@ func checked(t *testing.T, objects ...client.Object) *Records {
 	if err := mendv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, byCheck).Build()}
+	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, checksOf).Build()}
 }
 
 func TestWhatIsMissingOfACheck(t *testing.T) {
@@ -99,14 +99,14 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 	}
 	r := checked(t, lost("a", time.Minute), lost("b", time.Hour), lost("h", time.Hour),
 		lost("c", time.Hour, of("MachineHealthCheck", "others")), lost("d", time.Hour, of("NodeHealthCheck", "workers")),
-		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &due }),
+		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &dueAt }),
 		lost("g", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }))
 	var heard []string
 	r.Hear(func(check types.NamespacedName) { heard = append(heard, check.Name) })
 	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
 	}
-	r.Followed()
+	r.followedAll()
 	if !slices.Equal(heard, []string{"workers"}) {
 		t.Errorf("of those that asked before, %v are called", heard)
 	}
@@ -127,7 +127,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 		edit(is)
 		return is
 	}
-	closed := with(func(is *mendv1.RemediationRecord) { is.Status.Ended = &due })
+	closed := with(func(is *mendv1.RemediationRecord) { is.Status.Ended = &dueAt })
 	for name, tc := range map[string]struct {
 		happens func(toolscache.ResourceEventHandler)
 		called  int
@@ -158,7 +158,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 					t.Errorf("called is %s", check)
 				}
 			})
-			tc.happens(r.Changes())
+			tc.happens(r.changes())
 			if called != tc.called {
 				t.Errorf("it is called %d times, want %d", called, tc.called)
 			}

@@ -1,0 +1,159 @@
+package remediationrecord
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
+)
+
+// Missing is what an open record says of capacity that is not back.
+type Missing struct {
+	// Target is what is remediated, Check what asked for that; without a name nothing did that is known.
+	Target, Check mendv1.RecordRef
+	// Namespace is that of the record, Cluster the one that the target belongs to; empty for nodes of this cluster.
+	Namespace, Cluster string
+	// Reason is what is waited for, Message that as a sentence, and Since since when; zero if that is not known.
+	Reason, Message string
+	Since           time.Time
+	// Due is since when the target counts as unhealthy.
+	Due time.Time
+}
+
+// notExpected are the reasons for which no other machine is to come: that a target is about to be gone then is no loss.
+var notExpected = []string{
+	capacity.ScaledDown, capacity.OwnerDeleted, capacity.ClusterDeleted, capacity.NamespaceDeleted,
+}
+
+// MissingBy is the capacity that is missing by a record; nil if it is closed, if nothing was begun yet, or if no other machine is expected.
+func MissingBy(record *mendv1.RemediationRecord) *Missing {
+	back := meta.FindStatusCondition(record.Status.Conditions, mendv1.RecordCapacityBack)
+	if !record.Open() || record.Status.Begun == nil && back == nil || back != nil && slices.Contains(notExpected, back.Reason) {
+		return nil
+	}
+	m := &Missing{
+		Target: TargetOf(record), Namespace: record.Namespace, Cluster: record.Spec.Target.ClusterName,
+		Reason: Unread, Due: record.Spec.Decided.Time,
+	}
+	if record.Spec.Due != nil {
+		m.Due = record.Spec.Due.Time
+	}
+	if record.Spec.Requester.Check != nil {
+		m.Check = *record.Spec.Requester.Check
+	}
+	if back != nil {
+		m.Reason, m.Message = back.Reason, back.Message
+	}
+	if step := waitingFor(&record.Status); step != nil && step.Reason == m.Reason {
+		m.Since = step.Time.Time
+	}
+	return m
+}
+
+// OldestFirst sorts what is missing: what was due first comes first.
+func OldestFirst(losses []Missing) {
+	slices.SortFunc(losses, func(a, b Missing) int {
+		return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Target.Namespace, b.Target.Namespace), cmp.Compare(a.Target.Name, b.Target.Name))
+	})
+}
+
+// checkIndex finds open records by the MachineHealthCheck that asked for them.
+const checkIndex = "kubemend.recordCheck"
+
+// checksOf are the values of the index for a record.
+func checksOf(o client.Object) []string {
+	if by := o.(*mendv1.RemediationRecord).Spec.Requester.Check; by != nil && by.Kind == machineCheckKind {
+		return []string{by.Namespace + "/" + by.Name}
+	}
+	return nil
+}
+
+// MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has
+// all open records, nor where these are not installed.
+func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (losses []Missing, known bool, err error) {
+	if r == nil || !r.mayBeAsked(check) {
+		return nil, false, nil
+	}
+	list := &mendv1.RemediationRecordList{}
+	asked := client.MatchingFields{checkIndex: check.String()}
+	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), asked, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false, fmt.Errorf("list the open records of MachineHealthCheck %s: %w", check, err)
+	}
+	counted := map[mendv1.RecordRef]bool{}
+	for i := range list.Items {
+		if lost := MissingBy(&list.Items[i]); lost != nil && !counted[lost.Target] {
+			counted[lost.Target] = true
+			losses = append(losses, *lost)
+		}
+	}
+	OldestFirst(losses)
+	return losses, true, nil
+}
+
+// mayBeAsked reports whether the cache has all open records, and remembers who asks too early.
+func (r *Records) mayBeAsked(check types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.followed {
+		if r.asked == nil {
+			r.asked = map[types.NamespacedName]bool{}
+		}
+		r.asked[check] = true
+	}
+	return r.followed
+}
+
+// Hear makes hear the function that is called with each MachineHealthCheck of which something else is missing than before.
+func (r *Records) Hear(hear func(check types.NamespacedName)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hear = hear
+}
+
+// followedAll says that the cache has all open records. The checks that asked before are called.
+func (r *Records) followedAll() {
+	r.mu.Lock()
+	asked := r.asked
+	r.asked, r.followed = nil, true
+	r.mu.Unlock()
+	for check := range asked {
+		r.call(check)
+	}
+}
+
+// changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
+// waited for in other words is no change.
+func (r *Records) changed(before, after *mendv1.RemediationRecord) {
+	record := cmp.Or(after, before)
+	if by := record.Spec.Requester.Check; by != nil && by.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
+		r.call(types.NamespacedName{Namespace: by.Namespace, Name: by.Name})
+	}
+}
+
+func (r *Records) call(check types.NamespacedName) {
+	r.mu.Lock()
+	hear := r.hear
+	r.mu.Unlock()
+	if hear != nil {
+		hear(check)
+	}
+}
+
+// missingReason is what is waited for by a record; empty if nothing is missing by it.
+func missingReason(record *mendv1.RemediationRecord) string {
+	if record == nil {
+		return ""
+	}
+	if lost := MissingBy(record); lost != nil {
+		return lost.Reason
+	}
+	return ""
+}

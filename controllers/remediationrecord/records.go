@@ -1,0 +1,303 @@
+package remediationrecord
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;watch
+
+const (
+	// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
+	CRD = "remediationrecords.kubemend.io"
+	// AheadWithin is how long a remediation waits for its record at most: an admission webhook that does not answer must not hold it up.
+	AheadWithin = 5 * time.Second
+	// attemptEvery is how often it is written that a remediation is still about to begin. A record is cancelled much later than that
+	// (Unbegun).
+	attemptEvery = time.Minute
+)
+
+var failed = prometheus.NewCounterVec(prometheus.CounterOpts{
+	Name: "kubemend_remediation_records_failed_total",
+	Help: "Remediations that went on although their RemediationRecord could not be written, by kind of the check or of the remediation.",
+}, []string{"kind"})
+
+// Records writes records before remediations begin. A nil Records writes none. It is safe for concurrent use.
+type Records struct {
+	// Client writes, and reads open records from the cache that CacheOptions describe; Live reads past it.
+	Client client.Client
+	Live   client.Reader
+	// Installed reports whether there is a CustomResourceDefinition of that name.
+	Installed func(ctx context.Context, crd string) (bool, error)
+	Clock     clock.PassiveClock
+
+	mu sync.Mutex
+	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
+	// that asked before.
+	hear     func(types.NamespacedName)
+	followed bool
+	asked    map[types.NamespacedName]bool
+}
+
+// CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
+func CacheOptions() cache.ByObject {
+	open := labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"})
+	return cache.ByObject{Label: open, Transform: cache.TransformStripManagedFields()}
+}
+
+// Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The
+// remediation goes on whatever becomes of its record: what fails is logged and counted by the kind of the caller.
+//
+// The caller gives the record's namespace, owners and spec. Its name is made of the target's and of since, by which remediations of one
+// target differ and which a restart of the manager does not change, such as when the target was last healthy: a process that is killed
+// between this and the write that begins the remediation leaves a record that the next one finds by its name, or that is cancelled after a
+// while. A record that has a name and a UID already is the one that a request of this remediation carries: it is taken as long as it is
+// open.
+func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
+	if r == nil {
+		return nil
+	}
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	written, err := r.write(within, record, since)
+	if err != nil { // the answer may be lost alone: the second try finds what the first one has written
+		written, err = r.write(within, record, since)
+	}
+	if err != nil {
+		target := TargetOf(record)
+		failed.WithLabelValues(kind).Inc()
+		log.FromContext(ctx).Error(err, "The remediation goes on without a record", target.Kind, klog.KRef(target.Namespace, target.Name))
+		return nil
+	}
+	return written
+}
+
+// write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
+// not begin, or that is about something else, as one that a user has made up, is not it: the next name is made of its UID.
+func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
+	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
+		return nil, err
+	}
+	if there, err := r.known(ctx, record); there != nil || err != nil {
+		return there, err
+	}
+	target, fresh := TargetOf(record), record.DeepCopy()
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
+	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(r.Clock.Now()))
+	Bound(fresh)
+	for other := ""; ; {
+		fresh.Name = nameOf(target.Name, target.UID, since, other)
+		written := fresh.DeepCopy()
+		err := r.Client.Create(ctx, written)
+		if err == nil {
+			return written, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("create the record of %s %s: %w", target.Kind, target.Name, err)
+		}
+		there := &mendv1.RemediationRecord{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
+			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
+		}
+		if there.Open() && sameRemediation(there, fresh) {
+			return there, r.attempt(ctx, there)
+		}
+		other = string(there.UID)
+	}
+}
+
+// known is the open record that a request of this remediation carries; nil if none does.
+func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (*mendv1.RemediationRecord, error) {
+	if record.Name == "" {
+		return nil, nil
+	}
+	there := &mendv1.RemediationRecord{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read the record that a request carries: %w", err)
+	}
+	if !there.Open() || there.UID != record.UID && !Moved(there) || there.Name == "" {
+		return nil, nil
+	}
+	return there, r.attempt(ctx, there)
+}
+
+// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
+func sameRemediation(a, b *mendv1.RemediationRecord) bool {
+	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
+}
+
+// attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
+func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord) error {
+	now := r.Clock.Now()
+	if record.Status.Begun != nil || record.Status.Attempted != nil && now.Sub(record.Status.Attempted.Time) < attemptEvery {
+		return nil
+	}
+	before := record.DeepCopy()
+	record.Status.Attempted = new(metav1.NewTime(now))
+	if err := r.Client.Patch(ctx, record, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("write that the remediation of record %s is about to begin: %w", record.Name, err)
+	}
+	return nil
+}
+
+// Began writes that the remediation of record was begun, by a request or, without one, by asking the owner of the Machine. What cannot be
+// written now, the controller of records finds out and writes.
+func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, request *mendv1.RecordRef) {
+	if r == nil || record == nil || record.Status.Begun != nil && request == nil {
+		return
+	}
+	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status}
+	facts.Target.RecordRef = TargetOf(record)
+	if request != nil {
+		facts.Requests = []Request{{RecordRef: *request, Created: facts.Now}}
+	} else {
+		facts.Target.Known, facts.Target.Exists, facts.Target.Asked = true, true, facts.Now
+	}
+	after := record.DeepCopy()
+	after.Status = statusOf(&observed{record: record, facts: facts}, beginning(facts))
+	Bound(after)
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	if err := r.Client.Patch(within, after, client.MergeFromWithOptions(record, client.MergeFromWithOptimisticLock{})); err != nil {
+		log.FromContext(ctx).V(1).Info("Writing that a remediation was begun is left to the controller of records",
+			"RemediationRecord", klog.KObj(record), "error", err.Error())
+	}
+}
+
+// Carry makes a remediation request, before it is created or stored, carry a record: its follower counts what carries its UID and nothing
+// else.
+func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
+	if record == nil {
+		return
+	}
+	marks := maps.Clone(req.GetAnnotations())
+	if marks == nil {
+		marks = map[string]string{}
+	}
+	marks[mendv1.RecordAnnotation] = Carried(record, req.GetNamespace())
+	req.SetAnnotations(marks)
+}
+
+// Carried is the value of the annotation by which what is in a namespace carries record.
+func Carried(record *mendv1.RemediationRecord, namespace string) string {
+	value := record.Name
+	if record.Namespace != namespace {
+		value = record.Namespace + "/" + value
+	}
+	if record.UID != "" {
+		value += "@" + string(record.UID)
+	}
+	return value
+}
+
+// CarriedBy is the record that a request carries; zero if it carries none.
+func CarriedBy(req metav1.Object) (record types.NamespacedName, uid types.UID) {
+	return carriedIn(req.GetAnnotations()[mendv1.RecordAnnotation], req.GetNamespace())
+}
+
+func carriedIn(value, namespace string) (record types.NamespacedName, uid types.UID) {
+	name, id, _ := strings.Cut(value, "@")
+	if other, rest, has := strings.Cut(name, "/"); has {
+		namespace, name = other, rest
+	}
+	if name == "" {
+		return types.NamespacedName{}, ""
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, types.UID(id)
+}
+
+// RefOf is a request as a record names it.
+func RefOf(req client.Object) *mendv1.RecordRef {
+	return new(requestRef(req, req.GetObjectKind().GroupVersionKind()))
+}
+
+// Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them
+// other UIDs. One that cannot be read now is taken for that: nothing has two records.
+func (r *Records) Has(ctx context.Context, req metav1.Object, machine *clusterv1.Machine) bool {
+	within, done := context.WithTimeout(ctx, AheadWithin)
+	defer done()
+	carried, _ := CarriedBy(req)
+	there := &mendv1.RemediationRecord{}
+	if err := r.Live.Get(within, carried, there); err != nil {
+		return !apierrors.IsNotFound(err)
+	}
+	target := &there.Spec.Target
+	about := target.Machine != nil && target.Machine.Name == machine.Name && target.Machine.Namespace == machine.Namespace ||
+		target.Machine == nil && target.Node != nil && target.Node.Name == machine.Status.NodeRef.Name
+	return about && there.Open() && carries(req, there)
+}
+
+// followedBy stands in the message of the condition Remediation of a Machine before the record that the Machine carries.
+const followedBy = ": see RemediationRecord "
+
+// Mention is the end of the message of the condition Remediation of a Machine whose owner is asked to replace it: the Machine carries the
+// record by it, in the write that asks the owner. It is empty if the remediation has no record.
+func Mention(record *mendv1.RemediationRecord) string {
+	if record == nil {
+		return ""
+	}
+	return followedBy + Carried(record, record.Namespace)
+}
+
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
+	name, uid := CarriedBy(obj)
+	if machine, is := obj.(*clusterv1.Machine); is {
+		_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
+		name, uid = carriedIn(value, machine.Namespace)
+	}
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
+}
+
+// TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
+func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
+	t := &record.Spec.Target
+	for _, ref := range []*mendv1.RecordRef{t.Machine, t.Node, t.Host} {
+		if ref != nil {
+			return *ref
+		}
+	}
+	return mendv1.RecordRef{}
+}
+
+// Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.
+func Moved(record *mendv1.RemediationRecord) bool {
+	before := record.Spec.Target.ClusterUID
+	for _, owner := range record.OwnerReferences {
+		if before != "" && owner.Kind == clusterv1.ClusterKind &&
+			schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
+			return string(owner.UID) != before
+		}
+	}
+	return false
+}
+
+// nameOf is a name that begins with that of the target and ends with a hash of the parts.
+func nameOf(target string, parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	const most = 253 - 1 - 10 // what an object's name may have, less the hash
+	return strings.TrimRight(target[:min(len(target), most)], ".-") + "-" + hex.EncodeToString(sum[:5])
+}

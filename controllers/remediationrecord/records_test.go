@@ -1,0 +1,310 @@
+package remediationrecord
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// shelf is an API server with records.
+type shelf struct {
+	*Records
+	server client.WithWatch
+	clock  *clocktesting.FakePassiveClock
+	// breaks is which write of the process is its last: it is killed before it.
+	breaks int
+	absent bool
+}
+
+var errKilled = errors.New("the manager is killed")
+
+func newShelf(t *testing.T, objects ...client.Object) *shelf {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := mendv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &shelf{clock: clocktesting.NewFakePassiveClock(noon), breaks: -1}
+	s.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	s.restart()
+	return s
+}
+
+// restart makes another process.
+func (s *shelf) restart() {
+	write := func() error {
+		if s.breaks == 0 {
+			return errKilled
+		}
+		s.breaks--
+		return nil
+	}
+	cached := interceptor.NewClient(s.server, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := write(); err != nil {
+				return err
+			}
+			o.SetUID(types.UID("of " + o.GetName())) // which the fake does not do
+			return c.Create(ctx, o, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			if err := write(); err != nil {
+				return err
+			}
+			return c.Patch(ctx, o, p, opts...)
+		},
+	})
+	s.Records = &Records{
+		Client: cached, Live: s.server, Clock: s.clock,
+		Installed: func(context.Context, string) (bool, error) { return !s.absent, nil },
+	}
+}
+
+func (s *shelf) all(ctx context.Context, t *testing.T) []mendv1.RemediationRecord {
+	t.Helper()
+	list := &mendv1.RemediationRecordList{}
+	if err := s.server.List(ctx, list); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// close ends the only record.
+func (s *shelf) close(ctx context.Context, t *testing.T) {
+	t.Helper()
+	all := s.all(ctx, t)
+	is := &all[len(all)-1]
+	is.Status.Ended, is.Status.Outcome = new(metav1.NewTime(s.clock.Now())), mendv1.RecordCancelled
+	delete(is.Labels, mendv1.RecordOpenLabel)
+	if err := s.server.Update(ctx, is); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func about(machine, uid string) *mendv1.RemediationRecord {
+	return &mendv1.RemediationRecord{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "metal"},
+		Spec: mendv1.RemediationRecordSpec{
+			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(noon),
+			Target: mendv1.RecordTarget{Machine: &mendv1.RecordRef{Kind: "Machine", Name: machine, UID: uid}},
+		},
+	}
+}
+
+// begins begins a remediation, and returns its record.
+func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, since string) *mendv1.RemediationRecord {
+	return s.Begin(ctx, "Test", record, since)
+}
+
+func TestARemediationHasOneRecord(t *testing.T) {
+	ctx := t.Context()
+	// carried is what is known of a record by a request that carries it.
+	carried := func(record, of *mendv1.RemediationRecord) *mendv1.RemediationRecord {
+		record.Name, record.UID = of.Name, of.UID
+		return record
+	}
+	for name, tc := range map[string]struct {
+		run  func(s *shelf)
+		want int
+	}{
+		"one begins": {func(s *shelf) { s.begins(ctx, about("w1", "1"), "a") }, 1},
+		"it is tried again": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
+		}, 1},
+		"another process begins it, as the first was killed or does not know that it leads no more": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			s.restart()
+			s.begins(ctx, about("w1", "1"), "a")
+		}, 1},
+		"the manager is killed before the record": {func(s *shelf) {
+			s.breaks = 0
+			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
+				t.Errorf("it has record %s", record.Name)
+			}
+			s.breaks = -1
+			s.restart()
+			s.begins(ctx, about("w1", "1"), "a")
+		}, 1},
+		"a remediation of the same machine after the first is closed": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			s.close(ctx, t)
+			s.begins(ctx, about("w1", "1"), "b")
+		}, 2},
+		"one that did not begin in time, and does now": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			s.close(ctx, t)
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "1"), "a")
+		}, 2},
+		"one of another machine of that name": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, about("w1", "2"), "a")
+		}, 2},
+		"its target came back with another UID, and a request carries its record": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			if second := s.begins(ctx, carried(about("w1", "2"), first), "b"); second.Name != first.Name {
+				t.Errorf("it takes %q after %q", second.Name, first.Name)
+			}
+		}, 1},
+		"the record that a request carries is closed": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			s.close(ctx, t)
+			s.begins(ctx, carried(about("w1", "2"), first), "b")
+		}, 2},
+		"the record that a request carries is gone": {func(s *shelf) {
+			s.begins(ctx, carried(about("w1", "1"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: "w1-gone"}}), "a")
+		}, 1},
+		"a user has made up an open one of this machine": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name = "made-up"
+			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
+				t.Error("it is that of the remediation")
+			}
+		}, 2},
+		"a user has made up one that has its name, of another machine": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name, made.UID, made.Spec.Target.Machine.Name = nameOf("w1", "1", "a", ""), "made-up", "w2"
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
+				t.Error("it is that of the remediation")
+			}
+		}, 2},
+		"the kind is not installed": {func(s *shelf) {
+			s.absent = true
+			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {
+				t.Errorf("it has record %s", record.Name)
+			}
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t)
+			tc.run(s)
+			if got := s.all(ctx, t); len(got) != tc.want {
+				t.Errorf("there are %d records, want %d: %v", len(got), tc.want, got)
+			}
+		})
+	}
+}
+
+func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
+	s := newShelf(t)
+	for _, after := range []time.Duration{0, 30 * time.Second, 90 * time.Second} {
+		s.clock.SetTime(noon.Add(after))
+		if record := s.begins(t.Context(), about("w1", "1"), "a"); record == nil || !strings.HasPrefix(record.Name, "w1-") {
+			t.Fatalf("it returns %v", record)
+		}
+	}
+	if got := s.all(t.Context(), t)[0].Status.Attempted.Time; !got.Equal(noon.Add(90 * time.Second)) {
+		t.Errorf("it was last attempted at %s", got)
+	}
+}
+
+// What the manager has just done is in the record although its object is gone a moment later, in the second write of the remediation.
+func TestWhoBeginsARemediationWritesThatItWasBegun(t *testing.T) {
+	request := &mendv1.RecordRef{Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: "r"}
+	for reason, by := range map[string]*mendv1.RecordRef{OwnerRequested: nil, RequestCreated: request} {
+		s := newShelf(t)
+		record := s.begins(t.Context(), about("w1", "1"), "a")
+		s.clock.SetTime(noon.Add(1234567890 * time.Nanosecond))
+		s.Began(t.Context(), record, by)
+		got := &s.all(t.Context(), t)[0]
+		if condition(got, mendv1.RecordBegun) != "True "+reason || len(got.Status.Steps) != 1 || got.Status.Steps[0].Message == "" {
+			t.Fatalf("%s: it says %+v", reason, got.Status)
+		}
+		if at := got.Status.Steps[0].Time.Time; !at.Equal(noon.Add(1234*time.Millisecond)) || !got.Status.Begun.Time.Equal(noon.Add(time.Second)) {
+			t.Errorf("%s: it was begun at %s, the step at %s", reason, got.Status.Begun, at)
+		}
+		s.Began(t.Context(), nil, by) // without a record
+	}
+}
+
+func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {
+	for name, create := range map[string]func(context.Context) error{
+		"it is refused": func(context.Context) error { return errors.New("a webhook says no") },
+		"no answer comes": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				s.Client = interceptor.NewClient(s.server, interceptor.Funcs{
+					Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+						return create(ctx)
+					},
+				})
+				before, began := testutil.ToFloat64(failed.WithLabelValues("Test")), time.Now() //nolint:forbidigo // of the bubble
+				if record := s.begins(t.Context(), about("w1", "1"), "a"); record != nil {
+					t.Errorf("there is a record %q", record.Name)
+				}
+				if took := time.Since(began); took > AheadWithin { //nolint:forbidigo // of the bubble
+					t.Errorf("the remediation waits for %s", took)
+				}
+				if counted := testutil.ToFloat64(failed.WithLabelValues("Test")) - before; counted != 1 {
+					t.Errorf("it is counted %v times", counted)
+				}
+			})
+		})
+	}
+}
+
+func TestARecordWhoseAnswerWasLostIsFound(t *testing.T) {
+	s := newShelf(t)
+	answers := s.Client.(client.WithWatch)
+	s.Client = interceptor.NewClient(answers, interceptor.Funcs{
+		Create: func(ctx context.Context, _ client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := answers.Create(ctx, o, opts...); err != nil {
+				return err
+			}
+			return errors.New("the connection broke")
+		},
+	})
+	before := testutil.ToFloat64(failed.WithLabelValues("Test"))
+	record := s.begins(t.Context(), about("w1", "1"), "a")
+	if all := s.all(t.Context(), t); len(all) != 1 || record == nil || testutil.ToFloat64(failed.WithLabelValues("Test")) != before {
+		t.Errorf("of %d records it has %v", len(all), record)
+	}
+}
+
+func TestWhatIsTooLongIsCut(t *testing.T) {
+	r := about("w1", "1")
+	long := strings.Repeat("ä", 1000)
+	r.Spec.Cause = long
+	for range 100 {
+		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: "Ready", Message: long})
+		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Reason: "Begun", Message: long})
+	}
+	r.Status.Steps[99].Reason = "Ended"
+	Bound(r)
+	if n := len([]rune(r.Spec.Cause)); n != 333 {
+		t.Errorf("the cause has %d characters", n)
+	}
+	if len(r.Spec.Evidence) != mendv1.MaxRecordEvidence || len(r.Status.Steps) != mendv1.MaxRecordSteps || r.Status.Steps[63].Reason != "Ended" {
+		t.Errorf("%d findings and %d steps, of which the last is %s", len(r.Spec.Evidence), len(r.Status.Steps), r.Status.Steps[len(r.Status.Steps)-1].Reason)
+	}
+	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
+		t.Errorf("a step has %d characters", n)
+	}
+}
