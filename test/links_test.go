@@ -66,15 +66,6 @@ func pages(t *testing.T) []string {
 	return found
 }
 
-func content(t *testing.T, page string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
 var (
 	link   = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	quoted = regexp.MustCompile("`[^`]*`")

@@ -3,8 +3,6 @@ package test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,12 +39,7 @@ func isPure(folder, file string) bool {
 func TestDecisionsArePure(t *testing.T) {
 	decisions := 0
 	for _, p := range listPackages(t) {
-		var pure []string
-		for _, file := range p.GoFiles {
-			if p.folder() != "" && isPure(p.folder(), file) {
-				pure = append(pure, file)
-			}
-		}
+		pure := slices.DeleteFunc(slices.Clone(p.GoFiles), func(file string) bool { return !isPure(p.folder(), file) })
 		if len(pure) == 0 {
 			continue
 		}
@@ -62,15 +55,6 @@ func TestDecisionsArePure(t *testing.T) {
 	if decisions < 50 {
 		t.Errorf("only %d files were found that decide", decisions)
 	}
-}
-
-func parse(t *testing.T, path string, source any) *ast.File {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // impurities are what the pure ones among the files of a package import, call or take that a decision must not have.
