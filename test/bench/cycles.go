@@ -29,13 +29,13 @@ func measureCycles(ctx context.Context, b bench) (section, error) {
 
 // measureHosts sets up hosts, and has some of them power-cycled.
 func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error) {
-	e, err := setUpHosts(ctx, hosts, b.crds)
-	if err != nil {
+	e := &hostEnvironment{environment: &environment{count: hosts, ownKinds: true}}
+	defer func() { err = errors.Join(err, e.tearDown()) }()
+	if err := e.setUp(ctx, e.fillHosts); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.tearDown()) }()
 	t := &trial{environment: e.environment, scale: scaleOf(hosts, b.quick), controller: checkController}
-	if err := t.firstPass(ctx, b.manager); err != nil {
+	if err := t.firstPass(ctx); err != nil {
 		return nil, fmt.Errorf("first full pass: %w", err)
 	}
 	t.figures = nil // that is measured with the checks

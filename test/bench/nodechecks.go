@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,14 +43,14 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 		nodes, unhealthy, reconciles = 200, 10, 5
 	}
 	s = section{title: "NodeHealthChecks", method: nodeMethod}
-	e := &environment{count: nodes, crds: b.crds, nodesOnly: true}
+	e := &environment{count: nodes, ownKinds: true, nodesOnly: true}
 	defer func() { err = errors.Join(err, e.tearDown()) }()
 	if err := e.fillNodes(ctx); err != nil {
 		return s, fmt.Errorf("set up a control plane with %d nodes: %w", nodes, err)
 	}
 	t := &nodeTrial{&trial{environment: e, scale: scaleOf(nodes, b.quick), controller: "nodehealthcheck"}}
 	t.scale.beatsCPU = 1
-	if err := t.firstReconcile(ctx, b.manager); err != nil {
+	if err := t.firstReconcile(ctx); err != nil {
 		return s, fmt.Errorf("first reconcile: %w", err)
 	}
 	of, err := t.run(ctx, []phase{
@@ -115,21 +114,19 @@ func (e *environment) fillCheck(ctx context.Context) error {
 	if err := e.managementClient.Create(ctx, check); err != nil {
 		return err
 	}
-	first := remediationKinds()[0]
-	var err error
-	e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()),
-		"/apis/"+first.GroupVersion().String()+"/"+strings.ToLower(first.Kind)+"s")
-	return err
+	remediations := &unstructured.Unstructured{}
+	remediations.SetGroupVersionKind(remediationKinds()[0])
+	return e.watch(remediations)
 }
 
 // nodeTrial is a trial of a NodeHealthCheck.
 type nodeTrial struct{ *trial }
 
 // firstReconcile starts the manager, and waits until its check has counted all nodes.
-func (t *nodeTrial) firstReconcile(ctx context.Context, binary string) error {
+func (t *nodeTrial) firstReconcile(ctx context.Context) error {
 	since := time.Now()
 	// The kubelets of these nodes do not report.
-	if err := t.launch(ctx, binary, "--node-monitor-grace-period=0s"); err != nil {
+	if err := t.launch(ctx, "--node-monitor-grace-period=0s"); err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
