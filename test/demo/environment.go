@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -46,6 +45,7 @@ type environment struct {
 	manager  *rig.Kubemend
 	hosts    *simulator.Hosts
 	provider *simulator.Infrastructure
+	scheme   *runtime.Scheme
 	here     client.Client
 	cluster  *clusterv1.Cluster
 
@@ -88,34 +88,21 @@ func (s *environment) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	s.plane, err = s.rig.Management(ctx, rig.ManagementOptions{
-		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), CRDs: []string{ownKinds},
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), Own: true,
 	})
 	if err != nil {
 		return err
 	}
-	s.here, err = clientFor(s.plane.Config())
-	return err
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	s.scheme = runtime.NewScheme()
+	err = errors.Join(clientgoscheme.AddToScheme(s.scheme), clusterv1.AddToScheme(s.scheme), bmov1alpha1.AddToScheme(s.scheme),
+		mendv1.AddToScheme(s.scheme))
 	if err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
+		return fmt.Errorf("register kinds: %w", err)
 	}
-	return scheme, nil
-}
-
-func clientFor(config *rest.Config) (client.Client, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
+	if s.here, err = client.New(s.plane.Config(), client.Options{Scheme: s.scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return c, nil
+	return nil
 }
 
 func (s *environment) startManager(ctx context.Context) (err error) {

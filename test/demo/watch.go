@@ -44,11 +44,7 @@ func (s *environment) watch(background context.Context) error {
 }
 
 func (s *environment) observe(background context.Context, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := cache.New(s.plane.Config(), cache.Options{Scheme: scheme})
+	c, err := cache.New(s.plane.Config(), cache.Options{Scheme: s.scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}

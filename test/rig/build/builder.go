@@ -158,7 +158,7 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 			return err
 		}
 	}
-	return b.say.during(ctx, list(names), usually, func(ctx context.Context) error {
+	return b.say.during(ctx, strings.Join(names, ", "), usually, func(ctx context.Context) error {
 		if err := b.make(ctx, stale, part); err != nil {
 			return err
 		}
@@ -256,13 +256,4 @@ func goCommand() string {
 		return command
 	}
 	return "go"
-}
-
-// list joins names as a sentence does.
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
