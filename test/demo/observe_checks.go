@@ -29,8 +29,8 @@ func checkChanged(was, is *clusterv1.MachineHealthCheck) (seen []observation) {
 		text   string
 	}{
 		{clusterv1.PausedCondition, metav1.ConditionTrue, coreSkips, fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", is.Name)},
-		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, reachability, "the workload cluster is reachable"},
-		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, reachability, conditions.GetMessage(is, mendv1.WorkloadClusterReachable)},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, shown, "the workload cluster is reachable"},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, shown, conditions.GetMessage(is, mendv1.WorkloadClusterReachable)},
 		{
 			mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, templateUsed,
 			fmt.Sprintf("found %s %s: unhealthy machines get a request made from it",

@@ -94,7 +94,7 @@ func hostChanged(was, is *unstructured.Unstructured) []observation {
 		return nil
 	}
 	host := strings.TrimPrefix(is.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
-	return saw(provider, hostProvisioned, is.GetName(), "Metal3Machine %s has a host, %s, which is powered on", is.GetName(), host)
+	return saw(provider, shown, is.GetName(), "Metal3Machine %s has a host, %s, which is powered on", is.GetName(), host)
 }
 
 func provisioned(machine *unstructured.Unstructured) bool {
@@ -123,7 +123,7 @@ func bareMetalChanged(was, is *bmov1alpha1.BareMetalHost) (seen []observation) {
 	}
 	_, before := was.Annotations[infrav1.UnhealthyAnnotation]
 	if _, now := is.Annotations[infrav1.UnhealthyAnnotation]; !before && now {
-		seen = append(seen, saw(kubemendHost, hostMarked, is.Name, "marks BareMetalHost %s with %s: no machine will use it",
+		seen = append(seen, saw(kubemendHost, shown, is.Name, "marks BareMetalHost %s with %s: no machine will use it",
 			is.Name, infrav1.UnhealthyAnnotation)...)
 	}
 	return seen

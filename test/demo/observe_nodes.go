@@ -14,12 +14,10 @@ import (
 func nodeChanged(was, is *corev1.Node) (seen []observation) {
 	switch {
 	case is == nil:
-		return saw(machineController, nodeRemoved, was.Name, "Node %s is removed with its Machine", was.Name)
+		return saw(machineController, shown, was.Name, "Node %s is removed with its Machine", was.Name)
 	case was == nil:
-		if ready := nodeCondition(is, corev1.NodeReady); ready != nil {
-			return saw(kubelet, nodeRegistered, is.Name, "Node %s registers, Ready=%s", is.Name, ready.Status)
-		}
-		return saw(kubelet, nodeRegistered, is.Name, "Node %s registers", is.Name)
+		ready := ptr.Deref(nodeCondition(is, corev1.NodeReady), corev1.NodeCondition{Status: corev1.ConditionUnknown})
+		return saw(kubelet, shown, is.Name, "Node %s registers, Ready=%s", is.Name, ready.Status)
 	}
 	// Only kubemend sets and removes the taint here.
 	switch before, now := outOfService(was), outOfService(is); {

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -53,6 +56,23 @@ func reboot(ctx context.Context, s *environment) error {
 		}
 	}
 	return nil
+}
+
+// origin is what a machine was before something happens to it, to compare with afterwards.
+type origin struct {
+	machine string
+	uid     types.UID
+	host    *simulator.Host
+	at      time.Time
+}
+
+func (s *environment) origin(ctx context.Context, machine string) (origin, error) {
+	object, err := s.machine(ctx, machine)
+	if err != nil {
+		return origin{}, err
+	}
+	host, err := s.host(machine)
+	return origin{machine: machine, uid: object.UID, host: host, at: time.Now()}, err
 }
 
 // startWorkload starts one pod with a volume, and returns the node that it runs on.
@@ -191,8 +211,16 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	if changes := before.host.History().Since(before.at); len(changes) != 2 {
 		return fmt.Errorf("the power of host %s changed %d times, and not off and on", before.host.Key().Name, len(changes))
 	}
-	if err := s.hostIsFree(ctx, before.host.Key(), "kubemend.io/", infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation); err != nil {
-		return err
+	host := &bmov1alpha1.BareMetalHost{}
+	if err := s.here.Get(ctx, before.host.Key(), host); err != nil {
+		return fmt.Errorf("read host %s: %w", before.host.Key().Name, err)
+	}
+	for left := range host.Annotations {
+		for _, prefix := range []string{"kubemend.io/", infrav1.RebootAnnotation, infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+			if strings.HasPrefix(left, prefix) {
+				return fmt.Errorf("host %s still has the annotation %s", host.Name, left)
+			}
+		}
 	}
 	requests := &mendv1.HostRemediationList{}
 	if err := s.here.List(ctx, requests); err != nil {
