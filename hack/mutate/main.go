@@ -38,7 +38,7 @@ var targets = []target{
 	{folder: "controllers/decide/machines", least: 85},
 	{folder: "controllers/decide/nodes", least: 85},
 	{folder: "controllers/decide/record", least: 95},
-	{folder: "controllers/decide/capacity", least: 95},
+	{folder: "controllers/capacity", least: 95},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85},
 	{folder: "controllers/nodehealthcheck", least: 85},

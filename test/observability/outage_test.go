@@ -28,14 +28,12 @@ type recording struct {
 // record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2 there.
 func (r *recording) record(series string, runs ...run) {
 	var values []string
-	for _, is := range runs {
+	for _, run := range runs {
 		switch {
-		case is.value == "stale", is.value == "_" && is.samples == 1:
-			values = append(values, is.value)
-		case is.value == "_" && is.samples > 1:
-			values = append(values, fmt.Sprintf("_x%d", is.samples))
-		case is.samples > 0:
-			values = append(values, fmt.Sprintf("%sx%d", is.value, is.samples-1))
+		case run.value == "_" && run.samples > 0:
+			values = append(values, fmt.Sprintf("_x%d", run.samples))
+		case run.samples > 0:
+			values = append(values, fmt.Sprintf("%sx%d", run.value, run.samples-1))
 		}
 	}
 	r.lines = append(r.lines, series+" "+strings.Join(values, " "))
@@ -200,59 +198,6 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	for alert, at := range turns {
 		if len(at) > 1 && !strings.HasPrefix(alert, "KubemendFencingImpossible") {
 			t.Errorf("%s stops although nothing ended: %v", alert, at)
-		}
-	}
-}
-
-// A cluster that is lost for ten minutes in every twenty is never unreachable for long: it is reported, once, and silences nothing.
-func TestAClusterThatFlapsSilencesNothing(t *testing.T) {
-	const all = 240
-	var flaps []run
-	for range all / 20 {
-		flaps = append(flaps, is(1, 10), is(0, 10))
-	}
-	r := &recording{every: time.Minute}
-	r.leads(all)
-	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", flaps...)
-	for check, values := range map[string][]run{"bad": {is(1, all)}, "good": flaps[1:]} { // the good one is short-circuited whenever the cluster is not
-		r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), values...)
-		r.record("kubemend_remediations_in_flight{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), is(map[string]int{"bad": 1}[check], all))
-	}
-	turns := r.alerts(t, all)
-	for alert, last := range map[string]int{unreachable + " east c1": 75, shortCircuit + " east c1 bad": 30, "KubemendMachineRemediationStuck east c1 bad": 120} {
-		if at := turns[alert]; len(at) != 1 || at[0] > last {
-			t.Errorf("%s fires, and stops, at %v; want it to begin by %d and to go on", alert, at, last)
-		}
-	}
-	if len(turns) != 3 {
-		t.Errorf("these fire: %v; want three", turns)
-	}
-}
-
-// An alert that fired before the cluster was lost makes room for the alert about the cluster, neither earlier nor later.
-func TestOneAlertFollowsTheOtherWithoutAGap(t *testing.T) {
-	const all = 160
-	r := &recording{every: time.Minute}
-	r.leads(all)
-	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, 40), is(1, 60))
-	r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+`, name="workers"}`, is(1, all))
-	turns := r.alerts(t, all)
-	before, during := turns[shortCircuit+" east c1 workers"], turns[unreachable+" east c1"]
-	if !slices.Equal(during, []int{75, 100}) || len(before) != 3 || before[0] != 30 || before[1] < 74 || before[1] > 75 || before[2] != 130 {
-		t.Errorf("the check's fires, and stops, at %v, the cluster's at %v; want one to end as the other begins, and to begin half an hour after", before, during)
-	}
-}
-
-// An outage that is over before the alert about the cluster fires is reported by nothing else than the node that could not be fenced for it.
-func TestAnOutageThatIsNoAlertSilencesNoNodeThatIsNotFenced(t *testing.T) {
-	const all = 150
-	for outage, want := range map[int][]int{10: {70, 123}, 15: {75, 123}, 16: nil, 40: nil} {
-		r := &recording{every: time.Minute}
-		r.leads(all)
-		r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, outage), is(1, all-60-outage))
-		r.record("kubemend_host_remediation_attempts_unfenced_total{"+of("east", "c1")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is("_", 63), is(1, all-63))
-		if at := r.alerts(t, all)["KubemendFencingImpossible east c1 ClusterUnreachable"]; !slices.Equal(at, want) {
-			t.Errorf("after an outage of %d minutes it fires, and stops, at %v; want %v", outage, at, want)
 		}
 	}
 }
