@@ -174,9 +174,6 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 // make writes the programs into a folder.
 func (b *builder) make(ctx context.Context, stale []program, into string) error {
 	first := stale[0]
-	if first.builds == "" {
-		return b.certManagerKinds(ctx, first, filepath.Join(into, first.name))
-	}
 	flags, err := first.from.flags(b.root)
 	if err != nil {
 		return err
@@ -227,26 +224,6 @@ func (b *builder) finish(p program, from string) error {
 func remove(file string) error {
 	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove what is out of date: %w", err)
-	}
-	return nil
-}
-
-// certManagerKinds writes the two kinds of cert-manager that the rig serves, from the module that has them.
-func (b *builder) certManagerKinds(ctx context.Context, p program, file string) error {
-	folder, err := b.find(ctx, filepath.Join(b.root, p.from.folder), certManagerProject)
-	if err != nil {
-		return err
-	}
-	var all []byte
-	for _, kind := range []string{"certificates", "issuers"} {
-		content, err := os.ReadFile(filepath.Join(folder, "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
-		if err != nil {
-			return fmt.Errorf("read the kinds of cert-manager: %w", err)
-		}
-		all = append(all, content...)
-	}
-	if err := os.WriteFile(file, all, 0o600); err != nil {
-		return fmt.Errorf("write the kinds of cert-manager: %w", err)
 	}
 	return nil
 }
