@@ -79,8 +79,8 @@ func impurities(files map[string]*ast.File, pure []string) []string {
 					found = append(found, fmt.Sprintf("%s has a %s, which holds a client, a context or a clock", name, n.Name))
 				}
 			case *ast.SelectorExpr:
-				if of, is := n.X.(*ast.Ident); is && slices.Contains(clocks[imports[of.Name]], n.Sel.Name) {
-					found = append(found, fmt.Sprintf("%s asks %s.%s", name, of.Name, n.Sel.Name))
+				if from, ok := n.X.(*ast.Ident); ok && slices.Contains(clocks[imports[from.Name]], n.Sel.Name) {
+					found = append(found, fmt.Sprintf("%s asks %s.%s", name, from.Name, n.Sel.Name))
 				}
 				return false
 			}
@@ -97,18 +97,18 @@ func impureTypes(files map[string]*ast.File) map[string]bool {
 	for _, file := range files {
 		imports := importsOf(file)
 		ast.Inspect(file, func(n ast.Node) bool {
-			declared, is := n.(*ast.TypeSpec)
-			if !is {
+			declared, ok := n.(*ast.TypeSpec)
+			if !ok {
 				return true
 			}
 			ast.Inspect(declared.Type, func(n ast.Node) bool {
-				switch of := n.(type) {
+				switch n := n.(type) {
 				case *ast.SelectorExpr:
-					if from, is := of.X.(*ast.Ident); is && !mayDecide(imports[from.Name]) {
+					if from, ok := n.X.(*ast.Ident); ok && !mayDecide(imports[from.Name]) {
 						impure[declared.Name.Name] = true
 					}
 				case *ast.Ident:
-					mentions[declared.Name.Name] = append(mentions[declared.Name.Name], of.Name)
+					mentions[declared.Name.Name] = append(mentions[declared.Name.Name], n.Name)
 				}
 				return true
 			})
@@ -117,8 +117,8 @@ func impureTypes(files map[string]*ast.File) map[string]bool {
 	}
 	for before := -1; before != len(impure); {
 		before = len(impure)
-		for name, of := range mentions {
-			if slices.ContainsFunc(of, func(other string) bool { return impure[other] }) {
+		for name, mentioned := range mentions {
+			if slices.ContainsFunc(mentioned, func(other string) bool { return impure[other] }) {
 				impure[name] = true
 			}
 		}

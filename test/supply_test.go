@@ -64,8 +64,8 @@ func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
 	}
 	toolchains := map[string][]string{}
 	walk(t, func(file string) {
-		folder, is := strings.CutSuffix("/"+file, "/go.mod")
-		if !is {
+		folder, ok := strings.CutSuffix("/"+file, "/go.mod")
+		if !ok {
 			return
 		}
 		known := slices.ContainsFunc(folders, func(pattern string) bool {

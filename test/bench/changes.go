@@ -20,9 +20,9 @@ func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
 }
 
 // delay waits until the machine is marked and returns how long that took.
-func (t *trial) delay(ctx context.Context, of failure) (time.Duration, error) {
-	at, err := t.machineWatch.await(ctx, of.marked)
-	return max(at.Sub(of.at), 0), err
+func (t *trial) delay(ctx context.Context, nodeFailed failure) (time.Duration, error) {
+	at, err := t.machineWatch.await(ctx, nodeFailed.marked)
+	return max(at.Sub(nodeFailed.at), 0), err
 }
 
 // failAndWait makes a node Unknown and returns how long it took until its machine was marked.

@@ -50,9 +50,10 @@ func measureChecks(ctx context.Context, b bench) (section, error) {
 	if b.quick {
 		sizes = []int{100, 200}
 	}
-	return section{title: "MachineHealthChecks", method: checkMethod}.of(sizes, "%d machines in one cluster", func(n int) (figures, error) {
-		return measureCheck(ctx, n, b)
-	})
+	return section{title: "MachineHealthChecks", method: checkMethod}.columnsOf(sizes, "%d machines in one cluster",
+		func(n int) (figures, error) {
+			return measureCheck(ctx, n, b)
+		})
 }
 
 func measureCheck(ctx context.Context, machines int, b bench) (_ figures, err error) {

@@ -22,7 +22,7 @@ func measureCycles(ctx context.Context, b bench) (section, error) {
 	if b.quick {
 		sizes = []int{50, 100}
 	}
-	return section{title: "Power cycles of hosts", method: cycleMethod}.of(sizes, "%d hosts", func(n int) (figures, error) {
+	return section{title: "Power cycles of hosts", method: cycleMethod}.columnsOf(sizes, "%d hosts", func(n int) (figures, error) {
 		return measureHosts(ctx, n, b)
 	})
 }

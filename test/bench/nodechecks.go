@@ -53,7 +53,7 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	if err := t.firstReconcile(ctx); err != nil {
 		return s, fmt.Errorf("first reconcile: %w", err)
 	}
-	of, err := t.run(ctx, []phase{
+	measured, err := t.run(ctx, []phase{
 		{"idle", t.measureIdle}, {"heartbeats", t.heartbeats},
 		{"steady reconciles", func(ctx context.Context) error { return t.reconciles(ctx, reconciles) }},
 		{"nodes that become unhealthy", func(ctx context.Context) error { return t.failNodes(ctx, unhealthy) }},
@@ -61,7 +61,7 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	if err != nil {
 		return s, err
 	}
-	err = s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), of)
+	err = s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), measured)
 	return s, err
 }
 

@@ -110,8 +110,8 @@ func (s *environment) checkReboots(ctx context.Context) error {
 }
 
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
-func (s *environment) requested(ctx context.Context, of origin) error {
-	each := []string{of.machine}
+func (s *environment) requested(ctx context.Context, lost origin) error {
+	each := []string{lost.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
 		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
 		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
@@ -134,20 +134,20 @@ func (s *environment) requested(ctx context.Context, of origin) error {
 
 // poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by two watches, of which either
 // may be late.
-func (s *environment) poweredOff(ctx context.Context, of origin) error {
-	host := []string{of.host.Key().Name}
+func (s *environment) poweredOff(ctx context.Context, lost origin) error {
+	host := []string{lost.host.Key().Name}
 	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", fact: offAsked, each: host}); err != nil {
 		return err
 	}
 	return s.inAnyOrder(ctx,
 		expectation{text: "the host is off", fact: hostOff, each: host},
-		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{of.machine}},
+		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{lost.machine}},
 	)
 }
 
 // moved expects the pod to go, and then two things side by side: the host comes back, and the pod's replacement runs elsewhere.
-func (s *environment) moved(ctx context.Context, of origin) error {
-	each := []string{of.machine}
+func (s *environment) moved(ctx context.Context, lost origin) error {
+	each := []string{lost.machine}
 	theirs := func(seen observation) bool { return seen.by == controllerManager }
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "kube-controller-manager evicts the pod", fact: podEvicted, each: each, where: theirs},
@@ -158,14 +158,14 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 		return err
 	}
 	back := s.rewind()
-	if err := s.poweredOn(ctx, of); err != nil {
+	if err := s.poweredOn(ctx, lost); err != nil {
 		return err
 	}
-	if err := s.recovers(ctx, of.machine); err != nil {
+	if err := s.recovers(ctx, lost.machine); err != nil {
 		return err
 	}
 	back()
-	other := func(seen observation) bool { return seen.about != of.machine }
+	other := func(seen observation) bool { return seen.about != lost.machine }
 	return s.inAnyOrder(ctx,
 		expectation{text: "kubemend reports that the workload has moved", fact: workloadMoved, each: each},
 		expectation{text: "the volume is attached to another node", fact: volumeAttached, where: other},
@@ -174,8 +174,8 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 }
 
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
-func (s *environment) poweredOn(ctx context.Context, of origin) error {
-	host, each := []string{of.host.Key().Name}, []string{of.machine}
+func (s *environment) poweredOn(ctx context.Context, lost origin) error {
+	host, each := []string{lost.host.Key().Name}, []string{lost.machine}
 	if err := s.inOrder(ctx, expectation{text: "the host is released", fact: onAsked, each: host}); err != nil {
 		return err
 	}

@@ -62,10 +62,10 @@ func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
 	config := exampleOfAlertmanager(t)
 	inhibits := func(source string, r string, severity string) bool {
 		return slices.ContainsFunc(config.Inhibit, func(i inhibition) bool {
-			of := func(name, severity string) model.LabelSet {
+			alert := func(name, severity string) model.LabelSet {
 				return model.LabelSet{"alertname": model.LabelValue(name), "severity": model.LabelValue(severity)}
 			}
-			return matching(t, i.Source).Matches(of(source, "")) && matching(t, i.Target).Matches(of(r, severity))
+			return matching(t, i.Source).Matches(alert(source, "")) && matching(t, i.Target).Matches(alert(r, severity))
 		})
 	}
 	for _, r := range rulesOf(t) {

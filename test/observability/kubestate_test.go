@@ -109,8 +109,8 @@ func (s schema) at(path []string) (schema, error) {
 		if s.Items != nil {
 			s = *s.Items
 		}
-		next, is := s.Properties[name]
-		if !is {
+		next, ok := s.Properties[name]
+		if !ok {
 			return s, fmt.Errorf("there is no %s", strings.Join(path[:i+1], "."))
 		}
 		s = next
@@ -189,9 +189,9 @@ func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 	crds := installed(t)
 	for _, r := range customResources(t) {
 		t.Run(r.GroupVersionKind.Kind, func(t *testing.T) {
-			c, is := crds[r.GroupVersionKind.Group+"/"+r.GroupVersionKind.Kind]
+			c, ok := crds[r.GroupVersionKind.Group+"/"+r.GroupVersionKind.Kind]
 			whole, version := c.stored()
-			if !is || version != r.GroupVersionKind.Version {
+			if !ok || version != r.GroupVersionKind.Version {
 				t.Fatalf("stored is version %q, and read %q", version, r.GroupVersionKind.Version)
 			}
 			if want := "capi_" + strings.ToLower(r.GroupVersionKind.Kind); r.Prefix != want {

@@ -44,11 +44,12 @@ type run struct {
 	samples int
 }
 
-func is(value any, samples int) run { return run{fmt.Sprint(value), samples} }
+// held is a value that so many samples have; "_" is no sample.
+func held(value any, samples int) run { return run{fmt.Sprint(value), samples} }
 
 // leads records a manager that leads all the time.
 func (r *recording) leads(all int) {
-	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, is(1, all))
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, held(1, all))
 }
 
 // alerts evaluates every rule, and returns when each alert began to fire, and stopped, by its name, namespace, cluster and check.
@@ -90,35 +91,39 @@ func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 // begun counts how often alerts have begun to fire.
 func begun(turns map[string][]int) int {
 	n := 0
-	for _, of := range turns {
-		n += (len(of) + 1) / 2
+	for _, moments := range turns {
+		n += (len(moments) + 1) / 2
 	}
 	return n
 }
 
-func of(namespace, cluster string) string {
+func clusterLabels(namespace, cluster string) string {
 	return fmt.Sprintf("namespace=%q, cluster=%q", namespace, cluster)
 }
 
 // site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again. During an outage the
 // machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what they need the cluster for.
 func (r *recording) site(namespace, cluster string, before, outage, after int) {
-	all, label := before+outage+after, of(namespace, cluster)
-	r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, before), is(0, outage), is(1, after))
+	all, label := before+outage+after, clusterLabels(namespace, cluster)
+	r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, before), held(0, outage), held(1, after))
 	for _, check := range []string{"control-plane", "workers", "gpu"} {
 		label := label + fmt.Sprintf(", name=%q", cluster+"-"+check)
 		late := min(5, after) // until the nodes are read and judged again
-		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", is(0, before), is(1, outage+late), is(0, after-late))
-		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`, is(0, before), is(20, outage+late), is(0, after-late))
-		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unhealthy"}`, is(1, all))
-		r.record("kubemend_remediations_in_flight{"+label+"}", is(1, before+outage+late), is(0, after-late))
-		r.record("kubemend_remediations_finished_total{"+label+`, kind="HostRemediation", result="recovered"}`, is(3, before+outage+late), is(4, after-late))
-		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+label+"}", is(60, before+outage+late), is(0, after-late))
+		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", held(0, before), held(1, outage+late), held(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`,
+			held(0, before), held(20, outage+late), held(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unhealthy"}`, held(1, all))
+		r.record("kubemend_remediations_in_flight{"+label+"}", held(1, before+outage+late), held(0, after-late))
+		r.record("kubemend_remediations_finished_total{"+label+`, kind="HostRemediation", result="recovered"}`,
+			held(3, before+outage+late), held(4, after-late))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+label+"}", held(60, before+outage+late), held(0, after-late))
 	}
 	host := label + `, kind="HostRemediation"`
-	r.record("kubemend_host_remediations_stuck{"+host+"}", is(0, all))
-	r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 4), is(1, outage-4), is("_", after))
-	r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 2), is(1, outage-2+after))
+	r.record("kubemend_host_remediations_stuck{"+host+"}", held(0, all))
+	r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`,
+		held("_", before), held("_", 4), held(1, outage-4), held("_", after))
+	r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`,
+		held("_", before), held("_", 2), held(1, outage-2+after))
 }
 
 // fleet records 40 clusters behind one uplink: pairs of one name in two namespaces.
@@ -143,7 +148,8 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 			r.leads(all)
 			r.fleet(row.before, row.outage, row.after)
 			// What is not the uplink's is said all the same, and after it too: here one check whose machines stay bad.
-			r.record(`kubemend_machinehealthcheck_short_circuited{`+of("east", "site-07")+`, name="storage"}`, is(0, row.before), is(1, row.outage+row.after))
+			r.record(`kubemend_machinehealthcheck_short_circuited{`+clusterLabels("east", "site-07")+`, name="storage"}`,
+				held(0, row.before), held(1, row.outage+row.after))
 			turns := r.alerts(t, all)
 			quarter := int(15 * time.Minute / row.every)
 			for alert, at := range turns {
@@ -175,17 +181,18 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	r.leads(all)
 	r.site("east", "c1", 12, all-12, 0)
 	for _, where := range [][2]string{{"west", "c1"}, {"east", "c2"}} {
-		label, n := of(where[0], where[1]), all
+		label, n := clusterLabels(where[0], where[1]), all
 		check, host := label+`, name="workers"`, label+`, kind="HostRemediation"`
-		r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, n))
-		r.record("kubemend_machinehealthcheck_short_circuited{"+check+"}", is(1, n))
-		r.record("kubemend_remediations_in_flight{"+check+"}", is(1, n))
-		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+check+"}", is(60, n))
-		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is(1, n))
-		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is(1, 10), is(2, n-10))
+		r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, n))
+		r.record("kubemend_machinehealthcheck_short_circuited{"+check+"}", held(1, n))
+		r.record("kubemend_remediations_in_flight{"+check+"}", held(1, n))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+check+"}", held(60, n))
+		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, held(1, n))
+		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, held(1, 10), held(2, n-10))
 	}
 	// Power cycles in a cluster without a MachineHealthCheck: there is no alert about the cluster.
-	r.record("kubemend_host_remediations_waiting_for_person{"+of("east", "c3")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is(1, all))
+	r.record("kubemend_host_remediations_waiting_for_person{"+clusterLabels("east", "c3")+
+		`, kind="HostRemediation", reason="ClusterUnreachable"}`, held(1, all))
 	want := []string{unreachable + " east c1", "KubemendHostNeedsPerson east c3 ClusterUnreachable"}
 	for _, where := range []string{"west c1", "east c2"} {
 		want = append(want, shortCircuit+" "+where+" workers", "KubemendMachineRemediationStuck "+where+" workers", "KubemendRemediationRequestOld "+where+" workers",

@@ -118,8 +118,8 @@ func (y *yard) in(name string) string {
 	case err != nil:
 		y.Fatal(err)
 	}
-	if _, of, ours := strings.Cut(string(content), "# built "); ours {
-		return "built " + of
+	if _, source, ours := strings.Cut(string(content), "# built "); ours {
+		return "built " + source
 	}
 	return "asset"
 }
