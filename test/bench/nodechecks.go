@@ -170,13 +170,8 @@ func (t *nodeTrial) reconciles(ctx context.Context, n int) error {
 
 // failNodes makes nodes Unknown one after another, and measures how long after its timeout a remediation was created for each.
 func (t *nodeTrial) failNodes(ctx context.Context, unhealthy int) error {
-	chosen, err := t.takeUnused(unhealthy)
-	if err != nil {
-		return err
-	}
 	defer t.watchMemory(ctx)()
-	var seen delays
-	d, err := t.during(ctx, func() error {
+	_, seen, d, err := t.changes(ctx, unhealthy, func(chosen []int, seen *delays) error {
 		return t.paced(ctx, chosen, t.scale.spreadOver/time.Duration(unhealthy), func(ctx context.Context, i int) error {
 			remediated := t.machineWatch.becomes(machineName(i), "")
 			since := time.Now().Truncate(time.Second) // as it is stored
@@ -191,7 +186,7 @@ func (t *nodeTrial) failNodes(ctx context.Context, unhealthy int) error {
 		return err
 	}
 	each := float64(unhealthy)
-	t.addDelays("Timeout of a node → its remediation", seen.all, noAim, 0.3)
+	t.addDelays("Timeout of a node → its remediation", seen, noAim, 0.3)
 	t.add("A node that becomes unhealthy: reconciles", d.reconciles/each, count, noAim)
 	t.add("A node that becomes unhealthy: reads", d.reads/each, count, 1.5)
 	t.add("A node that becomes unhealthy: writes (remediation, lease, status, events)", d.writes()/each, count, 8)
