@@ -89,12 +89,12 @@ func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
 
 func TestTheExampleOfAlertmanagerHasTheReceiversThatItNames(t *testing.T) {
 	config := exampleOfAlertmanager(t)
+	receivers := map[string]bool{}
+	for _, receiver := range config.Receivers {
+		receivers[receiver.Name] = true
+	}
 	for _, r := range append(config.Route.Routes, config.Route) {
-		if !slices.ContainsFunc(config.Receivers, func(is struct {
-			Name string `yaml:"name"`
-		}) bool {
-			return is.Name == r.Receiver
-		}) {
+		if !receivers[r.Receiver] {
 			t.Errorf("there is no receiver %q", r.Receiver)
 		}
 		matching(t, r.Matchers)
