@@ -15,17 +15,17 @@ func TestTheChecksFindViolations(t *testing.T) {
 	}
 	pinned := "permissions: {}\n- uses: a/c@0123456789012345678901234567890123456789 # v1\n"
 	statement := rulesPage{statements: []statement{{id: "seed 0.1", held: []proof{{"a", "TestIt/two/three"}}}}}
-	file := testFile{path: "a/b_test.go", funcs: []string{"TestIt"}, texts: []string{"two/three"}}
+	file := testFile{path: "a/b_test.go", funcs: []string{"TestIt"}, texts: []string{"two/three", "W1"}}
 	long := "package p\n\nfunc f() {\n\tif true {\n\t\treturn\n\t}\n}\n// " + strings.Repeat("x", wide) + "\n"
 	if s := sizeOf(parse(t, "p.go", long), long); s != (size{lines: 8, wide: 1, statements: 2}) {
 		t.Errorf("a file is %+v", s)
 	}
-	allowed := budget{lines: map[string]int{production: 1}, wide: map[string]int{}}
+	allowed := budget{"lines": {production: 1}}
 	for name, found := range map[string][2][]string{
 		"imports":  {forbiddenImports([]pkg{none}, layerOf("api")), forbiddenImports([]pkg{one}, layerOf("api"))},
 		"purity":   {decision("import \"time\"\nfunc a(time.Time) {}"), decision("import \"time\"\nvar _ = time.Now()")},
 		"types":    {decision("type a struct{ b int }"), decision("import \"os\"\ntype a struct{ os.File }")[1:]},
-		"ids":      {unexplained(rulesPage{}, nil), unexplained(rulesPage{}, []use{{"W1", "api/a_test.go"}})},
+		"ids":      {unexplained(rulesPage{}, nil), unexplained(rulesPage{}, []testFile{file})},
 		"proofs":   {untrue(statement, []testFile{file}, nil), untrue(statement, []testFile{{path: file.path}}, nil)},
 		"sizes":    {tooLarge(allowed, map[string]size{production: {lines: 1}}), tooLarge(allowed, map[string]size{production: {lines: 2}})},
 		"advice":   {riskyOnes("maxUnhealthy: 40%"), riskyOnes("maxUnhealthy: ${MAX_UNHEALTHY:=100%}")},

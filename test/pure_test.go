@@ -3,8 +3,6 @@ package test
 import (
 	"fmt"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,12 +39,7 @@ func isPure(folder, file string) bool {
 func TestDecisionsArePure(t *testing.T) {
 	decisions := 0
 	for _, p := range listPackages(t) {
-		var pure []string
-		for _, file := range p.GoFiles {
-			if p.folder() != "" && isPure(p.folder(), file) {
-				pure = append(pure, file)
-			}
-		}
+		pure := slices.DeleteFunc(slices.Clone(p.GoFiles), func(file string) bool { return !isPure(p.folder(), file) })
 		if len(pure) == 0 {
 			continue
 		}
@@ -62,15 +55,6 @@ func TestDecisionsArePure(t *testing.T) {
 	if decisions < 50 {
 		t.Errorf("only %d files were found that decide", decisions)
 	}
-}
-
-func parse(t *testing.T, path string, source any) *ast.File {
-	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
 }
 
 // impurities are what the pure ones among the files of a package import, call or take that a decision must not have.
@@ -95,8 +79,8 @@ func impurities(files map[string]*ast.File, pure []string) []string {
 					found = append(found, fmt.Sprintf("%s has a %s, which holds a client, a context or a clock", name, n.Name))
 				}
 			case *ast.SelectorExpr:
-				if of, is := n.X.(*ast.Ident); is && slices.Contains(clocks[imports[of.Name]], n.Sel.Name) {
-					found = append(found, fmt.Sprintf("%s asks %s.%s", name, of.Name, n.Sel.Name))
+				if from, ok := n.X.(*ast.Ident); ok && slices.Contains(clocks[imports[from.Name]], n.Sel.Name) {
+					found = append(found, fmt.Sprintf("%s asks %s.%s", name, from.Name, n.Sel.Name))
 				}
 				return false
 			}
@@ -113,18 +97,18 @@ func impureTypes(files map[string]*ast.File) map[string]bool {
 	for _, file := range files {
 		imports := importsOf(file)
 		ast.Inspect(file, func(n ast.Node) bool {
-			declared, is := n.(*ast.TypeSpec)
-			if !is {
+			declared, ok := n.(*ast.TypeSpec)
+			if !ok {
 				return true
 			}
 			ast.Inspect(declared.Type, func(n ast.Node) bool {
-				switch of := n.(type) {
+				switch n := n.(type) {
 				case *ast.SelectorExpr:
-					if from, is := of.X.(*ast.Ident); is && !mayDecide(imports[from.Name]) {
+					if from, ok := n.X.(*ast.Ident); ok && !mayDecide(imports[from.Name]) {
 						impure[declared.Name.Name] = true
 					}
 				case *ast.Ident:
-					mentions[declared.Name.Name] = append(mentions[declared.Name.Name], of.Name)
+					mentions[declared.Name.Name] = append(mentions[declared.Name.Name], n.Name)
 				}
 				return true
 			})
@@ -133,8 +117,8 @@ func impureTypes(files map[string]*ast.File) map[string]bool {
 	}
 	for before := -1; before != len(impure); {
 		before = len(impure)
-		for name, of := range mentions {
-			if slices.ContainsFunc(of, func(other string) bool { return impure[other] }) {
+		for name, mentioned := range mentions {
+			if slices.ContainsFunc(mentioned, func(other string) bool { return impure[other] }) {
 				impure[name] = true
 			}
 		}

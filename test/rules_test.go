@@ -14,51 +14,41 @@ import (
 )
 
 func TestRulesExplainEveryID(t *testing.T) {
-	page := readRules(t)
-	var used []use
-	for _, f := range testFiles(t) {
-		for id := range f.ids() {
-			used = append(used, use{id: id, file: f.path})
-		}
-	}
-	if len(used) < 50 {
-		t.Errorf("only %d ids were found", len(used))
-	}
-	report(t, unexplained(page, used))
-}
-
-// use is an id in the name of a test.
-type use struct{ id, file string }
-
-// unexplained are ids without an entry, or with two, where they are used, and entries that no test uses.
-func unexplained(page rulesPage, used []use) []string {
-	var found []string
-	known := map[string]bool{}
-	for _, u := range used {
-		if page.seeds[u.id] {
-			continue
-		}
-		var with []string
-		for _, family := range page.familiesOf(u.file) {
-			if family.ids[u.id] {
-				with = append(with, family.name)
-				known[family.name+" "+u.id] = true
+	page, files := readRules(t), testFiles(t)
+	report(t, unexplained(page, files))
+	for _, family := range page.families {
+		for _, place := range family.places {
+			if _, err := os.Stat(filepath.Join(root, place)); err != nil {
+				t.Errorf("%s: ids of %s are in %s, which is not there: correct the list", rulesFile, family.name, place)
 			}
 		}
-		if len(with) != 1 {
-			found = append(found, fmt.Sprintf("%s: a test is named %s, which the families of this folder in %s explain %d times: "+
-				"add a line or a place there, or take it out of the name", u.file, u.id, rulesFile, len(with)))
+	}
+}
+
+// unexplained are ids in the names of tests without an entry, or with two, and entries that no test uses.
+func unexplained(page rulesPage, files []testFile) []string {
+	var found []string
+	used := map[string]bool{}
+	for _, file := range files {
+		families := page.familiesOf(file.path)
+		for id := range file.ids() {
+			times := 0
+			for _, family := range families {
+				if family.ids[id] {
+					used[family.name+" "+id] = true
+					times++
+				}
+			}
+			if times != 1 && !page.seeds[id] {
+				found = append(found, fmt.Sprintf("%s: a test is named %s, which the families of this folder in %s explain %d times: "+
+					"add a line or a place there, or take it out of the name", file.path, id, rulesFile, times))
+			}
 		}
 	}
 	for _, family := range page.families {
 		for id := range family.ids {
-			if !known[family.name+" "+id] {
+			if !used[family.name+" "+id] {
 				found = append(found, fmt.Sprintf("%s: no test of %s is named %s any more: remove the line", rulesFile, family.name, id))
-			}
-		}
-		for _, place := range family.places {
-			if _, err := os.Stat(filepath.Join(root, place)); err != nil {
-				found = append(found, fmt.Sprintf("%s: ids of %s are in %s, which is not there: correct the list", rulesFile, family.name, place))
 			}
 		}
 	}
@@ -100,63 +90,23 @@ func (f testFile) ids() map[string]bool {
 	return found
 }
 
-var goTest = regexp.MustCompile(`^(Test|Fuzz|Example)([A-Z0-9_]\w*)?(/.+)?$`)
-
-// missing says what a test lacks to be one of the files' tests, if anything. Each part of a sub-test's name has to be a text somewhere in
-// the package; of one that is put together, name the Go test alone.
-func missing(test string, in []testFile) string {
-	if !goTest.MatchString(test) {
-		for text := range strings.SplitSeq(test, joint) {
-			if !madeOf(text, in) {
-				return fmt.Sprintf("no spec or container %q", text)
-			}
-		}
-		return ""
-	}
-	name, sub, below := strings.Cut(test, "/")
-	switch {
-	case !slices.ContainsFunc(in, func(f testFile) bool { return slices.Contains(f.funcs, name) }):
-		return "no " + name
-	case below && !madeOf(sub, in):
-		return fmt.Sprintf("no test %q below %s", sub, name)
-	}
-	return ""
-}
-
-// madeOf tries every slash, since those in names look like those between them.
-func madeOf(sub string, in []testFile) bool {
-	if slices.ContainsFunc(in, func(f testFile) bool { return slices.Contains(f.texts, sub) }) {
-		return true
-	}
-	for i, r := range sub {
-		if r == '/' && madeOf(sub[:i], in) && madeOf(sub[i+1:], in) {
-			return true
-		}
-	}
-	return false
-}
-
-// testFiles reads all files with tests but those of these checks, whose names are examples.
+// testFiles reads all files with tests, or with tables of them: below test/ these are also in files that several packages use. The names
+// in the files of these checks are examples.
 func testFiles(t *testing.T) []testFile {
 	t.Helper()
 	var found []testFile
 	walk(t, func(file string) {
-		if hasTests(file) && !strings.HasPrefix(file, "hack/") && filepath.Dir(file) != "test" {
-			found = append(found, readTestFile(t, file))
+		below := strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
+		if (below || strings.HasSuffix(file, "_test.go")) && !strings.HasPrefix(file, "hack/") && filepath.Dir(file) != "test" {
+			found = append(found, readTestFile(file, parse(t, filepath.Join(root, file), nil)))
 		}
 	})
 	return found
 }
 
-// hasTests says whether a file has tests, or tables of them: below test/ these are also in files that several packages use.
-func hasTests(file string) bool {
-	return strings.HasSuffix(file, "_test.go") || strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
-}
-
-func readTestFile(t *testing.T, file string) testFile {
-	t.Helper()
+func readTestFile(file string, parsed *ast.File) testFile {
 	f := testFile{path: file}
-	ast.Inspect(parse(t, filepath.Join(root, file), nil), func(n ast.Node) bool {
+	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncDecl:
 			if n.Recv == nil {
@@ -170,4 +120,100 @@ func readTestFile(t *testing.T, file string) testFile {
 		return true
 	})
 	return f
+}
+
+// How many statements the documents have. They do not change any more.
+const statements = 99
+
+func TestEveryStatementOfTheDocumentsIsTestedOrADifference(t *testing.T) {
+	page := readRules(t)
+	ids := map[string]bool{}
+	for _, s := range page.statements {
+		ids[s.id] = true
+	}
+	if len(page.statements) != statements || len(ids) != statements {
+		t.Errorf("%s has %d statements with %d ids, want %d", rulesFile, len(page.statements), len(ids), statements)
+	}
+	report(t, untrue(page, testFiles(t), differentRows(content(t, differencesFile))))
+}
+
+// differencesFile has the table of what is different from the documents, below a heading of its own.
+const differencesFile = "docs/differences.md"
+
+// differentRows are the rows of the table of differences from the documents, by their first cell.
+func differentRows(text string) []string {
+	_, table, _ := strings.Cut(text, "## From the documents\n")
+	_, table, _ = strings.Cut(table, "|---|---|---|\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var rows []string
+	for line := range strings.Lines(table) {
+		row, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// untrue says which statements are held by no test that exists, or differ by a row that does not, and which rows no statement names.
+func untrue(page rulesPage, files []testFile, rows []string) []string {
+	var found []string
+	named := map[string]bool{}
+	for _, s := range page.statements {
+		if len(s.held)+len(s.differs) == 0 {
+			found = append(found, s.id+" is neither held by a test nor different")
+		}
+		for _, p := range s.held {
+			if !p.exists(files) {
+				found = append(found, fmt.Sprintf("%s: %s: %s has no test %s", rulesFile, s.id, p.folder, p.test))
+			}
+		}
+		for _, row := range s.differs {
+			named[row] = true
+			if !slices.Contains(rows, row) {
+				found = append(found, fmt.Sprintf("%s: %s has no row %q, which %s names", rulesFile, differencesFile, row, s.id))
+			}
+		}
+	}
+	for _, row := range rows {
+		if !named[row] {
+			found = append(found, fmt.Sprintf("%s: no statement in %s names the row %q", differencesFile, rulesFile, row))
+		}
+	}
+	return found
+}
+
+var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
+
+// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of one
+// that is put together, name the Go test alone.
+func (p proof) exists(files []testFile) bool {
+	texts, funcs := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		if filepath.Dir(f.path) != p.folder {
+			continue
+		}
+		for _, text := range f.texts {
+			texts[text] = true
+		}
+		for _, name := range f.funcs {
+			funcs[name] = true
+		}
+	}
+	if goTest.MatchString(p.test) {
+		name, sub, below := strings.Cut(p.test, "/")
+		return funcs[name] && (!below || madeOf(sub, texts))
+	}
+	return !slices.ContainsFunc(strings.Split(p.test, joint), func(part string) bool { return !madeOf(part, texts) })
+}
+
+// madeOf tries every slash, since those in names look like those between them.
+func madeOf(name string, texts map[string]bool) bool {
+	if texts[name] {
+		return true
+	}
+	for i, r := range name {
+		if r == '/' && madeOf(name[:i], texts) && madeOf(name[i+1:], texts) {
+			return true
+		}
+	}
+	return false
 }

@@ -1,8 +1,8 @@
 package test
 
 import (
+	"path"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,7 +16,7 @@ const (
 
 // rulesPage is what test/RULES.md says.
 type rulesPage struct {
-	families   []family
+	families   []*family
 	statements []statement
 	seeds      map[string]bool // the ids of all documents and of their statements
 }
@@ -43,7 +43,7 @@ var (
 
 	familyLine    = regexp.MustCompile(`^### (.+)$`)
 	placesLine    = regexp.MustCompile("^(?:Ids in )?(?:`[^`]+`[,.] ?)+$")
-	idLine        = regexp.MustCompile(`^\| (\S+) \| [^|]+ \| .+ \|$`)
+	idLine        = regexp.MustCompile(`^\| (\w+|NHC#\d+) \| [^|]+ \| .+ \|$`)
 	documentLine  = regexp.MustCompile(`^### (seed \d{3}): .`)
 	statementLine = regexp.MustCompile(`^- (\d\.\d+): .`)
 	proofLine     = regexp.MustCompile("^  - `([a-z0-9/-]+)" + joint + "(.+)`$")
@@ -53,73 +53,69 @@ var (
 func readRules(t *testing.T) rulesPage {
 	t.Helper()
 	ids, documents, _ := strings.Cut(content(t, rulesFile), "\n## What the documents say\n")
-	page := rulesPage{families: familiesIn(t, ids), seeds: map[string]bool{}}
-	note := func(id string) {
-		if page.seeds[id] {
-			t.Errorf("%s has %s twice", rulesFile, id)
-		}
-		page.seeds[id] = true
+	page := rulesPage{seeds: map[string]bool{}}
+	for line := range strings.Lines(ids) {
+		page.addID(t, strings.TrimSpace(line))
 	}
 	for line := range strings.Lines(documents) {
-		line = strings.TrimRight(line, " \n")
-		last := len(page.statements) - 1
-		if found := documentLine.FindStringSubmatch(line); found != nil {
-			note(found[1])
-		} else if found := statementLine.FindStringSubmatch(line); found != nil {
-			note("seed " + found[1])
-			page.statements = append(page.statements, statement{id: "seed " + found[1]})
-		} else if found := proofLine.FindStringSubmatch(line); found != nil {
-			page.statements[last].held = append(page.statements[last].held, proof{found[1], found[2]})
-		} else if found := differentLine.FindStringSubmatch(line); found != nil {
-			page.statements[last].differs = append(page.statements[last].differs, found[1])
-		} else if strings.HasPrefix(line, "  - ") {
-			t.Errorf("%s: %q is neither a test, `folder%stest`, nor \"different, see \"row\": why\"", rulesFile, line, joint)
-		}
+		page.addStatement(t, strings.TrimRight(line, " \n"))
 	}
 	return page
 }
 
-func familiesIn(t *testing.T, text string) []family {
+// addID reads a line of a table of ids, or of what is above the table.
+func (p *rulesPage) addID(t *testing.T, line string) {
 	t.Helper()
-	var families []family
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if found := familyLine.FindStringSubmatch(line); found != nil {
-			families = append(families, family{name: found[1], ids: map[string]bool{}})
-			continue
-		}
-		if len(families) == 0 {
-			continue
-		}
-		f := &families[len(families)-1]
-		found := idLine.FindStringSubmatch(line)
-		switch {
-		case placesLine.MatchString(line):
-			for _, place := range codeIn.FindAllStringSubmatch(line, -1) {
-				f.places = append(f.places, place[1])
-			}
-		case len(found) > 1 && f.ids[found[1]]:
-			t.Errorf("%s explains %s twice", rulesFile, found[1])
-		case len(found) > 1 && found[1] != "id":
-			f.ids[found[1]] = true
+	if found := familyLine.FindStringSubmatch(line); found != nil {
+		p.families = append(p.families, &family{name: found[1], ids: map[string]bool{}})
+		return
+	}
+	if len(p.families) == 0 {
+		return
+	}
+	last := p.families[len(p.families)-1]
+	if placesLine.MatchString(line) {
+		for _, place := range codeIn.FindAllStringSubmatch(line, -1) {
+			last.places = append(last.places, place[1])
 		}
 	}
-	return families
+	if found := idLine.FindStringSubmatch(line); found != nil && found[1] != "id" {
+		if last.ids[found[1]] {
+			t.Errorf("%s explains %s twice", rulesFile, found[1])
+		}
+		last.ids[found[1]] = true
+	}
 }
 
-// familiesOf are the families whose ids the names of tests in a file use: those with the longest place that the file is in.
-func (p rulesPage) familiesOf(file string) []family {
-	longest := func(f family) (length int) {
-		for _, place := range f.places {
-			if file == place || strings.HasPrefix(file, place+"/") {
-				length = max(length, len(place))
+// addStatement reads a line of what the documents say.
+func (p *rulesPage) addStatement(t *testing.T, line string) {
+	t.Helper()
+	last := len(p.statements) - 1
+	if found := documentLine.FindStringSubmatch(line); found != nil {
+		p.seeds[found[1]] = true
+	} else if found := statementLine.FindStringSubmatch(line); found != nil {
+		p.seeds["seed "+found[1]] = true
+		p.statements = append(p.statements, statement{id: "seed " + found[1]})
+	} else if found := proofLine.FindStringSubmatch(line); found != nil {
+		p.statements[last].held = append(p.statements[last].held, proof{found[1], found[2]})
+	} else if found := differentLine.FindStringSubmatch(line); found != nil {
+		p.statements[last].differs = append(p.statements[last].differs, found[1])
+	} else if strings.HasPrefix(line, "  - ") {
+		t.Errorf("%s: %q is neither a test, `folder%stest`, nor \"different, see \"row\": why\"", rulesFile, line, joint)
+	}
+}
+
+// familiesOf are the families whose ids the names of tests in a file use: those of the file, or else of the nearest folder above it.
+func (p rulesPage) familiesOf(file string) []*family {
+	var found []*family
+	for place := file; len(found) == 0 && place != "."; place = path.Dir(place) {
+		for _, f := range p.families {
+			for _, own := range f.places {
+				if own == place {
+					found = append(found, f)
+				}
 			}
 		}
-		return length
 	}
-	best := 1
-	for _, f := range p.families {
-		best = max(best, longest(f))
-	}
-	return slices.DeleteFunc(slices.Clone(p.families), func(f family) bool { return longest(f) < best })
+	return found
 }

@@ -31,22 +31,19 @@ func (s size) plus(other size) size {
 	return size{s.lines + other.lines, s.wide + other.wide, s.statements + other.statements}
 }
 
-// A budget is what size.tsv allows: lines by package and in all, wide lines, and how many lines more were granted for what.
-type budget struct {
-	packages, lines, wide map[string]int
-	grants                []grant
-}
+// A budget is what size.tsv allows, by kind and name: the lines of a package, the lines and wide lines of the sums, and how many lines more
+// of production are granted for what.
+type budget map[string]map[string]int
 
-type grant struct {
-	left int
-	what string
-}
+// kinds are those of the lines of size.tsv, in their order.
+var kinds = []string{"lines", "wide", "granted", "package"}
 
-func (b budget) granted() (lines int) {
-	for _, g := range b.grants {
-		lines += g.left
+func newBudget() budget {
+	b := budget{}
+	for _, kind := range kinds {
+		b[kind] = map[string]int{}
 	}
-	return lines
+	return b
 }
 
 // The code gets no larger, but where a grant in size.tsv says what users get for it; a package grows where another one shrinks. With
@@ -87,16 +84,18 @@ func printSizes(packages, sums map[string]size) {
 func tooLarge(allowed budget, sums map[string]size) []string {
 	var found []string
 	for name, s := range sums {
-		limit := allowed.lines[name]
+		limit := allowed["lines"][name]
 		if name == production {
-			limit += allowed.granted()
+			for _, lines := range allowed["granted"] {
+				limit += lines
+			}
 		}
 		if s.lines > limit {
 			found = append(found, fmt.Sprintf("%s: %d lines, size.tsv allows %d: remove as many as were added", name, s.lines, limit))
 		}
-		if s.wide > allowed.wide[name] {
+		if s.wide > allowed["wide"][name] {
 			found = append(found, fmt.Sprintf("%s: %d lines have more than %d columns, size.tsv allows %d: wrap the new ones",
-				name, s.wide, wide, allowed.wide[name]))
+				name, s.wide, wide, allowed["wide"][name]))
 		}
 	}
 	return found
@@ -106,12 +105,12 @@ func tooLarge(allowed budget, sums map[string]size) []string {
 func unlisted(allowed budget, packages map[string]size) []string {
 	var found []string
 	for name, s := range packages {
-		if limit, listed := allowed.packages[name]; !listed || s.lines > limit {
+		if limit, listed := allowed["package"][name]; !listed || s.lines > limit {
 			found = append(found, fmt.Sprintf("%s has %d lines, and %d in size.tsv: "+
 				"run make size ARGS=-update, and say in the commit what users get for it", name, s.lines, limit))
 		}
 	}
-	for name := range allowed.packages {
+	for name := range allowed["package"] {
 		if _, there := packages[name]; !there {
 			found = append(found, name+" is in size.tsv and not there: run make size ARGS=-update")
 		}
@@ -122,19 +121,19 @@ func unlisted(allowed budget, packages map[string]size) []string {
 
 // lowered is what is allowed from now on: what there is. What a grant was used for is not granted again.
 func lowered(allowed budget, packages, sums map[string]size) budget {
-	next := budget{packages: map[string]int{}, lines: map[string]int{}, wide: map[string]int{}}
+	next := newBudget()
 	for name, s := range packages {
-		next.packages[name] = s.lines
+		next["package"][name] = s.lines
 	}
 	for name, s := range sums {
-		next.lines[name], next.wide[name] = s.lines, s.wide
+		next["lines"][name], next["wide"][name] = s.lines, s.wide
 	}
-	used := max(0, sums[production].lines-allowed.lines[production])
-	for _, g := range allowed.grants {
-		now := min(g.left, used)
+	used := max(0, sums[production].lines-allowed["lines"][production])
+	for what, lines := range allowed["granted"] {
+		now := min(lines, used)
 		used -= now
-		if g.left -= now; g.left > 0 {
-			next.grants = append(next.grants, g)
+		if lines > now {
+			next["granted"][what] = lines - now
 		}
 	}
 	return next
@@ -149,43 +148,27 @@ const sizeIntroduction = `# How many lines people have written: by package, in a
 func (b budget) String() string {
 	var text strings.Builder
 	text.WriteString(sizeIntroduction)
-	for _, table := range []struct {
-		kind string
-		of   map[string]int
-	}{{"lines", b.lines}, {"wide", b.wide}} {
-		for _, name := range slices.Sorted(maps.Keys(table.of)) {
-			fmt.Fprintf(&text, "%s\t%d\t%s\n", table.kind, table.of[name], name)
+	for _, kind := range kinds {
+		for _, name := range slices.Sorted(maps.Keys(b[kind])) {
+			fmt.Fprintf(&text, "%s\t%d\t%s\n", kind, b[kind][name], name)
 		}
-	}
-	for _, g := range b.grants {
-		fmt.Fprintf(&text, "granted\t%d\t%s\n", g.left, g.what)
-	}
-	for _, name := range slices.Sorted(maps.Keys(b.packages)) {
-		fmt.Fprintf(&text, "package\t%d\t%s\n", b.packages[name], name)
 	}
 	return text.String()
 }
 
 func readBudget(t *testing.T) budget {
 	t.Helper()
-	b := budget{packages: map[string]int{}, lines: map[string]int{}, wide: map[string]int{}}
-	for line := range strings.Lines(content(t, "test/size.tsv")) {
-		if strings.HasPrefix(line, "#") {
-			continue
-		}
+	b := newBudget()
+	for line := range strings.Lines(strings.TrimPrefix(content(t, "test/size.tsv"), sizeIntroduction)) {
 		columns := strings.Split(strings.TrimSpace(line), "\t")
-		if len(columns) != 3 {
+		if len(columns) != 3 || b[columns[0]] == nil {
 			t.Fatalf("size.tsv: %q is not a kind, a number and a name", line)
 		}
-		n, err := strconv.Atoi(columns[1])
-		switch of := map[string]map[string]int{"lines": b.lines, "wide": b.wide, "package": b.packages}[columns[0]]; {
-		case err != nil || of == nil && columns[0] != "granted":
+		lines, err := strconv.Atoi(columns[1])
+		if err != nil {
 			t.Fatalf("size.tsv: %q: %v", line, err)
-		case of == nil:
-			b.grants = append(b.grants, grant{n, columns[2]})
-		default:
-			of[columns[2]] = n
 		}
+		b[columns[0]][columns[2]] = lines
 	}
 	return b
 }

@@ -1,8 +1,10 @@
 package test
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
+	"go/types"
 	"maps"
 	"path"
 	"path/filepath"
@@ -48,8 +50,7 @@ var (
 func specsIn(file *ast.File) []string {
 	var found []string
 	for _, declared := range file.Decls {
-		function, is := declared.(*ast.FuncDecl)
-		if is && function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && takesT(function) {
+		if function, ok := declared.(*ast.FuncDecl); ok && isTest(function) {
 			found = append(found, function.Name.Name)
 		}
 		found = append(found, specsBelow(declared, "")...)
@@ -57,40 +58,30 @@ func specsIn(file *ast.File) []string {
 	return found
 }
 
-// takesT reports whether a function is a test, and no helper of that name.
-func takesT(function *ast.FuncDecl) bool {
+// isTest leaves out TestMain and helpers, which take something else than a *testing.T.
+func isTest(function *ast.FuncDecl) bool {
 	params := function.Type.Params.List
-	if len(params) != 1 {
-		return false
-	}
-	pointer, is := params[0].Type.(*ast.StarExpr)
-	if !is {
-		return false
-	}
-	of, is := pointer.X.(*ast.SelectorExpr)
-	return is && of.Sel.Name == "T"
+	return function.Recv == nil && strings.HasPrefix(function.Name.Name, "Test") && len(params) == 1 &&
+		types.ExprString(params[0].Type) == "*testing.T"
 }
 
 func specsBelow(n ast.Node, around string) []string {
 	var found []string
 	ast.Inspect(n, func(child ast.Node) bool {
-		call, is := child.(*ast.CallExpr)
-		if !is || child == n || len(call.Args) == 0 {
+		call, ok := child.(*ast.CallExpr)
+		if !ok || child == n || len(call.Args) == 0 {
 			return true
 		}
-		name := ""
-		switch f := call.Fun.(type) {
-		case *ast.Ident:
-			name = f.Name
-		case *ast.SelectorExpr:
-			name = f.Sel.Name
+		_, name, qualified := strings.Cut(types.ExprString(call.Fun), ".")
+		if !qualified {
+			name = types.ExprString(call.Fun)
 		}
-		text, is := textOf(call.Args[0])
+		text, ok := textOf(call.Args[0])
 		switch {
-		case is && slices.Contains(containers, name):
-			found = append(found, specsBelow(call, around+text+" › ")...)
+		case ok && slices.Contains(containers, name):
+			found = append(found, specsBelow(call, around+text+joint)...)
 			return false
-		case is && slices.Contains(specs, name):
+		case ok && slices.Contains(specs, name):
 			found = append(found, around+text)
 		}
 		return true
@@ -99,7 +90,7 @@ func specsBelow(n ast.Node, around string) []string {
 }
 
 // textOf is a text, of which what is computed is left out.
-func textOf(n ast.Expr) (string, bool) {
+func textOf(n ast.Expr) (text string, ok bool) {
 	switch n := n.(type) {
 	case *ast.BasicLit:
 		text, err := strconv.Unquote(n.Value)
@@ -107,13 +98,7 @@ func textOf(n ast.Expr) (string, bool) {
 	case *ast.BinaryExpr:
 		left, a := textOf(n.X)
 		right, b := textOf(n.Y)
-		if !a {
-			left = "…"
-		}
-		if !b {
-			right = "…"
-		}
-		return left + right, a || b
+		return cmp.Or(left, "…") + cmp.Or(right, "…"), a || b
 	}
 	return "", false
 }

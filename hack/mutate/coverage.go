@@ -51,8 +51,8 @@ type block struct{ from, to place }
 func parseProfile(content string) (map[string][]block, error) {
 	files := map[string][]block{}
 	for line := range strings.Lines(content) {
-		name, rest, is := strings.Cut(strings.TrimSpace(line), ".go:")
-		if !is {
+		name, rest, found := strings.Cut(strings.TrimSpace(line), ".go:")
+		if !found {
 			continue // the mode
 		}
 		var b block
@@ -70,29 +70,29 @@ func parseProfile(content string) (map[string][]block, error) {
 // executed are the blocks of s that a profile does not have.
 func (s source) executed(covered []block) []block {
 	at := func(pos token.Pos) place {
-		is := s.fset.Position(pos)
-		return place{is.Line, is.Column}
+		position := s.fset.Position(pos)
+		return place{position.Line, position.Column}
 	}
-	var all []block
+	var blocks []block
 	for _, decl := range s.file.Decls {
-		if d, is := decl.(*ast.GenDecl); is && (d.Tok == token.CONST || d.Tok == token.VAR) {
-			all = append(all, block{at(d.Pos()), at(d.End())})
+		if d, ok := decl.(*ast.GenDecl); ok && (d.Tok == token.CONST || d.Tok == token.VAR) {
+			blocks = append(blocks, block{at(d.Pos()), at(d.End())})
 		}
 	}
 	ast.Inspect(s.file, func(n ast.Node) bool {
-		is, ok := n.(*ast.SwitchStmt)
+		statement, ok := n.(*ast.SwitchStmt)
 		if !ok {
 			return true
 		}
-		start := at(is.Switch)
+		start := at(statement.Switch)
 		if slices.ContainsFunc(covered, func(b block) bool { return !start.before(b.from) && start.before(b.to) }) {
-			for _, clause := range is.Body.List {
+			for _, clause := range statement.Body.List {
 				if c, ok := clause.(*ast.CaseClause); ok {
-					all = append(all, block{at(c.Case), at(c.Colon)})
+					blocks = append(blocks, block{at(c.Case), at(c.Colon)})
 				}
 			}
 		}
 		return true
 	})
-	return all
+	return blocks
 }

@@ -81,15 +81,15 @@ func (f fault) try(ctx context.Context, tree string, args []string) (noticed []s
 		return f.test(ctx, tree, args)
 	}
 	path := filepath.Join(tree, f.file)
-	was, err := os.ReadFile(path)
+	original, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("put in that %s: %w", f.title, err)
 	}
-	if n := strings.Count(string(was), f.old); n != 1 {
+	if n := strings.Count(string(original), f.old); n != 1 {
 		return nil, fmt.Errorf("put in that %s: %s has the text %d times, and needs it once: correct hack/mutate/faults.txt", f.title, f.file, n)
 	}
-	defer func() { err = errors.Join(err, os.WriteFile(path, was, 0o644)) }() //nolint:gosec // as any file of the user
-	changed := strings.Replace(string(was), f.old, f.new, 1)
+	defer func() { err = errors.Join(err, os.WriteFile(path, original, 0o644)) }() //nolint:gosec // as any file of the user
+	changed := strings.Replace(string(original), f.old, f.new, 1)
 	if err := os.WriteFile(path, []byte(changed), 0o644); err != nil { //nolint:gosec // as any file of the user
 		return nil, fmt.Errorf("put in that %s: %w", f.title, err)
 	}

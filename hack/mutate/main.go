@@ -37,7 +37,7 @@ var targets = []target{
 	{folder: "controllers/decide/escalation", least: 95},
 	{folder: "controllers/decide/machines", least: 85},
 	{folder: "controllers/decide/nodes", least: 85},
-	{folder: "controllers/decide/record", least: 95},
+	{folder: "controllers/remediationrecord", least: 85},
 	{folder: "controllers/capacity", least: 85},
 	{folder: "baremetal/powercycle", least: 95},
 	{folder: "controllers/machinehealthcheck", least: 85},

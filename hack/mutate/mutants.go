@@ -95,26 +95,18 @@ func (s source) describe(line, column int) (string, error) {
 	var scan scanner.Scanner
 	scan.Init(token.NewFileSet().AddFile("", -1, len(rest)), []byte(rest), nil, 0)
 	_, operator, _ := scan.Scan()
-	after, is := strings.CutPrefix(rest, operator.String())
-	if !is {
+	after, found := strings.CutPrefix(rest, operator.String())
+	if !found {
 		return "", errors.New("there is no operator here")
 	}
-	marked := strings.TrimSpace(before) + spaceAtEnd(before) + "[" + operator.String() + "]" + after
-	return s.function(line) + ": " + strings.TrimSpace(marked), nil
-}
-
-func spaceAtEnd(s string) string {
-	if strings.HasSuffix(s, " ") {
-		return " "
-	}
-	return ""
+	return s.function(line) + ": " + strings.TrimSpace(before+"["+operator.String()+"]"+after), nil
 }
 
 // function is the name of the function that the line is in.
 func (s source) function(line int) string {
 	for _, decl := range s.file.Decls {
-		f, is := decl.(*ast.FuncDecl)
-		if is && s.fset.Position(f.Pos()).Line <= line && line <= s.fset.Position(f.End()).Line {
+		f, ok := decl.(*ast.FuncDecl)
+		if ok && s.fset.Position(f.Pos()).Line <= line && line <= s.fset.Position(f.End()).Line {
 			return f.Name.Name
 		}
 	}

@@ -33,7 +33,7 @@ func newCluster(ctx context.Context, o rig.ManagementOptions) *cluster {
 	GinkgoHelper()
 	certManager, err := rig.CertManager()
 	Expect(err).NotTo(HaveOccurred())
-	o.CRDs = append(o.CRDs, certManager)
+	o.CRDs = append(o.CRDs, certManager...)
 	plane, err := suite.Rig(ctx).Management(ctx, o)
 	Expect(err).NotTo(HaveOccurred())
 	return reach(plane)

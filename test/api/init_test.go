@@ -175,7 +175,7 @@ func writeOtherProviders(ctx context.Context) {
 	kinds, err := rig.CertManager()
 	Expect(err).NotTo(HaveOccurred())
 	namespace := []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n")
-	write(filepath.Join("cert-manager", certManagerVersion), "cert-manager.yaml", slices.Concat(namespace, read(kinds)))
+	write(filepath.Join("cert-manager", certManagerVersion), "cert-manager.yaml", slices.Concat(namespace, read(kinds[0]), read(kinds[1])))
 }
 
 func write(folder, file string, content []byte) {

@@ -11,10 +11,10 @@ import (
 func TestAnAimThatIsMissedIsNamed(t *testing.T) {
 	s := section{title: "Checks"}
 	for column, delay := range []time.Duration{250 * time.Millisecond, 50 * time.Millisecond} {
-		var of figures
-		of.addDelays("Marked after", []time.Duration{delay, 25400 * time.Microsecond, time.Millisecond}, 0.025, 0.2)
-		of.add("Heartbeats", 0, count, 0)
-		if err := s.add([]string{"few", "many"}[column], of); err != nil {
+		var measured figures
+		measured.addDelays("Marked after", []time.Duration{delay, 25400 * time.Microsecond, time.Millisecond}, 0.025, 0.2)
+		measured.add("Heartbeats", 0, count, 0)
+		if err := s.add([]string{"few", "many"}[column], measured); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -22,8 +22,8 @@ func TestAnAimThatIsMissedIsNamed(t *testing.T) {
 	if diff := cmp.Diff(want, s.missed()); diff != "" {
 		t.Errorf("missed (-want +got):\n%s", diff)
 	}
-	const was = "# Head\n<!-- checks: begin -->\nold\n<!-- checks: end -->\n<!-- cli: begin -->\nold\n<!-- cli: end -->\n"
-	is, err := merged(was, map[string]string{"checks": s.markdown("checks", "a machine", time.Second)})
+	const stored = "# Head\n<!-- checks: begin -->\nold\n<!-- checks: end -->\n<!-- cli: begin -->\nold\n<!-- cli: end -->\n"
+	document, err := merged(stored, map[string]string{"checks": s.markdown("checks", "a machine", time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,8 +33,8 @@ func TestAnAimThatIsMissedIsNamed(t *testing.T) {
 		"| Marked after, p99 | 0.250 s | 0.050 s | ≤ 0.200 s: **missed** |",
 		"<!-- checks: end -->\n<!-- cli: begin -->\nold",
 	} {
-		if !strings.Contains(is, l+"\n") {
-			t.Errorf("there is no line\n%s\nin\n%s", l, is)
+		if !strings.Contains(document, l+"\n") {
+			t.Errorf("there is no line\n%s\nin\n%s", l, document)
 		}
 	}
 	if err := s.add("other", figures{{name: "Other", show: count}}); err == nil {

@@ -20,9 +20,9 @@ func (t *trial) failNode(ctx context.Context, i int) (failure, error) {
 }
 
 // delay waits until the machine is marked and returns how long that took.
-func (t *trial) delay(ctx context.Context, of failure) (time.Duration, error) {
-	at, err := t.machineWatch.await(ctx, of.marked)
-	return max(at.Sub(of.at), 0), err
+func (t *trial) delay(ctx context.Context, nodeFailed failure) (time.Duration, error) {
+	at, err := t.machineWatch.await(ctx, nodeFailed.marked)
+	return max(at.Sub(nodeFailed.at), 0), err
 }
 
 // failAndWait makes a node Unknown and returns how long it took until its machine was marked.
@@ -45,19 +45,28 @@ func (t *trial) restore(ctx context.Context, machines []int) error {
 	return err
 }
 
-// alone makes one node after another Unknown, each after everything that follows from the one before is over.
-func (t *trial) alone(ctx context.Context) error {
-	machines, err := t.takeUnused(t.scale.alone)
+// changes does something to n machines whose nodes never became Unknown, and returns these, the delays that were seen, and what the manager
+// did.
+func (t *trial) changes(ctx context.Context, n int, do func([]int, *delays) error) ([]int, []time.Duration, reading, error) {
+	machines, err := t.takeUnused(n)
 	if err != nil {
-		return err
+		return nil, nil, reading{}, err
 	}
 	var seen delays
-	d, err := t.during(ctx, func() error { return t.oneByOne(ctx, machines, &seen, t.failAndWait) })
+	d, err := t.during(ctx, func() error { return do(machines, &seen) })
+	return machines, seen.all, d, err
+}
+
+// alone makes one node after another Unknown, each after everything that follows from the one before is over.
+func (t *trial) alone(ctx context.Context) error {
+	machines, seen, d, err := t.changes(ctx, t.scale.alone, func(machines []int, seen *delays) error {
+		return t.oneByOne(ctx, machines, seen, t.failAndWait)
+	})
 	if err != nil {
 		return err
 	}
 	n := float64(len(machines))
-	t.addDelays("One change alone: marked after", seen.all, 0.025, 0.2)
+	t.addDelays("One change alone: marked after", seen, 0.025, 0.2)
 	t.add("One change alone: patches", d.patches/n, count, 2)
 	t.add("One change alone: events", d.creates/n, count, 2)                        // on the Machine, and on the check
 	t.add("One change alone: reads", (d.reads+max(d.workloadCalls, 0))/n, count, 3) // what goes on beside the changes is among them
@@ -80,12 +89,7 @@ func (t *trial) oneByOne(ctx context.Context, machines []int, seen *delays, do f
 
 // spread makes nodes Unknown at even intervals, whatever the manager is doing.
 func (t *trial) spread(ctx context.Context) error {
-	machines, err := t.takeUnused(t.scale.spread)
-	if err != nil {
-		return err
-	}
-	var seen delays
-	d, err := t.during(ctx, func() error {
+	machines, seen, d, err := t.changes(ctx, t.scale.spread, func(machines []int, seen *delays) error {
 		return t.paced(ctx, machines, t.scale.spreadOver/time.Duration(len(machines)), func(ctx context.Context, i int) error {
 			return seen.add(t.failAndWait(ctx, i))
 		})
@@ -94,7 +98,7 @@ func (t *trial) spread(ctx context.Context) error {
 		return err
 	}
 	n := float64(len(machines))
-	t.addDelays("Changes spread: marked after", seen.all, noAim, 0.2)
+	t.addDelays("Changes spread: marked after", seen, noAim, 0.2)
 	t.add("Changes spread: patches per change", d.patches/n, count, 2.1)
 	t.add("Changes spread: processor time per 1000 changes", d.cpu*1000/n, seconds, 15)
 	return t.restore(ctx, machines)
@@ -102,14 +106,9 @@ func (t *trial) spread(ctx context.Context) error {
 
 // mass makes a tenth of the nodes Unknown at once.
 func (t *trial) mass(ctx context.Context) error {
-	machines, err := t.takeUnused(t.scale.mass)
-	if err != nil {
-		return err
-	}
 	defer t.watchMemory(ctx)()
-	failures := make([]failure, len(machines))
-	var seen delays
-	d, err := t.during(ctx, func() error {
+	machines, seen, d, err := t.changes(ctx, t.scale.mass, func(machines []int, seen *delays) error {
+		failures := make([]failure, len(machines))
 		err := t.each(ctx, machines, func(ctx context.Context, i int) (err error) {
 			failures[i-machines[0]], err = t.failNode(ctx, i)
 			return err
@@ -122,7 +121,7 @@ func (t *trial) mass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.addDelays("A tenth at once: marked after", seen.all, noAim, noAim) // the API server again
+	t.addDelays("A tenth at once: marked after", seen, noAim, noAim) // the API server again
 	t.add("A tenth at once: patches per change", d.patches/float64(len(machines)), count, 2)
 	return t.restore(ctx, machines)
 }

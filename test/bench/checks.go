@@ -50,19 +50,20 @@ func measureChecks(ctx context.Context, b bench) (section, error) {
 	if b.quick {
 		sizes = []int{100, 200}
 	}
-	return section{title: "MachineHealthChecks", method: checkMethod}.of(sizes, "%d machines in one cluster", func(n int) (figures, error) {
-		return measureCheck(ctx, n, b)
-	})
+	return section{title: "MachineHealthChecks", method: checkMethod}.columnsOf(sizes, "%d machines in one cluster",
+		func(n int) (figures, error) {
+			return measureCheck(ctx, n, b)
+		})
 }
 
 func measureCheck(ctx context.Context, machines int, b bench) (_ figures, err error) {
-	e, err := setUp(ctx, &environment{count: machines})
-	if err != nil {
+	e := &environment{count: machines}
+	defer func() { err = errors.Join(err, e.tearDown()) }()
+	if err := e.setUp(ctx, e.fill); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.tearDown()) }()
 	t := &trial{environment: e, scale: scaleOf(machines, b.quick), controller: checkController}
-	if err := t.firstPass(ctx, b.manager); err != nil {
+	if err := t.firstPass(ctx); err != nil {
 		return nil, fmt.Errorf("first full pass: %w", err)
 	}
 	return t.run(ctx, []phase{

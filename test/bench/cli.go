@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/builders"
 )
 
 // cliCommand is a command that is measured, and how long it may take.
@@ -51,21 +51,21 @@ func measureCommandLine(ctx context.Context, b bench) (s section, err error) {
 	}
 	s = section{title: "The command line", method: cliMethod}
 	s.columns = []string{"first run", "median", fmt.Sprintf("worst of %d", runs), "CPU time", "memory"}
-	e, err := setUp(ctx, &environment{count: machines, crds: b.crds})
-	if err != nil {
+	e := &environment{count: machines, ownKinds: true}
+	defer func() { err = errors.Join(err, e.tearDown()) }()
+	if err := e.setUp(ctx, e.fill); err != nil {
 		return s, err
 	}
-	defer func() { err = errors.Join(err, e.tearDown()) }()
 	if err := e.each(ctx, e.machines(0, machines), e.fillRecord); err != nil {
 		return s, err
 	}
 	// Without a manager lease that it believes the command cannot know that a manager keeps the status of checks up to date, and reads
 	// all machines.
-	if err := e.managementClient.Create(ctx, managerBinding()); err != nil {
+	if err := e.managementClient.Create(ctx, builders.ManagerBinding(namespace)); err != nil {
 		return s, fmt.Errorf("bind the manager: %w", err)
 	}
 	t := &trial{environment: e, controller: checkController}
-	if err := t.firstPass(ctx, b.manager, "--leader-elect-namespace="+namespace); err != nil {
+	if err := t.firstPass(ctx, "--leader-elect-namespace="+namespace); err != nil {
 		return s, fmt.Errorf("first full pass: %w", err)
 	}
 	defer t.end()
@@ -75,7 +75,7 @@ func measureCommandLine(ctx context.Context, b bench) (s section, err error) {
 	if _, err := t.quiet(ctx, quietFor); err != nil {
 		return s, err
 	}
-	p := plugin{binary: b.plugin, kubeconfig: e.management.KubeconfigFile()}
+	p := plugin{kubeconfig: e.management.KubeconfigFile()}
 	if err := p.awaitCounted(ctx); err != nil {
 		return s, err
 	}
@@ -117,17 +117,8 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 	return nil
 }
 
-// managerBinding is the binding by which the command recognizes that the manager lease in the namespace is kubemend's.
-func managerBinding() *rbacv1.ClusterRoleBinding {
-	return &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount, Labels: managerlease.BindingLabels},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.ClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
-	}
-}
-
 // plugin is kubectl mend and the management cluster that it reads.
-type plugin struct{ binary, kubeconfig string }
+type plugin struct{ kubeconfig string }
 
 // run runs a command in a home of its own, so that it finds nothing which an earlier one has kept.
 func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.ProcessState, took time.Duration, err error) {
@@ -136,7 +127,7 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 		return "", nil, 0, fmt.Errorf("make a home for the user: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-	cmd := exec.CommandContext(ctx, p.binary, append([]string{"--kubeconfig", p.kubeconfig, "-n", namespace}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "kubectl-mend"), append([]string{"--kubeconfig", p.kubeconfig, "-n", namespace}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

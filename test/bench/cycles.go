@@ -22,20 +22,20 @@ func measureCycles(ctx context.Context, b bench) (section, error) {
 	if b.quick {
 		sizes = []int{50, 100}
 	}
-	return section{title: "Power cycles of hosts", method: cycleMethod}.of(sizes, "%d hosts", func(n int) (figures, error) {
+	return section{title: "Power cycles of hosts", method: cycleMethod}.columnsOf(sizes, "%d hosts", func(n int) (figures, error) {
 		return measureHosts(ctx, n, b)
 	})
 }
 
 // measureHosts sets up hosts, and has some of them power-cycled.
 func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error) {
-	e, err := setUpHosts(ctx, hosts, b.crds)
-	if err != nil {
+	e := &hostEnvironment{environment: &environment{count: hosts, ownKinds: true}}
+	defer func() { err = errors.Join(err, e.tearDown()) }()
+	if err := e.setUp(ctx, e.fillHosts); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, e.tearDown()) }()
 	t := &trial{environment: e.environment, scale: scaleOf(hosts, b.quick), controller: checkController}
-	if err := t.firstPass(ctx, b.manager); err != nil {
+	if err := t.firstPass(ctx); err != nil {
 		return nil, fmt.Errorf("first full pass: %w", err)
 	}
 	t.figures = nil // that is measured with the checks
@@ -48,17 +48,14 @@ func measureHosts(ctx context.Context, hosts int, b bench) (_ figures, err error
 
 // alone has one host after another power-cycled. Aims for reads leave room for watches that break and are made again.
 func (e *hostEnvironment) alone(ctx context.Context, t *trial) error {
-	machines, err := e.takeUnused(t.scale.alone)
-	if err != nil {
-		return err
-	}
-	var seen delays
-	d, err := t.during(ctx, func() error { return t.oneByOne(ctx, machines, &seen, e.cycle) })
+	machines, seen, d, err := t.changes(ctx, t.scale.alone, func(machines []int, seen *delays) error {
+		return t.oneByOne(ctx, machines, seen, e.cycle)
+	})
 	if err != nil {
 		return err
 	}
 	n := float64(len(machines))
-	t.addDelays("From the node Unknown to the machine healthy", seen.all, 1, noAim)
+	t.addDelays("From the node Unknown to the machine healthy", seen, 1, noAim)
 	t.add("One cycle: writes to the management cluster", d.writes()/n, count, 42)
 	t.add("One cycle: reads from the management cluster", d.reads/n, count, 25)
 	t.add("One cycle: calls to the workload cluster", max(d.workloadCalls, 0)/n, count, 8)
@@ -68,14 +65,9 @@ func (e *hostEnvironment) alone(ctx context.Context, t *trial) error {
 
 // mass has a tenth of the hosts power-cycled at once.
 func (e *hostEnvironment) mass(ctx context.Context, t *trial) error {
-	machines, err := e.takeUnused(t.scale.mass)
-	if err != nil {
-		return err
-	}
 	defer t.watchMemory(ctx)()
 	began := time.Now()
-	var seen delays
-	d, err := t.during(ctx, func() error {
+	machines, seen, d, err := t.changes(ctx, t.scale.mass, func(machines []int, seen *delays) error {
 		group, working := errgroup.WithContext(ctx)
 		for _, i := range machines {
 			group.Go(func() error { return seen.add(e.cycle(working, i)) })
@@ -90,7 +82,7 @@ func (e *hostEnvironment) mass(ctx context.Context, t *trial) error {
 		changes += len(e.host(i).History().Since(began))
 	}
 	n := float64(len(machines))
-	t.addDelays("A tenth at once: node Unknown to machine healthy", seen.all, noAim, 15)
+	t.addDelays("A tenth at once: node Unknown to machine healthy", seen, noAim, 15)
 	t.add("A tenth at once: writes for each, to the management cluster", d.writes()/n, count, 42)
 	t.add("A tenth at once: reads for each, from the management cluster", d.reads/n, count, 30)
 	t.add("A tenth at once: calls for each, to the workload cluster", max(d.workloadCalls, 0)/n, count, 10)

@@ -34,31 +34,36 @@ type environment struct {
 	managementClient client.Client  // the management cluster
 	nodesAPI         rest.Interface // the API server with all nodes
 	machineWatch     *machineWatch
-	crds             []string // of more kinds than those of Cluster API
-	nodesOnly        bool     // the nodes are in the management cluster
+	ownKinds         bool // kubemend's are installed besides those of Cluster API
+	nodesOnly        bool // the nodes are in the management cluster
 	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was
 	// requested before.
 	nextUnused int
 }
 
-// setUp starts the control planes of s and creates the objects in them.
-func setUp(ctx context.Context, e *environment) (*environment, error) {
+// setUp starts the control planes of e, fills them, and watches the machines in them.
+func (e *environment) setUp(ctx context.Context, fill func(context.Context) error) error {
 	if err := e.startControlPlanes(ctx); err != nil {
-		return nil, errors.Join(err, e.tearDown())
+		return err
 	}
 	since := time.Now()
-	if err := e.fill(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("create the objects: %w", err), e.tearDown())
+	if err := fill(ctx); err != nil {
+		return fmt.Errorf("create the objects: %w", err)
 	}
-	var err error
-	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()), machinesPath); err != nil {
-		return nil, errors.Join(err, e.tearDown())
+	if err := e.watch(&clusterv1.Machine{}); err != nil {
+		return err
 	}
-	if _, err = e.machineWatch.await(ctx, e.machineWatch.all(e.count, "")); err != nil {
-		return nil, errors.Join(err, e.tearDown())
+	if _, err := e.machineWatch.await(ctx, e.machineWatch.all(e.count, "")); err != nil {
+		return err
 	}
 	progress("%d machines and nodes created in %.1fs", e.count, time.Since(since).Seconds())
-	return e, nil
+	return nil
+}
+
+// watch begins to watch the statuses of machines, or of remediations.
+func (e *environment) watch(object client.Object) (err error) {
+	e.machineWatch, err = watchStatuses(unlimited(e.management.Config()), e.managementClient.Scheme(), object)
+	return err
 }
 
 func (e *environment) startControlPlanes(ctx context.Context) (err error) {
@@ -67,7 +72,7 @@ func (e *environment) startControlPlanes(ctx context.Context) (err error) {
 	}
 	group, starting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
-		e.management, err = e.rig.Management(starting, rig.ManagementOptions{CRDs: e.crds})
+		e.management, err = e.rig.Management(starting, rig.ManagementOptions{Own: e.ownKinds})
 		return err
 	})
 	group.Go(func() (err error) {
@@ -130,7 +135,7 @@ func (e *environment) fill(ctx context.Context) error {
 
 // fillCluster creates the cluster with its check, and the template that the check names, if any.
 func (e *environment) fillCluster(ctx context.Context, template ...client.Object) error {
-	cluster, status := clusterOf(clusterName)
+	cluster := builders.Cluster(namespace, clusterName)
 	check := checkOf(cluster)
 	for _, object := range template {
 		builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", object.GetName())(check)
@@ -141,7 +146,8 @@ func (e *environment) fillCluster(ctx context.Context, template ...client.Object
 			return err
 		}
 	}
-	cluster.Status = status
+	cluster.Status = builders.Standing()
+	cluster.Status.Phase = string(clusterv1.ClusterPhaseProvisioned)
 	return e.managementClient.Status().Update(ctx, cluster)
 }
 
@@ -159,11 +165,11 @@ func (e *environment) fillMachine(ctx context.Context, i int) error {
 
 // machines are the indexes of n machines from first on.
 func (e *environment) machines(first, n int) []int {
-	all := make([]int, n)
-	for i := range all {
-		all[i] = first + i
+	indexes := make([]int, n)
+	for i := range indexes {
+		indexes[i] = first + i
 	}
-	return all
+	return indexes
 }
 
 // takeUnused takes n machines whose nodes never became Unknown.

@@ -26,21 +26,8 @@ type hostEnvironment struct {
 	ended           chan error
 }
 
-// setUpHosts starts control planes with that many hosts, all powered on.
-func setUpHosts(ctx context.Context, hosts int, crds []string) (*hostEnvironment, error) {
-	e := &hostEnvironment{environment: &environment{count: hosts, crds: crds}}
-	since := time.Now()
-	if err := e.fillHosts(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("set up %d hosts: %w", hosts, err), e.tearDown())
-	}
-	progress("%d hosts with machines and nodes created in %.1fs", hosts, time.Since(since).Seconds())
-	return e, nil
-}
-
+// fillHosts creates the cluster, and a machine on each of that many hosts, which are all powered on.
 func (e *hostEnvironment) fillHosts(ctx context.Context) error {
-	if err := e.startControlPlanes(ctx); err != nil {
-		return err
-	}
 	if err := e.startHosts(); err != nil {
 		return err
 	}
@@ -54,22 +41,14 @@ func (e *hostEnvironment) fillHosts(ctx context.Context) error {
 	if err := e.fillCluster(ctx, template); err != nil {
 		return err
 	}
-	all := e.machines(0, e.count)
-	if err := e.each(ctx, all, e.fillHost); err != nil {
+	hosts := e.machines(0, e.count)
+	if err := e.each(ctx, hosts, e.fillHost); err != nil {
 		return err
 	}
 	if err := e.awaitPower(ctx); err != nil {
 		return err
 	}
-	if err := e.each(ctx, all, e.inspect); err != nil {
-		return err
-	}
-	var err error
-	if e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()), machinesPath); err != nil {
-		return err
-	}
-	_, err = e.machineWatch.await(ctx, e.machineWatch.all(e.count, ""))
-	return err
+	return e.each(ctx, hosts, e.inspect)
 }
 
 func (e *hostEnvironment) startHosts() (err error) {
@@ -117,16 +96,13 @@ func (e *hostEnvironment) fillHost(ctx context.Context, i int) error {
 func (e *hostEnvironment) awaitPower(ctx context.Context) error {
 	powered := 0
 	err := wait.PollUntilContextCancel(ctx, readEvery, true, func(context.Context) (bool, error) {
-		powered = 0
-		for i := range e.count {
-			if e.host(i).Powered() {
-				powered++
-			}
+		for powered < e.count && e.host(powered).Powered() {
+			powered++
 		}
 		return powered == e.count, nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for hosts: %d of %d are on: %w", powered, e.count, err)
+		return fmt.Errorf("wait for hosts: %s is not on: %w", machineName(powered), err)
 	}
 	return nil
 }
@@ -148,36 +124,25 @@ func (e *hostEnvironment) inspect(ctx context.Context, i int) error {
 }
 
 func hardwareOf(i int, name string) *bmov1alpha1.HardwareDetails {
-	details := &bmov1alpha1.HardwareDetails{Hostname: name, RAMMebibytes: 512 << 10, CPU: bmov1alpha1.CPU{Arch: "x86_64", Model: "a model", Count: 128}}
+	details := &bmov1alpha1.HardwareDetails{Hostname: name, RAMMebibytes: 512 << 10, CPU: bmov1alpha1.CPU{Arch: "x86_64", Count: 128}}
 	for n := range 128 {
 		details.CPU.Flags = append(details.CPU.Flags, fmt.Sprintf("flag-%03d", n))
 	}
-	for n := range 24 {
+	for n := range 36 {
 		details.Storage = append(details.Storage, bmov1alpha1.Storage{
 			Name: fmt.Sprintf("/dev/disk/by-path/pci-0000:18:00.0-scsi-0:0:%d:0", n), Type: bmov1alpha1.NVME, SizeBytes: 3 << 40,
-			Vendor: "vendor", Model: "a model of a disk", SerialNumber: fmt.Sprintf("SERIAL-%08d-%04d", i, n), WWN: fmt.Sprintf("0x5000c500%08x", n),
-		})
-	}
-	for n := range 12 {
-		details.NIC = append(details.NIC, bmov1alpha1.NIC{
-			Name: fmt.Sprintf("ens%df%d", n/2, n%2), Model: "0x8086 0x1572", IP: "10.20.30.40", SpeedGbps: 25,
-			MAC: fmt.Sprintf("02:00:00:00:%02x:%02x", i%256, n),
+			Vendor: "vendor", Model: "a model of a disk", SerialNumber: fmt.Sprintf("SERIAL-%08d-%04d", i, n),
 		})
 	}
 	return details
-}
-
-// attachKubelet starts a kubelet on the host of a machine. It reports when the host has booted.
-func (e *hostEnvironment) attachKubelet(i int) {
-	e.host(i).Mute(1) // a kubelet on a host that is on would report at once
-	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: machineName(i), Every: time.Hour}))
 }
 
 // cycle makes the node of a machine Unknown, whose kubelet reports again when its host has booted, and returns how long it took until
 // the machine was healthy again.
 func (e *hostEnvironment) cycle(ctx context.Context, i int) (time.Duration, error) {
 	name := machineName(i)
-	e.attachKubelet(i)
+	e.host(i).Mute(1) // a kubelet on a host that is on would report at once
+	e.host(i).Carry(simulator.NewKubelet(e.workloadWatcher, simulator.KubeletOptions{Node: name, Every: time.Hour}))
 	isHealthy := e.machineWatch.becomes(name, succeeded)
 	if err := e.patchNode(ctx, i, longUnknown(time.Now())); err != nil {
 		return 0, err

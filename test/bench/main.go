@@ -1,8 +1,8 @@
 // Command bench measures, on the rig, how fast kubemend is and what it needs: its MachineHealthChecks, the power cycles of hosts, its
 // NodeHealthChecks, and how long kubectl mend takes.
 //
-// The manager and the command are processes of their own, measured from outside: by what the API server says and when, and by the
-// manager's metrics. An aim that is missed fails the run, unless it is a short one.
+// The manager and the command are those that `make build` has put into bin/, as processes of their own, measured from outside: by what the
+// API server says and when, and by the manager's metrics. An aim that is missed fails the run, unless it is a short one.
 package main
 
 import (
@@ -11,9 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,15 +20,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// bench is what every part needs: the command line, the programs, and where the CRDs of kubemend's own kinds are.
+// bench are the flags.
 type bench struct {
 	// only is the name of the part that is measured; all are if it is empty.
 	only  string
 	quick bool
 	write string
-
-	manager, plugin string
-	crds            []string
 }
 
 // parts are all parts, in the order of the report.
@@ -63,10 +58,7 @@ func main() {
 // run measures all that is asked for, prints what it has also if it does not succeed, and fails if an aim is missed.
 func (b bench) run(ctx context.Context) error {
 	ctrl.SetLogger(logr.Discard()) // what clients log is no progress
-	err := b.build(ctx)
-	if err != nil {
-		return err
-	}
+	var err error
 	sections, about := map[string]string{}, machine()
 	var missed []string
 	for _, p := range parts {
@@ -97,49 +89,17 @@ func (b bench) run(ctx context.Context) error {
 	return err
 }
 
-// build builds what is measured into bin/bench, so that it is what the source says now.
-func (b *bench) build(ctx context.Context) error {
-	const source = "github.com/kubemend/kubemend"
-	root, err := command(ctx, "", "go", "list", "-m", "-f", "{{.Dir}}", source)
-	if err != nil {
-		return fmt.Errorf("find the folder of the project: %w", err)
-	}
-	bin := filepath.Join(root, "bin", "bench")
-	b.manager, b.plugin = filepath.Join(bin, "kubemend"), filepath.Join(bin, "kubectl-mend")
-	b.crds = []string{filepath.Join(root, "config", "crd", "bases")}
-	for binary, source := range map[string]string{b.manager: source, b.plugin: source + "/cmd/kubectl-mend"} {
-		if _, err := command(ctx, root, "go", "build", "-o", binary, source); err != nil {
-			return fmt.Errorf("build %s: %w", source, err)
-		}
-	}
-	progress("built the manager and kubectl-mend")
-	return nil
-}
-
-func command(ctx context.Context, folder, name string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = folder
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS="+os.Getenv("GOFLAGS")+" -buildvcs=false") // as the Makefile has it
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		return "", errors.Join(err, errors.New(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), nil
-}
-
 // save writes the parts that were measured into the file, and leaves the others.
 func save(file string, sections map[string]string) error {
-	was, err := os.ReadFile(file)
+	last, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read the tables of the last run: %w", err)
 	}
-	is, err := merged(string(was), sections)
+	tables, err := merged(string(last), sections)
 	if err != nil {
 		return fmt.Errorf("put the tables into %s: %w", file, err)
 	}
-	if err := os.WriteFile(file, []byte(is), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(tables), 0o644); err != nil {
 		return fmt.Errorf("write the tables: %w", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,17 +43,17 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 		nodes, unhealthy, reconciles = 200, 10, 5
 	}
 	s = section{title: "NodeHealthChecks", method: nodeMethod}
-	e := &environment{count: nodes, crds: b.crds, nodesOnly: true}
+	e := &environment{count: nodes, ownKinds: true, nodesOnly: true}
 	defer func() { err = errors.Join(err, e.tearDown()) }()
 	if err := e.fillNodes(ctx); err != nil {
 		return s, fmt.Errorf("set up a control plane with %d nodes: %w", nodes, err)
 	}
 	t := &nodeTrial{&trial{environment: e, scale: scaleOf(nodes, b.quick), controller: "nodehealthcheck"}}
 	t.scale.beatsCPU = 1
-	if err := t.firstReconcile(ctx, b.manager); err != nil {
+	if err := t.firstReconcile(ctx); err != nil {
 		return s, fmt.Errorf("first reconcile: %w", err)
 	}
-	of, err := t.run(ctx, []phase{
+	measured, err := t.run(ctx, []phase{
 		{"idle", t.measureIdle}, {"heartbeats", t.heartbeats},
 		{"steady reconciles", func(ctx context.Context) error { return t.reconciles(ctx, reconciles) }},
 		{"nodes that become unhealthy", func(ctx context.Context) error { return t.failNodes(ctx, unhealthy) }},
@@ -62,7 +61,7 @@ func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	if err != nil {
 		return s, err
 	}
-	err = s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), of)
+	err = s.add(fmt.Sprintf("%d nodes, %d unhealthy", nodes, unhealthy), measured)
 	return s, err
 }
 
@@ -115,21 +114,19 @@ func (e *environment) fillCheck(ctx context.Context) error {
 	if err := e.managementClient.Create(ctx, check); err != nil {
 		return err
 	}
-	first := remediationKinds()[0]
-	var err error
-	e.machineWatch, err = watchStatuses(ctx, unlimited(e.management.Config()),
-		"/apis/"+first.GroupVersion().String()+"/"+strings.ToLower(first.Kind)+"s")
-	return err
+	remediations := &unstructured.Unstructured{}
+	remediations.SetGroupVersionKind(remediationKinds()[0])
+	return e.watch(remediations)
 }
 
 // nodeTrial is a trial of a NodeHealthCheck.
 type nodeTrial struct{ *trial }
 
 // firstReconcile starts the manager, and waits until its check has counted all nodes.
-func (t *nodeTrial) firstReconcile(ctx context.Context, binary string) error {
+func (t *nodeTrial) firstReconcile(ctx context.Context) error {
 	since := time.Now()
 	// The kubelets of these nodes do not report.
-	if err := t.launch(ctx, binary, "--node-monitor-grace-period=0s"); err != nil {
+	if err := t.launch(ctx, "--node-monitor-grace-period=0s"); err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()
@@ -173,13 +170,8 @@ func (t *nodeTrial) reconciles(ctx context.Context, n int) error {
 
 // failNodes makes nodes Unknown one after another, and measures how long after its timeout a remediation was created for each.
 func (t *nodeTrial) failNodes(ctx context.Context, unhealthy int) error {
-	chosen, err := t.takeUnused(unhealthy)
-	if err != nil {
-		return err
-	}
 	defer t.watchMemory(ctx)()
-	var seen delays
-	d, err := t.during(ctx, func() error {
+	_, seen, d, err := t.changes(ctx, unhealthy, func(chosen []int, seen *delays) error {
 		return t.paced(ctx, chosen, t.scale.spreadOver/time.Duration(unhealthy), func(ctx context.Context, i int) error {
 			remediated := t.machineWatch.becomes(machineName(i), "")
 			since := time.Now().Truncate(time.Second) // as it is stored
@@ -194,7 +186,7 @@ func (t *nodeTrial) failNodes(ctx context.Context, unhealthy int) error {
 		return err
 	}
 	each := float64(unhealthy)
-	t.addDelays("Timeout of a node → its remediation", seen.all, noAim, 0.3)
+	t.addDelays("Timeout of a node → its remediation", seen, noAim, 0.3)
 	t.add("A node that becomes unhealthy: reconciles", d.reconciles/each, count, noAim)
 	t.add("A node that becomes unhealthy: reads", d.reads/each, count, 1.5)
 	t.add("A node that becomes unhealthy: writes (remediation, lease, status, events)", d.writes()/each, count, 8)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,20 +28,6 @@ const (
 // since is the last transition of all conditions of healthy objects.
 var since = metav1.NewTime(time.Now().Add(-24 * time.Hour).Truncate(time.Second))
 
-// clusterOf is a cluster whose control plane and infrastructure are up.
-func clusterOf(name string) (*clusterv1.Cluster, clusterv1.ClusterStatus) {
-	return builders.Cluster(namespace, name), clusterv1.ClusterStatus{
-		Phase: string(clusterv1.ClusterPhaseProvisioned),
-		Initialization: clusterv1.ClusterInitializationStatus{
-			InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true),
-		},
-		Conditions: []metav1.Condition{
-			good(clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ReadyReason),
-			good(clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterControlPlaneInitializedReason),
-		},
-	}
-}
-
 // checkOf is the check on all machines of a cluster, as Cluster API's webhook would have completed it.
 func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 	return builders.MachineHealthCheck(cluster, cluster.Name, builders.Patience(checkTimeout), func(check *clusterv1.MachineHealthCheck) {
@@ -49,107 +36,74 @@ func checkOf(cluster *clusterv1.Cluster) *clusterv1.MachineHealthCheck {
 	})
 }
 
-// machineOf is a machine as it is in production after a while, without the conditions of checks.
+// padding makes an object as large as those of production, which have labels and annotations of many tools.
+func padding(bytes int) map[string]string {
+	return map[string]string{"bench.kubemend.io/padding": strings.Repeat("x", bytes)}
+}
+
+// machineOf is a machine of about 4 KiB without the conditions of checks.
 func machineOf(i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
-	cluster, name := clusterName, machineName(i)
-	machine := &clusterv1.Machine{
+	name := machineName(i)
+	return &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Finalizers: []string{clusterv1.MachineFinalizer},
-			Labels: map[string]string{
-				clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster + "-md-0",
-				clusterv1.MachineSetNameLabel: cluster + "-md-0-x7kq2", clusterv1.MachineDeploymentUniqueLabel: "x7kq2-84f6c",
-				"topology.cluster.x-k8s.io/owned": "", "topology.cluster.x-k8s.io/deployment-name": "md-0",
-			},
-			Annotations: map[string]string{
-				"machine.cluster.x-k8s.io/remediation-budget": "default", "pre-drain.delete.hook.machine.cluster.x-k8s.io/backup": "operator",
-				"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z",
-			},
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: clusterName, clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
+			Annotations: padding(1300),
 		},
 		Spec: clusterv1.MachineSpec{
-			ClusterName: cluster, Version: builders.KubernetesVersion, ProviderID: providerID(name), FailureDomain: fmt.Sprintf("rack-%d", i%8),
-			Bootstrap: clusterv1.Bootstrap{
-				DataSecretName: ptr.To(name),
-				ConfigRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "KubeadmConfig", Name: name},
-			},
+			ClusterName: clusterName, Version: builders.KubernetesVersion, ProviderID: providerID(name),
+			Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To(name)},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3Machine", Name: name,
 			},
-			ReadinessGates: []clusterv1.MachineReadinessGate{{ConditionType: "example.com/StorageReady"}},
 		},
-	}
-	return machine, machineStatus(name)
+	}, machineStatus(name)
 }
 
 func machineStatus(name string) clusterv1.MachineStatus {
-	return clusterv1.MachineStatus{
+	status := clusterv1.MachineStatus{
 		Phase: string(clusterv1.MachinePhaseRunning), ObservedGeneration: 1, LastUpdated: since,
 		NodeRef:        clusterv1.MachineNodeReference{Name: name},
 		NodeInfo:       ptr.To(systemInfo(name)),
 		Initialization: clusterv1.MachineInitializationStatus{InfrastructureProvisioned: ptr.To(true), BootstrapDataSecretCreated: ptr.To(true)},
-		Addresses: clusterv1.MachineAddresses{
-			{Type: clusterv1.MachineInternalIP, Address: "10.20.30.40"}, {Type: clusterv1.MachineHostName, Address: name},
-		},
-		Conditions: []metav1.Condition{
-			good(clusterv1.MachineAvailableCondition, clusterv1.MachineAvailableReason),
-			good(clusterv1.MachineReadyCondition, clusterv1.MachineReadyReason),
-			good(clusterv1.MachineUpToDateCondition, clusterv1.MachineUpToDateReason),
-			good(clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineBootstrapConfigReadyReason),
-			good(clusterv1.MachineInfrastructureReadyCondition, clusterv1.MachineInfrastructureReadyReason),
-			good(clusterv1.MachineNodeHealthyCondition, clusterv1.MachineNodeHealthyReason),
-			good(clusterv1.MachineNodeReadyCondition, clusterv1.MachineNodeReadyReason),
-			good("example.com/StorageReady", "Attached"),
-			bad(clusterv1.MachineUpdatingCondition, clusterv1.MachineNotUpdatingReason),
-			bad(clusterv1.MachineDeletingCondition, clusterv1.MachineNotDeletingReason),
-			bad(clusterv1.PausedCondition, clusterv1.NotPausedReason),
-		},
-		Deprecated: &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{Conditions: clusterv1.Conditions{
-			{Type: clusterv1.ReadyV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: since},
-			{Type: clusterv1.BootstrapReadyV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: since},
-			{Type: clusterv1.InfrastructureReadyV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: since},
-			{Type: clusterv1.MachineNodeHealthyV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: since},
-		}}},
+		Conditions:     []metav1.Condition{bad(clusterv1.MachineDeletingCondition), bad(clusterv1.PausedCondition)},
 	}
+	for _, kind := range []string{
+		clusterv1.MachineAvailableCondition, clusterv1.MachineReadyCondition, clusterv1.MachineUpToDateCondition,
+		clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition,
+		clusterv1.MachineNodeHealthyCondition, clusterv1.MachineNodeReadyCondition,
+	} {
+		status.Conditions = append(status.Conditions, good(kind))
+	}
+	return status
 }
 
-func good(kind, reason string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: since, ObservedGeneration: 1}
+func good(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: kind, LastTransitionTime: since, ObservedGeneration: 1}
 }
 
-func bad(kind, reason string) metav1.Condition {
-	c := good(kind, reason)
-	c.Status = metav1.ConditionFalse
-	return c
+func bad(kind string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, LastTransitionTime: since, ObservedGeneration: 1}
 }
 
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
 
 // nodeOf is a node of about 8 KiB: what a kubelet reports is mostly images.
 func nodeOf(i int) *corev1.Node {
-	name, pods := machineName(i), fmt.Sprintf("10.%d.%d.0/24", 100+i/256, i%256)
+	name := machineName(i)
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("263856792Ki"),
-		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("459850824Ki"),
-		"hugepages-1Gi": resource.MustParse("0"), "hugepages-2Mi": resource.MustParse("0"),
+		corev1.ResourcePods: resource.MustParse("250"),
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name,
-			Labels: map[string]string{
-				corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
-				"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64", "node-role.kubernetes.io/worker": "",
-				corev1.LabelTopologyZone: fmt.Sprintf("rack-%d", i%8), corev1.LabelTopologyRegion: "site", "feature.node.kubernetes.io/cpu-model.family": "6",
-			},
-			Annotations: map[string]string{
-				"cluster.x-k8s.io/cluster-name": clusterName, "cluster.x-k8s.io/cluster-namespace": namespace, "cluster.x-k8s.io/machine": name,
-				"node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true",
-				"csi.volume.kubernetes.io/nodeid": `{"rook-ceph.rbd.csi.ceph.com":"` + name + `"}`,
-			},
+			Name: name, Annotations: padding(850),
+			Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", "node-role.kubernetes.io/worker": ""},
 		},
-		Spec: corev1.NodeSpec{ProviderID: providerID(name), PodCIDR: pods, PodCIDRs: []string{pods}},
+		Spec: corev1.NodeSpec{ProviderID: providerID(name)},
 		Status: corev1.NodeStatus{
 			Capacity: capacity, Allocatable: capacity, NodeInfo: systemInfo(name), Images: images(),
-			Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.20.30.40"}, {Type: corev1.NodeHostName, Address: name}},
 			Conditions: append(nodeConditions(since), ready),
 		},
 	}

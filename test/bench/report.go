@@ -33,10 +33,10 @@ func (f *figures) add(name string, value float64, show func(float64) string, aim
 }
 
 // addDelays adds the median and the 99th percentile.
-func (f *figures) addDelays(name string, of []time.Duration, median, worst float64) {
-	slices.Sort(of)
-	f.add(name+", p50", percentile(of, 50).Seconds(), seconds, median)
-	f.add(name+", p99", percentile(of, 99).Seconds(), seconds, worst)
+func (f *figures) addDelays(name string, measured []time.Duration, median, worst float64) {
+	slices.Sort(measured)
+	f.add(name+", p50", percentile(measured, 50).Seconds(), seconds, median)
+	f.add(name+", p99", percentile(measured, 99).Seconds(), seconds, worst)
 }
 
 // percentile is the least of sorted values that so many percent do not exceed; of few values the 99th is the highest.
@@ -63,9 +63,9 @@ type section struct {
 }
 
 // add adds a column of the same figures as the others have. An aim is missed if it is in any column.
-func (s *section) add(column string, of figures) error {
+func (s *section) add(column string, measured figures) error {
 	s.columns = append(s.columns, column)
-	for i, f := range of {
+	for i, f := range measured {
 		if len(s.columns) == 1 {
 			s.lines = append(s.lines, line{name: f.name, ok: true})
 		}
@@ -82,13 +82,13 @@ func (s *section) add(column string, of figures) error {
 	return nil
 }
 
-// of is the section with a column for each size of what is measured.
-func (s section) of(sizes []int, what string, measure func(int) (figures, error)) (section, error) {
+// columnsOf is the section with a column for each size of what is measured.
+func (s section) columnsOf(sizes []int, what string, measure func(int) (figures, error)) (section, error) {
 	for _, size := range sizes {
 		column := fmt.Sprintf(what, size)
-		of, err := measure(size)
+		measured, err := measure(size)
 		if err == nil {
-			err = s.add(column, of)
+			err = s.add(column, measured)
 		}
 		if err != nil {
 			return s, fmt.Errorf("%s: %w", column, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -33,14 +34,14 @@ type trial struct {
 }
 
 // launch starts the manager and returns when it is ready.
-func (t *trial) launch(ctx context.Context, binary string, args ...string) error {
+func (t *trial) launch(ctx context.Context, args ...string) error {
 	host, err := url.Parse(t.management.Config().Host)
 	if err != nil {
 		return fmt.Errorf("read the address of the management cluster: %w", err)
 	}
 	t.host = host.Host
 	args = append(args, "--unclaimed-machine-health-checks=act")
-	t.manager, err = t.management.Manager(ctx, rig.ManagerOptions{Name: "kubemend", Binary: binary, Args: args})
+	t.manager, err = t.management.Manager(ctx, rig.ManagerOptions{Name: "kubemend", Binary: filepath.Join("bin", "manager"), Args: args})
 	return err
 }
 
@@ -137,10 +138,10 @@ func (t *trial) quiet(ctx context.Context, long time.Duration) (reading, error) 
 const mebibyte = 1 << 20
 
 // firstPass starts the manager and waits until it has marked every machine as healthy.
-func (t *trial) firstPass(ctx context.Context, binary string, args ...string) error {
+func (t *trial) firstPass(ctx context.Context, args ...string) error {
 	done := t.machineWatch.all(t.count, succeeded)
 	since := time.Now()
-	if err := t.launch(ctx, binary, args...); err != nil {
+	if err := t.launch(ctx, args...); err != nil {
 		return err
 	}
 	defer t.watchMemory(ctx)()

@@ -10,17 +10,13 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -49,6 +45,7 @@ type environment struct {
 	manager  *rig.Kubemend
 	hosts    *simulator.Hosts
 	provider *simulator.Infrastructure
+	scheme   *runtime.Scheme
 	here     client.Client
 	cluster  *clusterv1.Cluster
 
@@ -91,45 +88,27 @@ func (s *environment) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	s.plane, err = s.rig.Management(ctx, rig.ManagementOptions{
-		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), CRDs: []string{ownKinds},
+		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.PodControllers()), Own: true,
 	})
 	if err != nil {
 		return err
 	}
-	s.here, err = clientFor(s.plane.Config())
-	return err
-}
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+	s.scheme = runtime.NewScheme()
+	err = errors.Join(clientgoscheme.AddToScheme(s.scheme), clusterv1.AddToScheme(s.scheme), bmov1alpha1.AddToScheme(s.scheme),
+		mendv1.AddToScheme(s.scheme))
 	if err != nil {
-		return nil, fmt.Errorf("register kinds: %w", err)
+		return fmt.Errorf("register kinds: %w", err)
 	}
-	return scheme, nil
-}
-
-func clientFor(config *rest.Config) (client.Client, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
+	if s.here, err = client.New(s.plane.Config(), client.Options{Scheme: s.scheme}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
 	}
-	c, err := client.New(config, client.Options{Scheme: scheme})
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return c, nil
+	return nil
 }
 
 func (s *environment) startManager(ctx context.Context) (err error) {
 	began := time.Now()
 	// The namespace of its manager lease, with the binding that makes the lease count.
-	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), &rbacv1.ClusterRoleBinding{
-		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-		ObjectMeta: metav1.ObjectMeta{Name: managerlease.ServiceAccount, Labels: managerlease.BindingLabels},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: managerlease.ClusterRole},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: rig.Namespace, Name: managerlease.ServiceAccount}},
-	})
+	err = builders.Apply(ctx, s.here, builders.Namespace(rig.Namespace), builders.ManagerBinding(rig.Namespace))
 	if err != nil {
 		return err
 	}

@@ -8,17 +8,12 @@ import (
 	"strings"
 	"time"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-const commands = `Commands: list
-          stop <machine>...     stop kubelets; the power of their hosts stays on
+const commands = `Commands: stop <machine>...     stop kubelets; the power of their hosts stays on
           start <machine>...    start kubelets again, and repair their hosts
           break <machine>...    stop kubelets, and keep their hosts from booting
-          jam <machine>...      stop kubelets, and let their BMCs ignore every order
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -37,7 +32,7 @@ Inspect, after "make build":
   curl -s %[3]s | grep ^kubemend_
   less +F %[4]s
 
-Try this, with the name of a machine, which is also that of its node, for NAME. %[6]s
+Try this, with the name of a machine, which is also that of its node, for NAME:
 
   kubectl annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
   kubectl annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
@@ -53,7 +48,7 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 		return // it did not get that far
 	}
 	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop or break.")
-	s.guide(ctx)
+	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
 	typed := linesOf(ctx, in)
 	for {
 		select {
@@ -66,16 +61,12 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 			case line == "quit":
 				return
 			default:
-				if err := s.obey(ctx, strings.Fields(line)); err != nil {
+				if err := s.obey(strings.Fields(line)); err != nil {
 					s.narrator.note("%v", err)
 				}
 			}
 		}
 	}
-}
-
-func (s *environment) guide(ctx context.Context) {
-	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands, s.way(ctx))
 }
 
 // linesOf are the lines that come in, until the context ends or there are no more.
@@ -94,36 +85,27 @@ func linesOf(ctx context.Context, in io.Reader) <-chan string {
 	return typed
 }
 
-func (s *environment) obey(ctx context.Context, words []string) error {
+func (s *environment) obey(words []string) error {
 	switch {
 	case len(words) == 0:
-		return nil
-	case words[0] == "list":
-		s.narrator.note("%s", s.state(ctx))
 		return nil
 	case len(words) > 1 && words[0] == "stop":
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
-	case len(words) > 1 && words[0] == "start":
-		return s.repair(words[1:])
 	case len(words) > 1 && words[0] == "break":
 		s.narrator.countFrom(time.Now())
-		return s.breakHosts(words[1:])
-	case len(words) > 1 && words[0] == "jam":
-		s.narrator.countFrom(time.Now())
-		return s.jamHosts(words[1:])
+		if err := s.eachHost(words[1:], func(host *simulator.Host) { host.Mute(-1) }); err != nil {
+			return err
+		}
+		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
+	case len(words) > 1 && words[0] == "start":
+		return s.eachHost(words[1:], func(host *simulator.Host) {
+			host.Mute(0)
+			// The kubelet of a host that is off waits for its next boot.
+			if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
+				kubelet.Start()
+			}
+		})
 	}
 	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
-}
-
-// way is a sentence about the remediation of unhealthy machines, which depends on the scenes that were played.
-func (s *environment) way(ctx context.Context) string {
-	check := &clusterv1.MachineHealthCheck{}
-	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
-		return ""
-	}
-	if check.Spec.Remediation.TemplateRef.IsDefined() {
-		return "kubemend power-cycles the hosts of unhealthy machines."
-	}
-	return "The MachineSet replaces unhealthy machines."
 }

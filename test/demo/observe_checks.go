@@ -15,12 +15,12 @@ import (
 )
 
 // checkChanged describes a change of a MachineHealthCheck.
-func checkChanged(was, is *clusterv1.MachineHealthCheck) (seen []observation) {
-	if is == nil {
+func checkChanged(old, updated *clusterv1.MachineHealthCheck) (seen []observation) {
+	if updated == nil {
 		return nil
 	}
-	if was == nil {
-		was = &clusterv1.MachineHealthCheck{}
+	if old == nil {
+		old = &clusterv1.MachineHealthCheck{}
 	}
 	for _, c := range []struct {
 		kind   string
@@ -28,40 +28,41 @@ func checkChanged(was, is *clusterv1.MachineHealthCheck) (seen []observation) {
 		fact   fact
 		text   string
 	}{
-		{clusterv1.PausedCondition, metav1.ConditionTrue, coreSkips, fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", is.Name)},
-		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, reachability, "the workload cluster is reachable"},
-		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, reachability, conditions.GetMessage(is, mendv1.WorkloadClusterReachable)},
+		{clusterv1.PausedCondition, metav1.ConditionTrue, coreSkips, fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", updated.Name)},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, shown, "the workload cluster is reachable"},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, shown, conditions.GetMessage(updated, mendv1.WorkloadClusterReachable)},
 		{
 			mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, templateUsed,
 			fmt.Sprintf("found %s %s: unhealthy machines get a request made from it",
-				is.Spec.Remediation.TemplateRef.Kind, is.Spec.Remediation.TemplateRef.Name),
+				updated.Spec.Remediation.TemplateRef.Kind, updated.Spec.Remediation.TemplateRef.Name),
 		},
 	} {
-		if turned(was, is, c.kind, c.status) {
-			seen = append(seen, saw(authorOf(is, c.kind), c.fact, is.Name, "%s", c.text)...)
+		if turned(old, updated, c.kind, c.status) {
+			seen = append(seen, saw(authorOf(updated, c.kind), c.fact, updated.Name, "%s", c.text)...)
 		}
 	}
-	healthy, expected := ptr.Deref(is.Status.CurrentHealthy, 0), ptr.Deref(is.Status.ExpectedMachines, 0)
-	if healthy != ptr.Deref(was.Status.CurrentHealthy, 0) || expected != ptr.Deref(was.Status.ExpectedMachines, 0) {
-		count := saw(kubemend, counted, is.Name, "%d of %d machines are healthy, remediations allowed: %d",
-			healthy, expected, ptr.Deref(is.Status.RemediationsAllowed, 0))
+	healthy, expected := ptr.Deref(updated.Status.CurrentHealthy, 0), ptr.Deref(updated.Status.ExpectedMachines, 0)
+	if healthy != ptr.Deref(old.Status.CurrentHealthy, 0) || expected != ptr.Deref(old.Status.ExpectedMachines, 0) {
+		count := saw(kubemend, counted, updated.Name, "%d of %d machines are healthy, remediations allowed: %d",
+			healthy, expected, ptr.Deref(updated.Status.RemediationsAllowed, 0))
 		count[0].number, count[0].of = int(healthy), int(expected)
 		seen = append(seen, count...)
 	}
 	const allowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
-	switch limitTurned(was, is, allowed) {
+	switch limitTurned(old, updated, allowed) {
 	case shortCircuited:
-		sum := sumOf(conditions.GetMessage(is, allowed))
-		seen = append(seen, saw(authorOf(is, allowed), shortCircuited, is.Name, "short-circuit: %s", sum)...)
+		sum := sumOf(conditions.GetMessage(updated, allowed))
+		seen = append(seen, saw(authorOf(updated, allowed), shortCircuited, updated.Name, "short-circuit: %s", sum)...)
 	case allowedAgain:
-		seen = append(seen, saw(authorOf(is, allowed), allowedAgain, is.Name, "short-circuit over: remediation is allowed again")...)
+		seen = append(seen, saw(authorOf(updated, allowed), allowedAgain, updated.Name,
+			"short-circuit over: remediation is allowed again")...)
 	}
 	return seen
 }
 
 // limitTurned reports whether a check has just said that it starts nothing, or that it may again. It is empty if neither.
-func limitTurned(was, is conditions.Getter, kind string) fact {
-	before, now := conditions.Get(was, kind), conditions.Get(is, kind)
+func limitTurned(old, updated conditions.Getter, kind string) fact {
+	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
 		return ""
@@ -85,13 +86,13 @@ func sumOf(message string) string {
 var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
 
 // eventChanged describes a new or repeated event. What a change of another object shows as well is left out.
-func eventChanged(_, is *eventsv1.Event) []observation {
-	if is == nil || is.Reason != mendv1.EventRemediationRestricted || is.ReportingController != mendv1.FieldOwner {
+func eventChanged(_, updated *eventsv1.Event) []observation {
+	if updated == nil || updated.Reason != mendv1.EventRemediationRestricted || updated.ReportingController != mendv1.FieldOwner {
 		return nil
 	}
-	text := fmt.Sprintf("%s event %s on %s %s", is.Type, is.Reason, is.Regarding.Kind, is.Regarding.Name)
-	if is.Series != nil {
-		text = fmt.Sprintf("%s, %d times by now", text, is.Series.Count)
+	text := fmt.Sprintf("%s event %s on %s %s", updated.Type, updated.Reason, updated.Regarding.Kind, updated.Regarding.Name)
+	if updated.Series != nil {
+		text = fmt.Sprintf("%s, %d times by now", text, updated.Series.Count)
 	}
-	return saw(kubemend, restrictedEvent, is.Regarding.Name, "%s", text)
+	return saw(kubemend, restrictedEvent, updated.Regarding.Name, "%s", text)
 }

@@ -14,35 +14,36 @@ import (
 )
 
 // saw is one observation of an object.
-func saw(by string, is fact, about, format string, args ...any) []observation {
-	return []observation{{by: by, fact: is, about: about, text: fmt.Sprintf(format, args...)}}
+func saw(by string, seen fact, about, format string, args ...any) []observation {
+	return []observation{{by: by, fact: seen, about: about, text: fmt.Sprintf(format, args...)}}
 }
 
 // turned reports whether a condition has a status that it did not have.
-func turned(was, is conditions.Getter, kind string, status metav1.ConditionStatus) bool {
-	before, now := conditions.Get(was, kind), conditions.Get(is, kind)
+func turned(old, updated conditions.Getter, kind string, status metav1.ConditionStatus) bool {
+	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
 	return now != nil && now.Status == status && (before == nil || before.Status != status)
 }
 
 // machineChanged describes a change of a Machine.
-func machineChanged(was, is *clusterv1.Machine) []observation {
+func machineChanged(old, updated *clusterv1.Machine) []observation {
 	switch {
-	case is == nil:
-		return saw(machineController, machineGone, was.Name, "Machine %s is gone", was.Name)
-	case was == nil:
-		return saw(makerOf(is), machineCreated, is.Name, "Machine %s is created", is.Name)
+	case updated == nil:
+		return saw(machineController, machineGone, old.Name, "Machine %s is gone", old.Name)
+	case old == nil:
+		return saw(makerOf(updated), machineCreated, updated.Name, "Machine %s is created", updated.Name)
 	}
-	seen := append(healthChanged(was, is), ownerChanged(was, is)...)
-	if was.Status.Phase != is.Status.Phase && is.Status.Phase == string(clusterv1.MachinePhaseRunning) {
-		seen = append(saw(machineController, machineRunning, is.Name, "Machine %s runs, on Node %s", is.Name, is.Status.NodeRef.Name), seen...)
+	seen := append(healthChanged(old, updated), ownerChanged(old, updated)...)
+	if old.Status.Phase != updated.Status.Phase && updated.Status.Phase == string(clusterv1.MachinePhaseRunning) {
+		seen = append(saw(machineController, machineRunning, updated.Name, "Machine %s runs, on Node %s", updated.Name,
+			updated.Status.NodeRef.Name), seen...)
 	}
-	if was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero() {
+	if old.DeletionTimestamp.IsZero() && !updated.DeletionTimestamp.IsZero() {
 		by := "somebody"
 		const asked = clusterv1.MachineSetMachineRemediationMachineDeletingReason
-		if conditions.GetReason(is, clusterv1.MachineOwnerRemediatedCondition) == asked {
-			by = makerOf(is)
+		if conditions.GetReason(updated, clusterv1.MachineOwnerRemediatedCondition) == asked {
+			by = makerOf(updated)
 		}
-		seen = append(seen, saw(by, machineDeleting, is.Name, "deletes Machine %s; its host is deprovisioned", is.Name)...)
+		seen = append(seen, saw(by, machineDeleting, updated.Name, "deletes Machine %s; its host is deprovisioned", updated.Name)...)
 	}
 	return seen
 }
@@ -55,46 +56,46 @@ func makerOf(machine *clusterv1.Machine) string {
 	return "somebody"
 }
 
-func healthChanged(was, is *clusterv1.Machine) []observation {
-	by := authorOf(is, clusterv1.MachineHealthCheckSucceededCondition)
+func healthChanged(old, updated *clusterv1.Machine) []observation {
+	by := authorOf(updated, clusterv1.MachineHealthCheckSucceededCondition)
 	switch {
-	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse):
-		why := conditions.GetMessage(is, clusterv1.MachineHealthCheckSucceededCondition)
+	case turned(old, updated, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse):
+		why := conditions.GetMessage(updated, clusterv1.MachineHealthCheckSucceededCondition)
 		why = strings.ReplaceAll(strings.TrimPrefix(why, "Health check failed:"), "\n  * ", " ")
-		return saw(by, machineFailed, is.Name, "marks Machine %s unhealthy:%s", is.Name, why)
-	case turned(was, is, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue):
-		return saw(by, machineHealthy, is.Name, "Machine %s is healthy", is.Name)
+		return saw(by, machineFailed, updated.Name, "marks Machine %s unhealthy:%s", updated.Name, why)
+	case turned(old, updated, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue):
+		return saw(by, machineHealthy, updated.Name, "Machine %s is healthy", updated.Name)
 	}
 	return nil
 }
 
-func ownerChanged(was, is *clusterv1.Machine) []observation {
+func ownerChanged(old, updated *clusterv1.Machine) []observation {
 	const owner = clusterv1.MachineOwnerRemediatedCondition
-	before, now := conditions.Get(was, owner), conditions.Get(is, owner)
+	before, now := conditions.Get(old, owner), conditions.Get(updated, owner)
 	switch {
 	case now == nil || (before != nil && before.Status == now.Status && before.Reason == now.Reason):
 		return nil
 	case now.Reason != clusterv1.MachineOwnerRemediatedWaitingForRemediationReason:
 		// Only the owner changes the condition from there.
-		return saw(makerOf(is), ownerActs, is.Name, "remediates Machine %s: %s", is.Name, now.Message)
+		return saw(makerOf(updated), ownerActs, updated.Name, "remediates Machine %s: %s", updated.Name, now.Message)
 	}
-	by, name := authorOf(is, now.Type), "none"
-	if by == kubemend && conditions.Has(is, clusterv1.MachineExternallyRemediatedCondition) {
+	by, name := authorOf(updated, now.Type), "none"
+	if by == kubemend && conditions.Has(updated, clusterv1.MachineExternallyRemediatedCondition) {
 		by = kubemendHost // both write under the name of kubemend, but the check asks either the owner or somebody else
 	}
-	if o := metav1.GetControllerOf(is); o != nil {
+	if o := metav1.GetControllerOf(updated); o != nil {
 		name = o.Kind + " " + o.Name
 	}
-	return saw(by, ownerRequested, is.Name, "requests owner remediation of Machine %s (owner: %s)", is.Name, name)
+	return saw(by, ownerRequested, updated.Name, "requests owner remediation of Machine %s (owner: %s)", updated.Name, name)
 }
 
 // hostChanged describes a change of a Metal3Machine.
-func hostChanged(was, is *unstructured.Unstructured) []observation {
-	if was == nil || is == nil || provisioned(was) || !provisioned(is) {
+func hostChanged(old, updated *unstructured.Unstructured) []observation {
+	if old == nil || updated == nil || provisioned(old) || !provisioned(updated) {
 		return nil
 	}
-	host := strings.TrimPrefix(is.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
-	return saw(provider, hostProvisioned, is.GetName(), "Metal3Machine %s has a host, %s, which is powered on", is.GetName(), host)
+	host := strings.TrimPrefix(updated.GetAnnotations()[infrav1.HostAnnotation], namespace+"/")
+	return saw(provider, shown, updated.GetName(), "Metal3Machine %s has a host, %s, which is powered on", updated.GetName(), host)
 }
 
 func provisioned(machine *unstructured.Unstructured) bool {
@@ -103,28 +104,28 @@ func provisioned(machine *unstructured.Unstructured) bool {
 }
 
 // bareMetalChanged describes a change of a BareMetalHost.
-func bareMetalChanged(was, is *bmov1alpha1.BareMetalHost) (seen []observation) {
-	if was == nil || is == nil {
+func bareMetalChanged(old, updated *bmov1alpha1.BareMetalHost) (seen []observation) {
+	if old == nil || updated == nil {
 		return nil
 	}
-	if was.Status.PoweredOn != is.Status.PoweredOn {
+	if old.Status.PoweredOn != updated.Status.PoweredOn {
 		now, power := hostOff, "off"
-		if is.Status.PoweredOn {
+		if updated.Status.PoweredOn {
 			now, power = hostOn, "on"
 		}
-		seen = saw(operator, now, is.Name, "BareMetalHost %s is %s", is.Name, power)
+		seen = saw(operator, now, updated.Name, "BareMetalHost %s is %s", updated.Name, power)
 	}
-	switch before, now := held(was), held(is); {
+	switch before, now := held(old), held(updated); {
 	case !before && now:
-		seen = append(seen, saw(kubemendHost, offAsked, is.Name, "requests BareMetalHost %s to be off, by the annotation %s<UID>",
-			is.Name, infrav1.PowerOffAnnotationPrefix)...)
+		seen = append(seen, saw(kubemendHost, offAsked, updated.Name, "requests BareMetalHost %s to be off, by the annotation %s<UID>",
+			updated.Name, infrav1.PowerOffAnnotationPrefix)...)
 	case before && !now:
-		seen = append(seen, saw(kubemendHost, onAsked, is.Name, "releases BareMetalHost %s: removes that annotation", is.Name)...)
+		seen = append(seen, saw(kubemendHost, onAsked, updated.Name, "releases BareMetalHost %s: removes that annotation", updated.Name)...)
 	}
-	_, before := was.Annotations[infrav1.UnhealthyAnnotation]
-	if _, now := is.Annotations[infrav1.UnhealthyAnnotation]; !before && now {
-		seen = append(seen, saw(kubemendHost, hostMarked, is.Name, "marks BareMetalHost %s with %s: no machine will use it",
-			is.Name, infrav1.UnhealthyAnnotation)...)
+	_, before := old.Annotations[infrav1.UnhealthyAnnotation]
+	if _, now := updated.Annotations[infrav1.UnhealthyAnnotation]; !before && now {
+		seen = append(seen, saw(kubemendHost, shown, updated.Name, "marks BareMetalHost %s with %s: no machine will use it",
+			updated.Name, infrav1.UnhealthyAnnotation)...)
 	}
 	return seen
 }

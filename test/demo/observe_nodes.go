@@ -11,33 +11,32 @@ import (
 )
 
 // nodeChanged describes a change of a Node.
-func nodeChanged(was, is *corev1.Node) (seen []observation) {
+func nodeChanged(old, updated *corev1.Node) (seen []observation) {
 	switch {
-	case is == nil:
-		return saw(machineController, nodeRemoved, was.Name, "Node %s is removed with its Machine", was.Name)
-	case was == nil:
-		if ready := nodeCondition(is, corev1.NodeReady); ready != nil {
-			return saw(kubelet, nodeRegistered, is.Name, "Node %s registers, Ready=%s", is.Name, ready.Status)
-		}
-		return saw(kubelet, nodeRegistered, is.Name, "Node %s registers", is.Name)
+	case updated == nil:
+		return saw(machineController, shown, old.Name, "Node %s is removed with its Machine", old.Name)
+	case old == nil:
+		ready := ptr.Deref(nodeCondition(updated, corev1.NodeReady), corev1.NodeCondition{Status: corev1.ConditionUnknown})
+		return saw(kubelet, shown, updated.Name, "Node %s registers, Ready=%s", updated.Name, ready.Status)
 	}
 	// Only kubemend sets and removes the taint here.
-	switch before, now := outOfService(was), outOfService(is); {
+	switch before, now := outOfService(old), outOfService(updated); {
 	case !before && now:
-		seen = saw(kubemendHost, nodeFenced, is.Name, "sets the taint %s on Node %s: its host is proven off, so pods and volumes may move",
-			infrav1.OutOfServiceTaintKey, is.Name)
+		seen = saw(kubemendHost, nodeFenced, updated.Name,
+			"sets the taint %s on Node %s: its host is proven off, so pods and volumes may move",
+			infrav1.OutOfServiceTaintKey, updated.Name)
 	case before && !now:
-		seen = saw(kubemendHost, nodeUnfenced, is.Name, "removes the taint from Node %s", is.Name)
+		seen = saw(kubemendHost, nodeUnfenced, updated.Name, "removes the taint from Node %s", updated.Name)
 	}
-	before, now := nodeCondition(was, corev1.NodeReady), nodeCondition(is, corev1.NodeReady)
+	before, now := nodeCondition(old, corev1.NodeReady), nodeCondition(updated, corev1.NodeReady)
 	if now == nil || before == nil || before.Status == now.Status {
 		return seen
 	}
-	by := authorOf(is, string(corev1.NodeReady))
+	by := authorOf(updated, string(corev1.NodeReady))
 	if now.Status == corev1.ConditionTrue {
-		return append(seen, saw(by, nodeReady, is.Name, "Node %s is Ready again", is.Name)...)
+		return append(seen, saw(by, nodeReady, updated.Name, "Node %s is Ready again", updated.Name)...)
 	}
-	return append(seen, saw(by, nodeUnknown, is.Name, "Node %s is Ready=%s: %s", is.Name, now.Status, now.Message)...)
+	return append(seen, saw(by, nodeUnknown, updated.Name, "Node %s is Ready=%s: %s", updated.Name, now.Status, now.Message)...)
 }
 
 func outOfService(node *corev1.Node) bool {
@@ -54,24 +53,24 @@ func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 }
 
 // podChanged describes a change of a pod of the workload. What is said is about its node.
-func podChanged(was, is *corev1.Pod) []observation {
-	if was == nil || was.Labels["app"] != workload {
+func podChanged(old, updated *corev1.Pod) []observation {
+	if old == nil || old.Labels["app"] != workload {
 		return nil
 	}
 	switch {
-	case is == nil && was.Status.Phase == corev1.PodFailed:
+	case updated == nil && old.Status.Phase == corev1.PodFailed:
 		// A pod that its node does not end itself is marked as failed first.
-		return saw(controllerManager, podGone, was.Spec.NodeName, "removes Pod %s without waiting for its kubelet", was.Name)
-	case is == nil:
-		return saw(kubelet, podGone, was.Spec.NodeName, "Pod %s has ended", was.Name)
-	case was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero():
-		if why := podCondition(is, corev1.DisruptionTarget); why != nil && why.Reason == "DeletionByTaintManager" {
-			return saw(controllerManager, podEvicted, is.Spec.NodeName,
-				"evicts Pod %s because of the taint; no kubelet runs that could end it", is.Name)
+		return saw(controllerManager, podGone, old.Spec.NodeName, "removes Pod %s without waiting for its kubelet", old.Name)
+	case updated == nil:
+		return saw(kubelet, podGone, old.Spec.NodeName, "Pod %s has ended", old.Name)
+	case old.DeletionTimestamp.IsZero() && !updated.DeletionTimestamp.IsZero():
+		if why := podCondition(updated, corev1.DisruptionTarget); why != nil && why.Reason == "DeletionByTaintManager" {
+			return saw(controllerManager, podEvicted, updated.Spec.NodeName,
+				"evicts Pod %s because of the taint; no kubelet runs that could end it", updated.Name)
 		}
-		return saw("somebody", podEvicted, is.Spec.NodeName, "Pod %s is deleted and created again", is.Name)
-	case !runs(was) && runs(is):
-		return saw(kubelet, podRuns, is.Spec.NodeName, "Pod %s runs on Node %s", is.Name, is.Spec.NodeName)
+		return saw("somebody", podEvicted, updated.Spec.NodeName, "Pod %s is deleted and created again", updated.Name)
+	case !runs(old) && runs(updated):
+		return saw(kubelet, podRuns, updated.Spec.NodeName, "Pod %s runs on Node %s", updated.Name, updated.Spec.NodeName)
 	}
 	return nil
 }
@@ -92,16 +91,17 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 
 // volumeChanged describes a change of a VolumeAttachment. kube-controller-manager makes and deletes
 // them; without a CSI driver's attacher they would neither become true nor disappear.
-func volumeChanged(was, is *storagev1.VolumeAttachment) []observation {
+func volumeChanged(old, updated *storagev1.VolumeAttachment) []observation {
 	switch {
-	case is == nil:
-		return saw(attacher, volumeDetached, was.Spec.NodeName, "Volume %s is detached from Node %s",
-			ptr.Deref(was.Spec.Source.PersistentVolumeName, "?"), was.Spec.NodeName)
-	case is.Status.Attached && (was == nil || !was.Status.Attached):
-		return saw(attacher, volumeAttached, is.Spec.NodeName, "Volume %s is attached to Node %s",
-			ptr.Deref(is.Spec.Source.PersistentVolumeName, "?"), is.Spec.NodeName)
-	case was != nil && was.DeletionTimestamp.IsZero() && !is.DeletionTimestamp.IsZero():
-		return saw(controllerManager, volumeToDetach, is.Spec.NodeName, "deletes the VolumeAttachment of Node %s", is.Spec.NodeName)
+	case updated == nil:
+		return saw(attacher, volumeDetached, old.Spec.NodeName, "Volume %s is detached from Node %s",
+			ptr.Deref(old.Spec.Source.PersistentVolumeName, "?"), old.Spec.NodeName)
+	case updated.Status.Attached && (old == nil || !old.Status.Attached):
+		return saw(attacher, volumeAttached, updated.Spec.NodeName, "Volume %s is attached to Node %s",
+			ptr.Deref(updated.Spec.Source.PersistentVolumeName, "?"), updated.Spec.NodeName)
+	case old != nil && old.DeletionTimestamp.IsZero() && !updated.DeletionTimestamp.IsZero():
+		return saw(controllerManager, volumeToDetach, updated.Spec.NodeName, "deletes the VolumeAttachment of Node %s",
+			updated.Spec.NodeName)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,13 +11,11 @@ import (
 // fact is the kind of an observation, for scenes to recognise it by.
 type fact string
 
-// What can be observed.
+// What can be observed. Nothing waits for what is only shown.
 const (
-	nodeRegistered  fact = "a node registers"
+	shown           fact = ""
 	nodeReady       fact = "a node is Ready"
 	nodeUnknown     fact = "a node is Unknown"
-	nodeRemoved     fact = "a node is gone"
-	hostProvisioned fact = "a machine has a host"
 	machineCreated  fact = "a machine is made"
 	machineRunning  fact = "a machine runs"
 	machineHealthy  fact = "a machine is healthy"
@@ -32,7 +29,6 @@ const (
 	counted         fact = "a check counts its machines"
 	shortCircuited  fact = "a check is short-circuited"
 	allowedAgain    fact = "a check is no longer short-circuited"
-	reachability    fact = "the workload cluster becomes reachable or unreachable"
 	restrictedEvent fact = "an event reports that nothing is remediated"
 
 	templateUsed   fact = "a check uses a template"
@@ -45,7 +41,6 @@ const (
 	onAsked        fact = "a host is released"
 	hostOff        fact = "a host is off"
 	hostOn         fact = "a host is on"
-	hostMarked     fact = "a host is marked unhealthy"
 	nodeFenced     fact = "a node has the out-of-service taint"
 	nodeUnfenced   fact = "a node has no out-of-service taint any more"
 	podRuns        fact = "a pod runs"
@@ -109,22 +104,19 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
-// patience is how long the demo waits for what has to come, if no other limit matters. On a quiet computer nothing takes a tenth of it; when an API
-// server does not answer for a while, kubemend believes no node for two minutes more.
+// patience is how long the demo waits for what has to come. On a quiet computer nothing takes a tenth of it; when an API server does not answer
+// for a while, kubemend believes no node for two minutes more.
 const patience = 4 * time.Minute
 
 // expectation is an observation that has to come.
 type expectation struct {
-	text   string
-	within time.Duration // from the call of expect on; patience if it is 0
-	fact   fact
+	text string
+	fact fact
 	// each are the names of the objects of which it is to be seen; without them any object will do.
 	each []string
 	// where narrows it further, if given.
 	where func(observation) bool
 }
-
-func (e expectation) limit() time.Duration { return cmp.Or(e.within, patience) }
 
 func (e expectation) matches(s observation) bool {
 	return e.fact == s.fact && (e.where == nil || e.where(s))
@@ -138,22 +130,19 @@ func (r *record) rewind() func() {
 
 // inOrder waits until all expectations are met, one after another.
 func (r *record) inOrder(ctx context.Context, expectations ...expectation) error {
-	began := time.Now()
 	for _, e := range expectations {
-		end, err := r.await(ctx, e, r.cursor, began)
-		if err != nil {
+		if err := r.inAnyOrder(ctx, e); err != nil {
 			return err
 		}
-		r.cursor = end
 	}
 	return nil
 }
 
 // inAnyOrder waits until all expectations are met, whichever comes first.
 func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) error {
-	began, last := time.Now(), r.cursor
+	last := r.cursor
 	for _, e := range expectations {
-		end, err := r.await(ctx, e, r.cursor, began)
+		end, err := r.await(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -163,10 +152,10 @@ func (r *record) inAnyOrder(ctx context.Context, expectations ...expectation) er
 	return nil
 }
 
-// await waits until e is met by what was seen from a position on, and returns the position after that.
-func (r *record) await(ctx context.Context, e expectation, position int, began time.Time) (int, error) {
-	missing := slices.Clone(e.each)
-	deadline, cancel := context.WithDeadline(ctx, began.Add(e.limit()))
+// await waits until e is met by what was seen from the cursor on, and returns the position after that.
+func (r *record) await(ctx context.Context, e expectation) (int, error) {
+	position, missing := r.cursor, slices.Clone(e.each)
+	deadline, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		observations, changed := r.from(position)
@@ -186,7 +175,7 @@ func (r *record) await(ctx context.Context, e expectation, position int, began t
 			if ctx.Err() != nil {
 				return position, ctx.Err()
 			}
-			return position, fmt.Errorf("not observed within %s: %s %q", e.limit(), e.text, missing)
+			return position, fmt.Errorf("not observed within %s: %s %q", patience, e.text, missing)
 		}
 	}
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -55,6 +58,23 @@ func reboot(ctx context.Context, s *environment) error {
 	return nil
 }
 
+// origin is what a machine was before something happens to it, to compare with afterwards.
+type origin struct {
+	machine string
+	uid     types.UID
+	host    *simulator.Host
+	at      time.Time
+}
+
+func (s *environment) origin(ctx context.Context, machine string) (origin, error) {
+	object, err := s.machine(ctx, machine)
+	if err != nil {
+		return origin{}, err
+	}
+	host, err := s.host(machine)
+	return origin{machine: machine, uid: object.UID, host: host, at: time.Now()}, err
+}
+
 // startWorkload starts one pod with a volume, and returns the node that it runs on.
 func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	objects := append(builders.Volume(claimNamespace, workload), builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
@@ -92,8 +112,8 @@ func (s *environment) checkReboots(ctx context.Context) error {
 }
 
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
-func (s *environment) requested(ctx context.Context, of origin) error {
-	each := []string{of.machine}
+func (s *environment) requested(ctx context.Context, lost origin) error {
+	each := []string{lost.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
 		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
 		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
@@ -116,20 +136,20 @@ func (s *environment) requested(ctx context.Context, of origin) error {
 
 // poweredOff expects the host to be off and its node to be fenced. That it is off first cannot be seen by two watches, of which either
 // may be late.
-func (s *environment) poweredOff(ctx context.Context, of origin) error {
-	host := []string{of.host.Key().Name}
+func (s *environment) poweredOff(ctx context.Context, lost origin) error {
+	host := []string{lost.host.Key().Name}
 	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", fact: offAsked, each: host}); err != nil {
 		return err
 	}
 	return s.inAnyOrder(ctx,
 		expectation{text: "the host is off", fact: hostOff, each: host},
-		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{of.machine}},
+		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{lost.machine}},
 	)
 }
 
 // moved expects the pod to go, and then two things side by side: the host comes back, and the pod's replacement runs elsewhere.
-func (s *environment) moved(ctx context.Context, of origin) error {
-	each := []string{of.machine}
+func (s *environment) moved(ctx context.Context, lost origin) error {
+	each := []string{lost.machine}
 	theirs := func(seen observation) bool { return seen.by == controllerManager }
 	if err := s.inAnyOrder(ctx,
 		expectation{text: "kube-controller-manager evicts the pod", fact: podEvicted, each: each, where: theirs},
@@ -140,14 +160,14 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 		return err
 	}
 	back := s.rewind()
-	if err := s.poweredOn(ctx, of); err != nil {
+	if err := s.poweredOn(ctx, lost); err != nil {
 		return err
 	}
-	if err := s.recovers(ctx, of.machine); err != nil {
+	if err := s.recovers(ctx, lost.machine); err != nil {
 		return err
 	}
 	back()
-	other := func(seen observation) bool { return seen.about != of.machine }
+	other := func(seen observation) bool { return seen.about != lost.machine }
 	return s.inAnyOrder(ctx,
 		expectation{text: "kubemend reports that the workload has moved", fact: workloadMoved, each: each},
 		expectation{text: "the volume is attached to another node", fact: volumeAttached, where: other},
@@ -156,8 +176,8 @@ func (s *environment) moved(ctx context.Context, of origin) error {
 }
 
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
-func (s *environment) poweredOn(ctx context.Context, of origin) error {
-	host, each := []string{of.host.Key().Name}, []string{of.machine}
+func (s *environment) poweredOn(ctx context.Context, lost origin) error {
+	host, each := []string{lost.host.Key().Name}, []string{lost.machine}
 	if err := s.inOrder(ctx, expectation{text: "the host is released", fact: onAsked, each: host}); err != nil {
 		return err
 	}
@@ -193,8 +213,16 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 	if changes := before.host.History().Since(before.at); len(changes) != 2 {
 		return fmt.Errorf("the power of host %s changed %d times, and not off and on", before.host.Key().Name, len(changes))
 	}
-	if err := s.hostIsFree(ctx, before.host.Key(), "kubemend.io/", infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation); err != nil {
-		return err
+	host := &bmov1alpha1.BareMetalHost{}
+	if err := s.here.Get(ctx, before.host.Key(), host); err != nil {
+		return fmt.Errorf("read host %s: %w", before.host.Key().Name, err)
+	}
+	for left := range host.Annotations {
+		for _, prefix := range []string{"kubemend.io/", infrav1.RebootAnnotation, infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+			if strings.HasPrefix(left, prefix) {
+				return fmt.Errorf("host %s still has the annotation %s", host.Name, left)
+			}
+		}
 	}
 	requests := &mendv1.HostRemediationList{}
 	if err := s.here.List(ctx, requests); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,9 +15,6 @@ import (
 // once: Cluster API core watches nodes only when it has seen that of a first control-plane machine, and it looks for that one
 // only when something else about the machine changes.
 var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
-
-// ownKinds is the folder with the kinds that kubemend defines, seen from where `make demo` runs.
-var ownKinds = filepath.Join("config", "crd", "bases")
 
 // startSimulation starts the simulators of what this computer cannot have: hosts, and what needs a container runtime. They run
 // until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
@@ -61,33 +57,6 @@ func (s *environment) host(machine string) (*simulator.Host, error) {
 		return host, nil
 	}
 	return nil, fmt.Errorf("machine %s has no host", machine)
-}
-
-// breakHosts makes kubelets hang, and their hosts never boot again.
-func (s *environment) breakHosts(machines []string) error {
-	if err := s.eachHost(machines, func(host *simulator.Host) { host.Mute(-1) }); err != nil {
-		return err
-	}
-	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
-}
-
-// jamHosts makes kubelets hang, and the BMCs of their hosts accept every order and follow none.
-func (s *environment) jamHosts(machines []string) error {
-	if err := s.eachHost(machines, func(host *simulator.Host) { host.Die(true) }); err != nil {
-		return err
-	}
-	return s.eachKubelet(machines, (*simulator.Kubelet).Stop)
-}
-
-// repair reverts breakHosts and jamHosts. The kubelet of a host that is off waits for its next boot.
-func (s *environment) repair(machines []string) error {
-	return s.eachHost(machines, func(host *simulator.Host) {
-		host.Mute(0)
-		host.Die(false)
-		if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
-			kubelet.Start()
-		}
-	})
 }
 
 func (s *environment) eachHost(machines []string, do func(*simulator.Host)) error {

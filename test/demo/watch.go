@@ -44,11 +44,7 @@ func (s *environment) watch(background context.Context) error {
 }
 
 func (s *environment) observe(background context.Context, handlers map[client.Object]toolscache.ResourceEventHandler) (cache.Cache, error) {
-	scheme, err := newScheme()
-	if err != nil {
-		return nil, err
-	}
-	c, err := cache.New(s.plane.Config(), cache.Options{Scheme: scheme})
+	c, err := cache.New(s.plane.Config(), cache.Options{Scheme: s.scheme})
 	if err != nil {
 		return nil, fmt.Errorf("make a cache: %w", err)
 	}
@@ -70,27 +66,27 @@ func (s *environment) observe(background context.Context, handlers map[client.Ob
 
 // changes calls a function for every change of an object: with the object as it was, or nil, and as it is, or nil. What
 // was there at the beginning is no change.
-func changes[T client.Object](r *record, changed func(was, is T) []observation) toolscache.ResourceEventHandler {
+func changes[T client.Object](r *record, changed func(old, updated T) []observation) toolscache.ResourceEventHandler {
 	var none T
 	return toolscache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(obj any, initial bool) {
-			if is, ok := obj.(T); ok && !initial {
-				r.add(changed(none, is)...)
+			if updated, ok := obj.(T); ok && !initial {
+				r.add(changed(none, updated)...)
 			}
 		},
 		UpdateFunc: func(before, after any) {
-			was, known := before.(T)
-			is, ok := after.(T)
+			old, known := before.(T)
+			updated, ok := after.(T)
 			if known && ok {
-				r.add(changed(was, is)...)
+				r.add(changed(old, updated)...)
 			}
 		},
 		DeleteFunc: func(obj any) {
 			if last, missed := obj.(toolscache.DeletedFinalStateUnknown); missed {
 				obj = last.Obj
 			}
-			if was, ok := obj.(T); ok {
-				r.add(changed(was, none)...)
+			if old, ok := obj.(T); ok {
+				r.add(changed(old, none)...)
 			}
 		},
 	}

@@ -77,7 +77,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		controllers := append(rig.NodeControllers(), rig.OwnerControllers()...)
 		controllers = append(append(controllers, rig.PodControllers()...), rig.RoleControllers()...)
 		fixture.Plane, err = control.Workload(booting, "workload", rig.WorkloadOptions{
-			Audit: true, Controllers: controllers, Kinds: []string{certManager, filepath.Join("testdata", "kinds.yaml")},
+			Audit: true, Controllers: controllers, Kinds: append(certManager, filepath.Join("testdata", "kinds.yaml")),
 		})
 		return err
 	})

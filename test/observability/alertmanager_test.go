@@ -62,10 +62,10 @@ func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
 	config := exampleOfAlertmanager(t)
 	inhibits := func(source string, r string, severity string) bool {
 		return slices.ContainsFunc(config.Inhibit, func(i inhibition) bool {
-			of := func(name, severity string) model.LabelSet {
+			alert := func(name, severity string) model.LabelSet {
 				return model.LabelSet{"alertname": model.LabelValue(name), "severity": model.LabelValue(severity)}
 			}
-			return matching(t, i.Source).Matches(of(source, "")) && matching(t, i.Target).Matches(of(r, severity))
+			return matching(t, i.Source).Matches(alert(source, "")) && matching(t, i.Target).Matches(alert(r, severity))
 		})
 	}
 	for _, r := range rulesOf(t) {
@@ -89,12 +89,12 @@ func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
 
 func TestTheExampleOfAlertmanagerHasTheReceiversThatItNames(t *testing.T) {
 	config := exampleOfAlertmanager(t)
+	receivers := map[string]bool{}
+	for _, receiver := range config.Receivers {
+		receivers[receiver.Name] = true
+	}
 	for _, r := range append(config.Route.Routes, config.Route) {
-		if !slices.ContainsFunc(config.Receivers, func(is struct {
-			Name string `yaml:"name"`
-		}) bool {
-			return is.Name == r.Receiver
-		}) {
+		if !receivers[r.Receiver] {
 			t.Errorf("there is no receiver %q", r.Receiver)
 		}
 		matching(t, r.Matchers)

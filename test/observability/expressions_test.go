@@ -99,7 +99,7 @@ func asked(t *testing.T) map[string]string {
 	}
 	for _, d := range dashboards(t) {
 		for _, v := range d.Templating.List {
-			if series, label, is := labelValues(v.Query); is {
+			if series, label, ok := labelValues(v.Query); ok {
 				all[fmt.Sprintf("dashboard %s, variable %s", d.Title, v.Name)] = "count by (" + label + ") (" + filledIn(series, d) + ")"
 			} else if v.Type != "datasource" {
 				t.Errorf("dashboard %s, variable %s: cannot read %q", d.Title, v.Name, v.Query)
@@ -115,11 +115,11 @@ func asked(t *testing.T) map[string]string {
 }
 
 // labelValues reads Grafana's way to ask for the values of a label, which is not Prometheus'.
-func labelValues(query string) (series, label string, is bool) {
-	inner, is := strings.CutPrefix(query, "label_values(")
+func labelValues(query string) (series, label string, ok bool) {
+	inner, ok := strings.CutPrefix(query, "label_values(")
 	inner, closed := strings.CutSuffix(inner, ")")
 	at := strings.LastIndex(inner, ", ")
-	if !is || !closed || at < 0 {
+	if !ok || !closed || at < 0 {
 		return "", "", false
 	}
 	return inner[:at], inner[at+2:], true

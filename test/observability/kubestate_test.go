@@ -41,16 +41,9 @@ type (
 	}
 )
 
+// source is the one that the type asks for.
 func (g generator) source() *source {
-	switch {
-	case g.Each.Type == "Gauge" && g.Each.Info == nil && g.Each.StateSet == nil:
-		return g.Each.Gauge
-	case g.Each.Type == "Info" && g.Each.Gauge == nil && g.Each.StateSet == nil:
-		return g.Each.Info
-	case g.Each.Type == "StateSet" && g.Each.Gauge == nil && g.Each.Info == nil:
-		return g.Each.StateSet
-	}
-	return nil
+	return map[string]*source{"Gauge": g.Each.Gauge, "Info": g.Each.Info, "StateSet": g.Each.StateSet}[g.Each.Type]
 }
 
 // customResources is the configuration of kube-state-metrics. A field that it does not know fails.
@@ -87,7 +80,7 @@ func labelsOf(r resource, m generator) []string {
 type schema struct {
 	Type       string            `yaml:"type"`
 	Format     string            `yaml:"format"`
-	RawEnum    []any             `yaml:"enum"`
+	Enum       []string          `yaml:"enum"`
 	Properties map[string]schema `yaml:"properties"`
 	Items      *schema           `yaml:"items"`
 	Additional *yaml.Node        `yaml:"additionalProperties"`
@@ -109,8 +102,8 @@ func (s schema) at(path []string) (schema, error) {
 		if s.Items != nil {
 			s = *s.Items
 		}
-		next, is := s.Properties[name]
-		if !is {
+		next, ok := s.Properties[name]
+		if !ok {
 			return s, fmt.Errorf("there is no %s", strings.Join(path[:i+1], "."))
 		}
 		s = next
@@ -189,9 +182,9 @@ func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 	crds := installed(t)
 	for _, r := range customResources(t) {
 		t.Run(r.GroupVersionKind.Kind, func(t *testing.T) {
-			c, is := crds[r.GroupVersionKind.Group+"/"+r.GroupVersionKind.Kind]
+			c, ok := crds[r.GroupVersionKind.Group+"/"+r.GroupVersionKind.Kind]
 			whole, version := c.stored()
-			if !is || version != r.GroupVersionKind.Version {
+			if !ok || version != r.GroupVersionKind.Version {
 				t.Fatalf("stored is version %q, and read %q", version, r.GroupVersionKind.Version)
 			}
 			if want := "capi_" + strings.ToLower(r.GroupVersionKind.Kind); r.Prefix != want {
@@ -218,7 +211,7 @@ func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 func (g generator) faults(kind schema) []string {
 	s := g.source()
 	if s == nil || g.Help == "" {
-		return []string{"it has no help, or not just the one source that its type asks for"}
+		return []string{"it has no help, or not the source that its type asks for"}
 	}
 	at, err := kind.at(s.Path)
 	if err != nil {
@@ -234,21 +227,15 @@ func (g generator) faults(kind schema) []string {
 	if err != nil {
 		return append(faults, err.Error())
 	}
-	switch number := value.Type == "integer" || value.Type == "number" || value.Format == "date-time"; {
+	number := value.Type == "integer" || value.Type == "number" || value.Format == "date-time"
+	states, listed := slices.Sorted(slices.Values(value.Enum)), slices.Sorted(slices.Values(s.List))
+	switch {
 	case g.Each.Type == "Gauge" && !number:
 		faults = append(faults, fmt.Sprintf("a %s is no number", value.Type))
 	case g.Each.Type == "StateSet" && value.Type != "string":
 		faults = append(faults, fmt.Sprintf("a %s is no state", value.Type))
-	case g.Each.Type == "StateSet" && len(value.RawEnum) > 0 && !sameNames(s.List, value.RawEnum):
-		faults = append(faults, fmt.Sprintf("the states are %v, and it lists %v", value.RawEnum, s.List))
+	case g.Each.Type == "StateSet" && len(states) > 0 && !slices.Equal(states, listed):
+		faults = append(faults, fmt.Sprintf("the states are %v, and it lists %v", states, listed))
 	}
 	return faults
-}
-
-func sameNames(a []string, b []any) bool {
-	var names []string
-	for _, name := range b {
-		names = append(names, fmt.Sprint(name))
-	}
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(names)))
 }

@@ -28,14 +28,12 @@ type recording struct {
 // record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2 there.
 func (r *recording) record(series string, runs ...run) {
 	var values []string
-	for _, is := range runs {
+	for _, run := range runs {
 		switch {
-		case is.value == "stale", is.value == "_" && is.samples == 1:
-			values = append(values, is.value)
-		case is.value == "_" && is.samples > 1:
-			values = append(values, fmt.Sprintf("_x%d", is.samples))
-		case is.samples > 0:
-			values = append(values, fmt.Sprintf("%sx%d", is.value, is.samples-1))
+		case run.value == "_" && run.samples > 0:
+			values = append(values, fmt.Sprintf("_x%d", run.samples))
+		case run.samples > 0:
+			values = append(values, fmt.Sprintf("%sx%d", run.value, run.samples-1))
 		}
 	}
 	r.lines = append(r.lines, series+" "+strings.Join(values, " "))
@@ -46,11 +44,12 @@ type run struct {
 	samples int
 }
 
-func is(value any, samples int) run { return run{fmt.Sprint(value), samples} }
+// held is a value that so many samples have; "_" is no sample.
+func held(value any, samples int) run { return run{fmt.Sprint(value), samples} }
 
 // leads records a manager that leads all the time.
 func (r *recording) leads(all int) {
-	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, is(1, all))
+	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, held(1, all))
 }
 
 // alerts evaluates every rule, and returns when each alert began to fire, and stopped, by its name, namespace, cluster and check.
@@ -92,35 +91,39 @@ func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 // begun counts how often alerts have begun to fire.
 func begun(turns map[string][]int) int {
 	n := 0
-	for _, of := range turns {
-		n += (len(of) + 1) / 2
+	for _, moments := range turns {
+		n += (len(moments) + 1) / 2
 	}
 	return n
 }
 
-func of(namespace, cluster string) string {
+func clusterLabels(namespace, cluster string) string {
 	return fmt.Sprintf("namespace=%q, cluster=%q", namespace, cluster)
 }
 
 // site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again. During an outage the
 // machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what they need the cluster for.
 func (r *recording) site(namespace, cluster string, before, outage, after int) {
-	all, label := before+outage+after, of(namespace, cluster)
-	r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, before), is(0, outage), is(1, after))
+	all, label := before+outage+after, clusterLabels(namespace, cluster)
+	r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, before), held(0, outage), held(1, after))
 	for _, check := range []string{"control-plane", "workers", "gpu"} {
 		label := label + fmt.Sprintf(", name=%q", cluster+"-"+check)
 		late := min(5, after) // until the nodes are read and judged again
-		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", is(0, before), is(1, outage+late), is(0, after-late))
-		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`, is(0, before), is(20, outage+late), is(0, after-late))
-		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unhealthy"}`, is(1, all))
-		r.record("kubemend_remediations_in_flight{"+label+"}", is(1, before+outage+late), is(0, after-late))
-		r.record("kubemend_remediations_finished_total{"+label+`, kind="HostRemediation", result="recovered"}`, is(3, before+outage+late), is(4, after-late))
-		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+label+"}", is(60, before+outage+late), is(0, after-late))
+		r.record("kubemend_machinehealthcheck_short_circuited{"+label+"}", held(0, before), held(1, outage+late), held(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unknown"}`,
+			held(0, before), held(20, outage+late), held(0, after-late))
+		r.record("kubemend_machinehealthcheck_targets{"+label+`, state="unhealthy"}`, held(1, all))
+		r.record("kubemend_remediations_in_flight{"+label+"}", held(1, before+outage+late), held(0, after-late))
+		r.record("kubemend_remediations_finished_total{"+label+`, kind="HostRemediation", result="recovered"}`,
+			held(3, before+outage+late), held(4, after-late))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+label+"}", held(60, before+outage+late), held(0, after-late))
 	}
 	host := label + `, kind="HostRemediation"`
-	r.record("kubemend_host_remediations_stuck{"+host+"}", is(0, all))
-	r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 4), is(1, outage-4), is("_", after))
-	r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is("_", before), is("_", 2), is(1, outage-2+after))
+	r.record("kubemend_host_remediations_stuck{"+host+"}", held(0, all))
+	r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`,
+		held("_", before), held("_", 4), held(1, outage-4), held("_", after))
+	r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`,
+		held("_", before), held("_", 2), held(1, outage-2+after))
 }
 
 // fleet records 40 clusters behind one uplink: pairs of one name in two namespaces.
@@ -145,7 +148,8 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 			r.leads(all)
 			r.fleet(row.before, row.outage, row.after)
 			// What is not the uplink's is said all the same, and after it too: here one check whose machines stay bad.
-			r.record(`kubemend_machinehealthcheck_short_circuited{`+of("east", "site-07")+`, name="storage"}`, is(0, row.before), is(1, row.outage+row.after))
+			r.record(`kubemend_machinehealthcheck_short_circuited{`+clusterLabels("east", "site-07")+`, name="storage"}`,
+				held(0, row.before), held(1, row.outage+row.after))
 			turns := r.alerts(t, all)
 			quarter := int(15 * time.Minute / row.every)
 			for alert, at := range turns {
@@ -177,17 +181,18 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	r.leads(all)
 	r.site("east", "c1", 12, all-12, 0)
 	for _, where := range [][2]string{{"west", "c1"}, {"east", "c2"}} {
-		label, n := of(where[0], where[1]), all
+		label, n := clusterLabels(where[0], where[1]), all
 		check, host := label+`, name="workers"`, label+`, kind="HostRemediation"`
-		r.record("kubemend_workload_cluster_reachable{"+label+"}", is(1, n))
-		r.record("kubemend_machinehealthcheck_short_circuited{"+check+"}", is(1, n))
-		r.record("kubemend_remediations_in_flight{"+check+"}", is(1, n))
-		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+check+"}", is(60, n))
-		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, is(1, n))
-		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, is(1, 10), is(2, n-10))
+		r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, n))
+		r.record("kubemend_machinehealthcheck_short_circuited{"+check+"}", held(1, n))
+		r.record("kubemend_remediations_in_flight{"+check+"}", held(1, n))
+		r.record("kubemend_remediation_request_oldest_timestamp_seconds{"+check+"}", held(60, n))
+		r.record("kubemend_host_remediations_waiting_for_person{"+host+`, reason="ClusterUnreachable"}`, held(1, n))
+		r.record("kubemend_host_remediation_attempts_unfenced_total{"+host+`, reason="ClusterUnreachable"}`, held(1, 10), held(2, n-10))
 	}
 	// Power cycles in a cluster without a MachineHealthCheck: there is no alert about the cluster.
-	r.record("kubemend_host_remediations_waiting_for_person{"+of("east", "c3")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is(1, all))
+	r.record("kubemend_host_remediations_waiting_for_person{"+clusterLabels("east", "c3")+
+		`, kind="HostRemediation", reason="ClusterUnreachable"}`, held(1, all))
 	want := []string{unreachable + " east c1", "KubemendHostNeedsPerson east c3 ClusterUnreachable"}
 	for _, where := range []string{"west c1", "east c2"} {
 		want = append(want, shortCircuit+" "+where+" workers", "KubemendMachineRemediationStuck "+where+" workers", "KubemendRemediationRequestOld "+where+" workers",
@@ -200,59 +205,6 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	for alert, at := range turns {
 		if len(at) > 1 && !strings.HasPrefix(alert, "KubemendFencingImpossible") {
 			t.Errorf("%s stops although nothing ended: %v", alert, at)
-		}
-	}
-}
-
-// A cluster that is lost for ten minutes in every twenty is never unreachable for long: it is reported, once, and silences nothing.
-func TestAClusterThatFlapsSilencesNothing(t *testing.T) {
-	const all = 240
-	var flaps []run
-	for range all / 20 {
-		flaps = append(flaps, is(1, 10), is(0, 10))
-	}
-	r := &recording{every: time.Minute}
-	r.leads(all)
-	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", flaps...)
-	for check, values := range map[string][]run{"bad": {is(1, all)}, "good": flaps[1:]} { // the good one is short-circuited whenever the cluster is not
-		r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), values...)
-		r.record("kubemend_remediations_in_flight{"+of("east", "c1")+fmt.Sprintf(", name=%q}", check), is(map[string]int{"bad": 1}[check], all))
-	}
-	turns := r.alerts(t, all)
-	for alert, last := range map[string]int{unreachable + " east c1": 75, shortCircuit + " east c1 bad": 30, "KubemendMachineRemediationStuck east c1 bad": 120} {
-		if at := turns[alert]; len(at) != 1 || at[0] > last {
-			t.Errorf("%s fires, and stops, at %v; want it to begin by %d and to go on", alert, at, last)
-		}
-	}
-	if len(turns) != 3 {
-		t.Errorf("these fire: %v; want three", turns)
-	}
-}
-
-// An alert that fired before the cluster was lost makes room for the alert about the cluster, neither earlier nor later.
-func TestOneAlertFollowsTheOtherWithoutAGap(t *testing.T) {
-	const all = 160
-	r := &recording{every: time.Minute}
-	r.leads(all)
-	r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, 40), is(1, 60))
-	r.record("kubemend_machinehealthcheck_short_circuited{"+of("east", "c1")+`, name="workers"}`, is(1, all))
-	turns := r.alerts(t, all)
-	before, during := turns[shortCircuit+" east c1 workers"], turns[unreachable+" east c1"]
-	if !slices.Equal(during, []int{75, 100}) || len(before) != 3 || before[0] != 30 || before[1] < 74 || before[1] > 75 || before[2] != 130 {
-		t.Errorf("the check's fires, and stops, at %v, the cluster's at %v; want one to end as the other begins, and to begin half an hour after", before, during)
-	}
-}
-
-// An outage that is over before the alert about the cluster fires is reported by nothing else than the node that could not be fenced for it.
-func TestAnOutageThatIsNoAlertSilencesNoNodeThatIsNotFenced(t *testing.T) {
-	const all = 150
-	for outage, want := range map[int][]int{10: {70, 123}, 15: {75, 123}, 16: nil, 40: nil} {
-		r := &recording{every: time.Minute}
-		r.leads(all)
-		r.record("kubemend_workload_cluster_reachable{"+of("east", "c1")+"}", is(1, 60), is(0, outage), is(1, all-60-outage))
-		r.record("kubemend_host_remediation_attempts_unfenced_total{"+of("east", "c1")+`, kind="HostRemediation", reason="ClusterUnreachable"}`, is("_", 63), is(1, all-63))
-		if at := r.alerts(t, all)["KubemendFencingImpossible east c1 ClusterUnreachable"]; !slices.Equal(at, want) {
-			t.Errorf("after an outage of %d minutes it fires, and stops, at %v; want %v", outage, at, want)
 		}
 	}
 }

@@ -1,8 +1,12 @@
 package observability
 
 import (
+	"strings"
 	"time"
 )
+
+// flaps are the samples of a cluster that is lost for ten minutes in every twenty. It is never unreachable for long, so it silences nothing.
+var flaps = strings.Repeat("1x9 0x9 ", 12)
 
 var stories = map[string][]story{
 	"KubemendMachineHealthCheckShortCircuited": {
@@ -24,6 +28,25 @@ var stories = map[string][]story{
 			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1", pod="b"} _x60 0x59`,
 			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="a"} 1x59 stale`,
 			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1", pod="b"} _x60 1x59`),
+		{
+			name: "a check of a cluster that is lost and found: its alert ends as the cluster's begins, and begins half an hour after it",
+			recorded: []string{
+				`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x59 0x39 1x59`,
+				`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 1x159`,
+			},
+			turns: []time.Duration{30 * time.Minute, 74 * time.Minute, 130 * time.Minute},
+		},
+		{
+			name: "a check of a cluster that flaps",
+			recorded: []string{
+				`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} ` + flaps,
+				`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 1x239`,
+			},
+			turns: []time.Duration{30 * time.Minute},
+		},
+		quiet("a check that starts nothing whenever its cluster is lost",
+			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} `+flaps,
+			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 0x9 `+flaps),
 		quiet("a check that does so for a moment now and then",
 			`kubemend_machinehealthcheck_short_circuited{namespace="ns", name="workers", cluster="c1"} 1x20 0x2 1x20 0x2 1x20 0x2`),
 	},
@@ -109,6 +132,14 @@ var stories = map[string][]story{
 				`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} 4x189 5x20`,
 			},
 			turns: []time.Duration{160 * time.Minute, 190 * time.Minute}, says: "ns/workers of cluster c1 has 1 remediations in flight",
+		},
+		{
+			name: "one in a cluster that flaps",
+			recorded: []string{
+				`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} ` + flaps,
+				`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x239`,
+			},
+			turns: []time.Duration{120 * time.Minute},
 		},
 		quiet("one after another, each of which ends",
 			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x240`,
@@ -208,6 +239,17 @@ var stories = map[string][]story{
 			},
 			turns: []time.Duration{5 * time.Minute, 65 * time.Minute, 105 * time.Minute},
 		},
+		{
+			name: "for an outage that ends before the cluster's alert fires",
+			recorded: []string{
+				`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x59 0x14 1x74`,
+				`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="ClusterUnreachable"} _x63 1x86`,
+			},
+			turns: []time.Duration{75 * time.Minute, 123 * time.Minute},
+		},
+		quiet("for an outage that is the cluster's alert",
+			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x59 0x15 1x73`,
+			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="ClusterUnreachable"} _x63 1x86`),
 		quiet("a host that must not be powered off",
 			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffDisabled"} _x10 1x60`),
 	},

@@ -36,7 +36,6 @@ const (
 	clusterctl        program = "clusterctl"
 	kubectl           program = "kubectl"
 	reaper            program = "reaper"
-	certManager       program = "cert-manager.yaml"
 )
 
 // binaries is the folder with the programs.
@@ -87,7 +86,7 @@ func underWay(pid string) bool {
 // target is the smallest target of make that provides the program.
 func (p program) target() string {
 	switch p {
-	case clusterctl, kubectl, kubeadm, certManager:
+	case clusterctl, kubectl, kubeadm:
 		return "rig"
 	default:
 		return "rig-control-planes"

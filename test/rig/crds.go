@@ -35,13 +35,15 @@ const (
 // installing them has to answer.
 const askKindEvery = 5 * askEvery
 
-// CertManager is a file with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
-func CertManager() (string, error) {
+// CertManager are files with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
+func CertManager() ([]string, error) {
 	root, err := moduleRoot()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return binariesOf(root).find(certManager)
+	folder, err := dependency(filepath.Join(root, "test", "rig", "certmanager"), "github.com/cert-manager/cert-manager")
+	kinds := filepath.Join(folder, "deploy", "crds")
+	return []string{filepath.Join(kinds, "cert-manager.io_certificates.yaml"), filepath.Join(kinds, "cert-manager.io_issuers.yaml")}, err
 }
 
 // ClusterAPI is the folder of Cluster API's module, which has the manifests of its providers.

@@ -145,13 +145,13 @@ func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.O
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
 	for i := range bindings.Items {
-		of := &bindings.Items[i]
-		if !slices.ContainsFunc(rights, func(o client.Object) bool { return o.GetUID() == of.UID }) {
+		binding := &bindings.Items[i]
+		if !slices.ContainsFunc(rights, func(o client.Object) bool { return o.GetUID() == binding.UID }) {
 			continue
 		}
 		role := &rbacv1.ClusterRole{}
-		if err := admin.Get(ctx, client.ObjectKey{Name: of.RoleRef.Name}, role); err != nil {
-			return fmt.Errorf("read what %s is bound to: %w", of.Name, err)
+		if err := admin.Get(ctx, client.ObjectKey{Name: binding.RoleRef.Name}, role); err != nil {
+			return fmt.Errorf("read what %s is bound to: %w", binding.Name, err)
 		}
 		if len(role.Rules) == 0 {
 			continue // of others, who are still to come

@@ -44,7 +44,7 @@ func (r *Rig) launch(name, path string, args []string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return launch(name, log, held, append([]string{"--grace", "0s", "--", path}, args...))
+	return launch(name, log, held, append([]string{"--", path}, args...))
 }
 
 // launch starts a reaper in its own process group, where Ctrl-C does not reach it.

@@ -8,11 +8,12 @@ RIG_BUILD := .rig/build
 # What every control plane needs, and what only some end-to-end tests need besides.
 RIG_API_SERVER := etcd kube-apiserver kube-controller-manager reaper
 RIG_CONTROL_PLANE := $(RIG_API_SERVER) capi-core
-RIG_REST := clusterctl capi-kubeadm kubectl cert-manager.yaml
+RIG_REST := clusterctl capi-kubeadm kubectl
 
 .PHONY: rig
 rig: $(RIG_BUILD)
 	@GO='$(GO)' $(RIG_BUILD) $(RIG_CONTROL_PLANE) $(RIG_REST)
+	@$(GO) -C test/rig/certmanager mod download github.com/cert-manager/cert-manager
 
 .PHONY: rig-api-servers
 rig-api-servers: $(RIG_BUILD)

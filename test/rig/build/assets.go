@@ -55,7 +55,7 @@ func (b *builder) ours(folder string) bool {
 		return false
 	}
 	for _, own := range []string{b.bin(), b.built()} {
-		if is, err := os.Stat(own); err == nil && os.SameFile(info, is) {
+		if target, err := os.Stat(own); err == nil && os.SameFile(info, target) {
 			return true
 		}
 	}

@@ -31,7 +31,7 @@ type yard struct {
 func newYard(t *testing.T) *yard {
 	t.Helper()
 	y := &yard{T: t, root: t.TempDir()}
-	for _, folder := range []string{".", "test/rig/kube", "test/rig/capi", "test/rig/certmanager"} {
+	for _, folder := range []string{".", "test/rig/kube", "test/rig/capi"} {
 		y.write(filepath.Join(folder, "go.sum"), "")
 		y.write(filepath.Join(folder, "go.mod"), "module some\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tk8s.io/kubernetes v1.36.3\n\tsigs.k8s.io/cluster-api v1.14.2\n)\n")
 	}
@@ -71,7 +71,7 @@ func (y *yard) compile(_ context.Context, _ string, args ...string) error {
 	var made []string
 	into := args[slices.Index(args, "-o")+1]
 	for _, p := range programs {
-		if p.builds == "" || !slices.Contains(args, p.builds) {
+		if !slices.Contains(args, p.builds) {
 			continue
 		}
 		made = append(made, p.name)
@@ -118,8 +118,8 @@ func (y *yard) in(name string) string {
 	case err != nil:
 		y.Fatal(err)
 	}
-	if _, of, ours := strings.Cut(string(content), "# built "); ours {
-		return "built " + of
+	if _, source, ours := strings.Cut(string(content), "# built "); ours {
+		return "built " + source
 	}
 	return "asset"
 }

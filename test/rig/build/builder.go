@@ -158,7 +158,7 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 			return err
 		}
 	}
-	return b.say.during(ctx, list(names), usually, func(ctx context.Context) error {
+	return b.say.during(ctx, strings.Join(names, ", "), usually, func(ctx context.Context) error {
 		if err := b.make(ctx, stale, part); err != nil {
 			return err
 		}
@@ -174,9 +174,6 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 // make writes the programs into a folder.
 func (b *builder) make(ctx context.Context, stale []program, into string) error {
 	first := stale[0]
-	if first.builds == "" {
-		return b.certManagerKinds(ctx, first, filepath.Join(into, first.name))
-	}
 	flags, err := first.from.flags(b.root)
 	if err != nil {
 		return err
@@ -231,38 +228,9 @@ func remove(file string) error {
 	return nil
 }
 
-// certManagerKinds writes the two kinds of cert-manager that the rig serves, from the module that has them.
-func (b *builder) certManagerKinds(ctx context.Context, p program, file string) error {
-	folder, err := b.find(ctx, filepath.Join(b.root, p.from.folder), certManagerProject)
-	if err != nil {
-		return err
-	}
-	var all []byte
-	for _, kind := range []string{"certificates", "issuers"} {
-		content, err := os.ReadFile(filepath.Join(folder, "deploy", "crds", "cert-manager.io_"+kind+".yaml"))
-		if err != nil {
-			return fmt.Errorf("read the kinds of cert-manager: %w", err)
-		}
-		all = append(all, content...)
-	}
-	if err := os.WriteFile(file, all, 0o600); err != nil {
-		return fmt.Errorf("write the kinds of cert-manager: %w", err)
-	}
-	return nil
-}
-
 func goCommand() string {
 	if command := os.Getenv("GO"); command != "" {
 		return command
 	}
 	return "go"
-}
-
-// list joins names as a sentence does.
-func list(names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last]
 }

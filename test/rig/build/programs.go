@@ -21,22 +21,18 @@ var (
 	// Without a version, Cluster API refuses to talk to the API server.
 	kube = module{folder: "test/rig/kube", version: "k8s.io/kubernetes", stamp: "k8s.io/component-base/version"}
 	// clusterctl chooses releases by its own version.
-	capi        = module{folder: "test/rig/capi", version: "sigs.k8s.io/cluster-api", stamp: "sigs.k8s.io/cluster-api/version"}
-	inMemory    = module{folder: capi.folder, version: capi.version, stamp: capi.stamp, patch: loopback}
-	certManager = module{folder: "test/rig/certmanager"}
-	project     = module{folder: "."}
+	capi     = module{folder: "test/rig/capi", version: "sigs.k8s.io/cluster-api", stamp: "sigs.k8s.io/cluster-api/version"}
+	inMemory = module{folder: capi.folder, version: capi.version, stamp: capi.stamp, patch: loopback}
+	project  = module{folder: "."}
 )
 
-const (
-	etcdServer         = "go.etcd.io/etcd/server/v3"
-	certManagerProject = "github.com/cert-manager/cert-manager"
-)
+const etcdServer = "go.etcd.io/etcd/server/v3"
 
 // program is one file of .rig/bin.
 type program struct {
 	name string
 	from module
-	// builds is a package. Without one the program is a manifest; see certManagerKinds.
+	// builds is a package.
 	builds string
 	// output is how go names it, if not by its name.
 	output string
@@ -65,7 +61,6 @@ var programs = []program{
 		usually: 40 * time.Second,
 	},
 	{name: "reaper", from: project, builds: "./test/rig/reaper", sources: []string{"test/rig/reaper/*.go"}, usually: 2 * time.Second},
-	{name: "cert-manager.yaml", from: certManager, usually: 5 * time.Second},
 }
 
 // named are the programs of these names, in the order of the table.

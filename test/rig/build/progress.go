@@ -28,54 +28,17 @@ func (p progress) during(ctx context.Context, what string, usually time.Duration
 	began := time.Now()
 	ended := make(chan error, 1)
 	go func() { ended <- work(ctx) }()
-
-	next := time.NewTimer(p.quiet)
-	defer next.Stop()
 	announced := false
-	if p.quiet == 0 {
-		announced = p.announce(what, usually)
-		next.Reset(p.every)
-	}
-	for {
+	for next := time.After(p.quiet); ; next = time.After(p.every) {
 		select {
 		case err := <-ended:
 			if announced && err == nil {
-				p.line("built %s in %s", what, spoken(time.Since(began)))
+				p.line("built %s in %s", what, time.Since(began).Round(time.Second))
 			}
 			return err
-		case <-next.C:
-			if announced {
-				p.line("still building %s, %s so far%s", what, spoken(time.Since(began)), usual(" (usually about %s)", usually))
-			} else {
-				announced = p.announce(what, usually)
-			}
-			next.Reset(p.every)
+		case <-next:
+			p.line("building %s for %s, usually %s on two cores if nothing is cached", what, time.Since(began).Round(time.Second), usually)
+			announced = true
 		}
-	}
-}
-
-func (p progress) announce(what string, usually time.Duration) bool {
-	p.line("building %s%s", what, usual(" (usually about %s on two cores, if nothing is cached)", usually))
-	return true
-}
-
-func usual(format string, usually time.Duration) string {
-	if usually == 0 {
-		return ""
-	}
-	return fmt.Sprintf(format, spoken(usually))
-}
-
-// spoken writes a duration as "1 min 30 s".
-func spoken(d time.Duration) string {
-	d = d.Round(time.Second)
-	minutes, seconds := int(d/time.Minute), int(d%time.Minute/time.Second)
-	switch {
-	case minutes == 0:
-		return fmt.Sprintf("%d s", seconds)
-	case seconds == 0:
-		return fmt.Sprintf("%d min", minutes)
-	default:
-		return fmt.Sprintf("%d min %d s", minutes, seconds)
 	}
 }

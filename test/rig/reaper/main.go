@@ -1,9 +1,9 @@
 // Command reaper runs one program for a parent that may die at any moment, and cleans up behind both.
 //
-//	reaper [--remove DIR]... [--grace 5s] [-- PROGRAM ARGUMENT...]
+//	reaper [--remove DIR]... [-- PROGRAM ARGUMENT...]
 //
 // The parent holds the other end of reaper's standard input and never writes to it. However the parent ends, by
-// returning, by a panic or by SIGKILL, the kernel closes that pipe; reaper then ends the program, removes the folders
+// returning, by a panic or by SIGKILL, the kernel closes that pipe; reaper then kills the program, removes the folders
 // and goes. SIGTERM does the same. If the program ends by itself, reaper removes the folders and ends with its exit
 // code. Without a program it only guards the folders.
 //
@@ -34,12 +34,11 @@ const (
 func main() {
 	flags := pflag.NewFlagSet("reaper", pflag.ExitOnError)
 	folders := flags.StringArray("remove", nil, "A folder to remove at the end; may be repeated.")
-	grace := flags.Duration("grace", 5*time.Second, "The time between SIGTERM and SIGKILL; with 0 there is only SIGKILL.")
 	_ = flags.Parse(os.Args[1:]) // ExitOnError: it never returns an error
 
 	// A program started with a death signal dies with the thread that started it: see attributes.
 	runtime.LockOSThread()
-	code, err := hold(flags.Args(), *grace)
+	code, err := hold(flags.Args())
 	if err := errors.Join(err, remove(*folders)); err != nil {
 		fmt.Fprintln(os.Stderr, "reaper:", err)
 		code = max(code, 1)
@@ -48,7 +47,7 @@ func main() {
 }
 
 // hold runs the program until it ends or the parent does, and returns the exit code to end with.
-func hold(program []string, grace time.Duration) (int, error) {
+func hold(program []string) (int, error) {
 	parentGone := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
@@ -68,7 +67,7 @@ func hold(program []string, grace time.Duration) (int, error) {
 		return 0, nil
 	}
 
-	child, stdin, err := start(program)
+	child, err := start(program)
 	if err != nil {
 		return 127, err
 	}
@@ -83,36 +82,23 @@ func hold(program []string, grace time.Duration) (int, error) {
 	case <-parentGone:
 	case <-told:
 	}
-	_ = stdin.Close() // for programs that end with their input
-	end(child.Process, grace, ended)
+	// The program leads a process group of its own: whatever it started is killed with it.
+	_ = syscall.Kill(-child.Process.Pid, syscall.SIGKILL) // it fails only if the group is gone already
+	<-ended
 	return 0, nil
 }
 
-func start(program []string) (*exec.Cmd, io.Closer, error) {
+func start(program []string) (*exec.Cmd, error) {
 	child := exec.Command(program[0], program[1:]...)
 	child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	child.SysProcAttr = attributes()
-	stdin, err := child.StdinPipe()
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a pipe for %s: %w", program[0], err)
+	if _, err := child.StdinPipe(); err != nil { // programs of test/rig/capi end when their input does
+		return nil, fmt.Errorf("make a pipe for %s: %w", program[0], err)
 	}
 	if err := child.Start(); err != nil {
-		return nil, nil, fmt.Errorf("start %s: %w", program[0], err)
+		return nil, fmt.Errorf("start %s: %w", program[0], err)
 	}
-	return child, stdin, nil
-}
-
-// end ends the program and whatever it started itself: it leads a process group of its own.
-func end(p *os.Process, grace time.Duration, ended <-chan struct{}) {
-	if grace > 0 {
-		_ = syscall.Kill(-p.Pid, syscall.SIGTERM) // it fails only if the group is gone already
-		select {
-		case <-ended:
-		case <-time.After(grace):
-		}
-	}
-	_ = syscall.Kill(-p.Pid, syscall.SIGKILL)
-	<-ended
+	return child, nil
 }
 
 // exitCode is what a shell would say: 128 and the signal for a program that was killed.
