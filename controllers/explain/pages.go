@@ -35,6 +35,9 @@ var (
 // NotJudged is the answer about an object that c selects and does not judge.
 func (c *Check) NotJudged() Answer {
 	a := Answer{State: NotChecked}
+	if c.Reason == NotExplained { // a manager may well judge it
+		a.State = IsUnknown
+	}
 	c.notActing(&a)
 	return a
 }

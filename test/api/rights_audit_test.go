@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -74,8 +75,8 @@ func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, erro
 // mayRead gives a ServiceAccount the right that ships for Prometheus.
 func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
 	GinkgoHelper()
-	role := suite.Manifest(filepath.Join(root, "config", "observability", "prometheus-rbac.yaml"))[0]
-	Expect(role.GetKind()).To(Equal("ClusterRole"))
+	objects := suite.Manifest(filepath.Join(root, "config", "observability", "prometheus-rbac.yaml"))
+	role := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" })]
 	Expect(here.Create(ctx, role)).To(Succeed())
 	Expect(here.Create(ctx, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role.GetName()},
