@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -124,6 +125,9 @@ func kubeconfig(content []byte) *corev1.Secret {
 func (e *environment) worker(ctx context.Context, name string) {
 	machine := builders.ControlPlaneMachine(e.cluster, name)
 	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
+	machine.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: ptr.To(true),
+	}}
 	Expect(e.here.Create(ctx, machine)).To(Succeed())
 	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name, []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
