@@ -76,7 +76,9 @@ func Run(ctx context.Context, version string, o *Options) error {
 		return err
 	}
 	services.Services = append(services.Services, recordService(mgr, clusters, services, kept, *caches, o))
-	if err := errors.Join(announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip)); err != nil {
+	if err := errors.Join(
+		announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip),
+	); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {

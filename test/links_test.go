@@ -65,14 +65,28 @@ func pages(t *testing.T) []string {
 var (
 	link        = regexp.MustCompile(`\[[^\]]*\]\(([^)\s]+)\)`)
 	quoted      = regexp.MustCompile("`[^`]*`")
-	fenced      = regexp.MustCompile("(?ms)^\\s*```.*?^\\s*```$")
 	headingLine = regexp.MustCompile(`(?m)^#+ +(.+?) *$`)
 )
+
+// unfenced are the lines of a page that are not in blocks of code.
+func unfenced(text string) string {
+	var b strings.Builder
+	fenced := false
+	for line := range strings.Lines(text) {
+		switch {
+		case strings.HasPrefix(strings.TrimSpace(line), "```"):
+			fenced = !fenced
+		case !fenced:
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
 
 // linksIn are the targets of the links of a page, without those in code.
 func linksIn(text string) []string {
 	var targets []string
-	for line := range strings.Lines(fenced.ReplaceAllString(text, "")) {
+	for line := range strings.Lines(unfenced(text)) {
 		for _, match := range link.FindAllStringSubmatch(quoted.ReplaceAllString(line, "``"), -1) {
 			targets = append(targets, match[1])
 		}
@@ -105,7 +119,7 @@ func broken(t *testing.T, page, target string) string {
 func anchors(text string) []string {
 	var made []string
 	times := map[string]int{}
-	for _, heading := range headingLine.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+	for _, heading := range headingLine.FindAllStringSubmatch(unfenced(text), -1) {
 		title := link.ReplaceAllStringFunc(heading[1], func(l string) string { return l[1:strings.Index(l, "]")] })
 		anchor := strings.Map(func(r rune) rune {
 			switch {

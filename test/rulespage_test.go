@@ -79,7 +79,7 @@ func (p *rulesPage) addID(t *testing.T, line string) {
 			last.places = append(last.places, place[1])
 		}
 	}
-	if found := idLine.FindStringSubmatch(line); found != nil && found[1] != "id" {
+	if found := idLine.FindStringSubmatch(line); len(found) > 1 && found[1] != "id" {
 		if last.ids[found[1]] {
 			t.Errorf("%s explains %s twice", rulesFile, found[1])
 		}

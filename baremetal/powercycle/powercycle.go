@@ -328,28 +328,6 @@ type Facts struct {
 	NewBoot, Up bool
 }
 
-// Did is an action that was done so many times in a row, the last time at At. What is decided once more although it was done, somebody has
-// undone.
-type Did struct {
-	Do    Action
-	Times int
-	At    time.Time
-}
-
-// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
-// the other does would else write as fast as they can.
-func (d Did) Until() time.Time {
-	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
-}
-
-// Again is what was done after do was done once more at now.
-func (d Did) Again(do Action, now time.Time) Did {
-	if d.Do != do {
-		d.Times = 0
-	}
-	return Did{Do: do, Times: d.Times + 1, At: now}
-}
-
 // Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {
 	Do   Action

@@ -1,5 +1,7 @@
 package powercycle
 
+import "slices"
+
 // Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/reference/conditions.md explains each.
 type Reason string
 
@@ -114,4 +116,17 @@ type Cause struct {
 // Step is the step that c was.
 func (c Cause) Step() Step {
 	return Step{Do: c.Do, From: c.From, Next: c.Next, Reason: c.Reason, Detail: c.Detail}
+}
+
+// variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.
+type variant struct {
+	detail  Detail
+	do      Action
+	from    []State
+	message string
+}
+
+func (v variant) fits(step Step) bool {
+	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
+		(v.from == nil || slices.Contains(v.from, step.From))
 }

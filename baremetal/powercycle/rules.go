@@ -39,19 +39,6 @@ const (
 	TheCluster Object = "Cluster"
 )
 
-// variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.
-type variant struct {
-	detail  Detail
-	do      Action
-	from    []State
-	message string
-}
-
-func (v variant) fits(step Step) bool {
-	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
-		(v.from == nil || slices.Contains(v.from, step.From))
-}
-
 // RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
 func RuleOf(reason Reason) Rule {
 	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })

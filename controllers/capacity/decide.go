@@ -114,7 +114,7 @@ func (f *Facts) notDeleted() found {
 		w.wait = putOff
 	case answer.Reason != asked.reason: // of a provider with answers of its own
 		w.message = "{owner} was asked to replace {machine}, and has not replaced it{reported}"
-	case slices.ContainsFunc(f.others, func(machine *clusterv1.Machine) bool { return unhealthy(machine) }):
+	case slices.ContainsFunc(f.others, unhealthy):
 		w.said = cond(f.owner.conditions, clusterv1.RemediatingCondition)
 		w.message += "{said}" // it may replace one machine at a time, and answer for others alone
 	}

@@ -71,7 +71,7 @@ func (f *Facts) told(w found, old string) Story {
 
 // words has the names and the quotations that texts of w have room for.
 func (f *Facts) words(w *found, old string) *strings.Replacer {
-	var ofHost []string
+	pairs := make([]string, 0, 32)
 	gone := "Machine " + old + " is gone"
 	if old == "" {
 		gone = "a machine is missing"
@@ -82,17 +82,18 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 			power = "on"
 		}
 		clause, _ := trouble(w.host)
-		ofHost = []string{"{host}", w.host.Name, "{state}", "state " + state + ", power " + power, "{trouble}", clause}
+		pairs = append(pairs, "{host}", w.host.Name, "{state}", "state "+state+", power "+power, "{trouble}", clause)
 	}
 	machines, withNode := f.count()
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
-	return strings.NewReplacer(append(ofHost,
+	pairs = append(pairs,
 		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object),
 		"{old}", "Machine "+old, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
 		"{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
 		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
 		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),
-	)...)
+	)
+	return strings.NewReplacer(pairs...)
 }
 
 // named is an object; those of the workload cluster, whose namespace is not the machine's, with that.

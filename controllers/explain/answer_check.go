@@ -111,7 +111,8 @@ func (c *Check) count(a *Answer) {
 	bad, total := c.Counts.NotHealthy(), c.Counts.Total()
 	var parts []string
 	switch {
-	case c.NotCounted(), c.NodesUnknown != nil && (a.State == IsUnknown || a.Reason == c.NodesUnknown.Reason), a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
+	case c.NotCounted(), c.NodesUnknown != nil && (a.State == IsUnknown || a.Reason == c.NodesUnknown.Reason),
+		a.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason:
 	case total == 0:
 		parts = append(parts, "it selects nothing")
 	case bad > 0:

@@ -148,12 +148,13 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 }
 
 func TestARemediationThatLacksWhatItIsForSaysSoAndWaits(t *testing.T) {
-	for reason, change := range map[string]func(*mendv1.HostRemediation){
-		"NoOwner":     func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
-		"NoStrategy":  func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
-		"NoStrategy ": func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.Type = "reboot" }, // as CAPM3's v1beta1 allows
+	for name, change := range map[string]func(*mendv1.HostRemediation){
+		"NoOwner":                       func(rem *mendv1.HostRemediation) { rem.OwnerReferences = nil },
+		"NoStrategy":                    func(rem *mendv1.HostRemediation) { rem.Spec.Strategy = nil },
+		"NoStrategy/of CAPM3's v1beta1": func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.Type = "reboot" },
 	} {
-		t.Run(reason, func(t *testing.T) {
+		reason, _, _ := strings.Cut(name, "/")
+		t.Run(name, func(t *testing.T) {
 			reason := strings.TrimSpace(reason)
 			k := fixtureOf(t)
 			spec, owners := k.remediation().Spec, k.remediation().OwnerReferences

@@ -177,7 +177,7 @@ func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, 
 	case errors.Is(err, ErrUnasked):
 		return view, controlplane.Connecting, fmt.Errorf("read the control plane: %w", err)
 	case err != nil || view.Link == workload.Down:
-		return view, controlplane.NoAnswer, nil //nolint:nilerr // that it could not be read is the answer
+		return view, controlplane.NoAnswer, nil // that it could not be read is the answer
 	case view.Link == workload.Up:
 		return view, controlplane.Answers, nil
 	}

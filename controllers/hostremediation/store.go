@@ -20,6 +20,12 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
+// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile.
+func waitsForOthers(w *observed, step powercycle.Step) bool {
+	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
+	return waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff
+}
+
 // mark puts on the remediation what is to be stored after step: its record, its finalizer and, while the host is kept powered off, the annotation that keeps
 // clusterctl from moving it: its host would have the UID of a remediation that is gone.
 func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
@@ -46,8 +52,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
 	delete(marks, mendv1.WaitsForAnnotation)
-	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
-	if waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff {
+	if waitsForOthers(w, step) {
 		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
 	}
 	blockMove(marks, keepsOff(w, step))
@@ -159,8 +164,9 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 	return obj
 }
 
-// yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on moves, which would keep
-// clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other controller goes on with host, taint and finalizer.
+// yield removes from a remediation that another controller acts on now what only kubemend understands and would stay: the block on
+// moves, which would keep clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other
+// controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
 	if found, err := r.read(ctx, key, w); err != nil || !found {

@@ -149,8 +149,8 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(state *observed, o outcome, kind string) {
-	if o.err != nil && o.Decision != nil && (o.Starts() || o.step.refused != nil) {
-		next.decided.Failed(o.Target.UID, state.Now)
+	if o.Decision != nil {
+		next.noteBeginning(o, state.Now)
 	}
 	if o.lost {
 		next.lost = state.Now
@@ -158,15 +158,22 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
-	begun := o.requested || o.unsure
-	switch {
-	case begun && (o.Step == machines.CreateRequest || o.Step == machines.RequestOwnerRemediation):
-		next.decided.Began(o.Target.UID, o.Step == machines.RequestOwnerRemediation)
-	case o.Decision != nil && o.Starts():
-		next.decided.NotBegun(o.Target.UID)
-	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
+	}
+}
+
+// noteBeginning notes what became of a remediation that was to begin.
+func (next *remembered) noteBeginning(o outcome, now time.Time) {
+	if o.err != nil && (o.Starts() || o.step.refused != nil) {
+		next.decided.Failed(o.Target.UID, now)
+	}
+	begun, asksOwner := o.requested || o.unsure, o.Step == machines.RequestOwnerRemediation
+	switch {
+	case begun && (o.Step == machines.CreateRequest || asksOwner):
+		next.decided.Began(o.Target.UID, asksOwner)
+	case o.Starts():
+		next.decided.NotBegun(o.Target.UID)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -98,6 +100,25 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	return namespaces, nil
 }
 
+// memberRequest is obj as a request about a member of the control plane, named name unless it is about the Machine of one; nil if it is
+// about none.
+func memberRequest(
+	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
+) *nodes.MemberRequest {
+	_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
+	for _, owner := range remediationrequest.OwningMachines(obj) {
+		if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
+			name, member = machine.Status.NodeRef.Name, true
+		}
+	}
+	name = namedAfter(obj, name, there)
+	node := there[name]
+	if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
+		return nil
+	}
+	return &nodes.MemberRequest{Request: nodes.Request{Object: obj}, Name: name, Node: node}
+}
+
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
 // check, whatever its kind, and Machines of the same cluster.
 //
@@ -123,23 +144,16 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 	}
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
-		_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-		for _, owner := range remediationrequest.OwningMachines(obj) {
-			if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
-				name, member = machine.Status.NodeRef.Name, true
-			}
-		}
-		name = namedAfter(obj, name, there)
-		node := there[name]
-		if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
+		request := memberRequest(obj, name, machines, there)
+		if request == nil {
 			return
 		}
-		request := nodes.MemberRequest{Request: nodes.Request{Object: obj}, Name: name, Node: node, Gone: gone}
-		if node == nil && obj.GetDeletionTimestamp() != nil {
+		request.Gone = gone
+		if request.Node == nil && obj.GetDeletionTimestamp() != nil {
 			there, err := r.ownerThere(ctx, obj)
 			request.MachineThere, errs = there, append(errs, err)
 		}
-		c.Requests = append(c.Requests, request)
+		c.Requests = append(c.Requests, *request)
 	}
 	for _, obj := range state.requests.other {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)

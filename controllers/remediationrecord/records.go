@@ -135,7 +135,8 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 		return nil, nil
 	}
 	there := &mendv1.RemediationRecord{}
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there); client.IgnoreNotFound(err) != nil {
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there)
+	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the record that a request carries: %w", err)
 	}
 	if !there.Open() || there.UID != record.UID && !Moved(there) || there.Name == "" {

@@ -55,7 +55,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		return fmt.Errorf("find the kinds of power cycles: %w", err)
 	}
 	options.ReconciliationTimeout, options.RateLimiter = reconcileTimeout, enqueue.Retries(enqueue.MergeWindow)
-	controller := ctrl.NewControllerManagedBy(mgr).
+	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
@@ -64,9 +64,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, onClusterDeletions())
 	for _, kind := range kinds {
-		controller.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(ofRequest))
+		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(ofRequest))
 	}
-	if err := controller.Complete(r); err != nil {
+	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))

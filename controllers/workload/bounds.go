@@ -59,44 +59,55 @@ func (b binding) RoundTrip(r *http.Request) (*http.Response, error) {
 func bind(answer *http.Response, limit int64, now func() time.Time) error {
 	watch := answer.Request.URL.Query().Has("watch") && answer.StatusCode == http.StatusOK
 	longest := limit
+	if answer.StatusCode/100 != 2 {
+		longest = min(limit, longestError)
+	}
+	if !watch && answer.ContentLength > longest {
+		return tooLong(longest)
+	}
+	if err := foreign(answer); err != nil || answer.ContentLength == 0 {
+		return err // an empty one has no type, and nothing to count: that of the probe, or an error
+	}
+	contentType := answer.Header.Get("Content-Type")
+	if _, _, err := mime.ParseMediaType(contentType); err != nil && answer.StatusCode/100 != 2 {
+		contentType = "text/plain" // of a proxy: its text is shown, and not decoded
+		answer.Header.Set("Content-Type", contentType)
+	}
+	protobuf, err := isProtobuf(contentType)
+	if err != nil {
+		return err
+	}
+	switch {
+	case watch && protobuf:
+		answer.Body = &watchBody{ReadCloser: answer.Body, next: protobufEvents(answer.Body, limit), most: limit / bytesPerItem, since: now(), now: now}
+	case watch:
+		answer.Body = &watchBody{ReadCloser: answer.Body, next: jsonEvents(answer.Body), most: limit / bytesPerItem, since: now(), now: now}
+	default:
+		answer.Body = checked(answer.Body, protobuf, limit, longest)
+	}
+	return nil
+}
+
+// foreign is why an answer is none of an API server, whatever is in it; nil if it may be one.
+func foreign(answer *http.Response) error {
 	switch {
 	case answer.StatusCode/100 == 3 && answer.Header.Get("Location") != "":
 		return errRedirect
 	case spins(answer):
 		return errSpins
-	case answer.StatusCode/100 != 2:
-		longest = min(limit, longestError)
-	}
-	switch {
-	case !watch && answer.ContentLength > longest:
-		return tooLong(longest)
 	case ofProxy(answer):
 		return errProxy
-	case answer.ContentLength == 0:
-		return nil // it has no type, and nothing to count: that of the probe, or an error
-	}
-	if _, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type")); err != nil && answer.StatusCode/100 != 2 {
-		answer.Header.Set("Content-Type", "text/plain") // of a proxy: its text is shown, and not decoded
-	}
-	protobuf, err := isProtobuf(answer.Header.Get("Content-Type"))
-	if err != nil {
-		return err
-	}
-	body := answer.Body
-	switch {
-	case watch:
-		next := jsonEvents(body)
-		if protobuf {
-			next = protobufEvents(body, limit)
-		}
-		answer.Body = &watchBody{ReadCloser: body, next: next, most: limit / bytesPerItem, since: now(), now: now}
-	case protobuf:
-		answer.Body = &answerBody{ReadCloser: body, limit: longest, check: func(content []byte) error { return checkProtobuf(content, limit) }}
-	default:
-		limit /= shortened
-		answer.Body = &answerBody{ReadCloser: body, limit: min(longest, limit), check: func(content []byte) error { return checkJSON(content, limit) }}
 	}
 	return nil
+}
+
+// checked is the body of an answer that is no watch.
+func checked(body io.ReadCloser, protobuf bool, limit, longest int64) *answerBody {
+	if protobuf {
+		return &answerBody{ReadCloser: body, limit: longest, check: func(content []byte) error { return checkProtobuf(content, limit) }}
+	}
+	limit /= shortened
+	return &answerBody{ReadCloser: body, limit: min(longest, limit), check: func(content []byte) error { return checkJSON(content, limit) }}
 }
 
 // ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and so is none of an API

@@ -43,7 +43,8 @@ var protobufMagic = []byte("k8s\x00")
 
 // counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as field 2.
 var counted = []string{
-	"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod", "NodeList", "LeaseList", "VolumeAttachmentList", "PartialObjectMetadataList", "PodList",
+	"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod",
+	"NodeList", "LeaseList", "VolumeAttachmentList", "PartialObjectMetadataList", "PodList",
 }
 
 // isProtobuf reports whether the answers of that content type are protobuf, and not JSON or text. Another encoding is an error: client-go would decode it as
@@ -192,7 +193,8 @@ func protobufEvents(body io.Reader, limit int64) func() ([]byte, error) {
 		if length > longestEvent {
 			return nil, tooLong(longestEvent)
 		}
-		frame := append(header, make([]byte, length)...)
+		frame := make([]byte, len(header)+int(length))
+		copy(frame, header)
 		if _, err := io.ReadFull(body, frame[len(header):]); err != nil {
 			return nil, err
 		}

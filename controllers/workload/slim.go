@@ -122,7 +122,8 @@ func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 			before, after := e.ObjectOld, e.ObjectNew
-			return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID || !sameConditions(before.Status.Conditions, after.Status.Conditions)
+			return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
+				!sameConditions(before.Status.Conditions, after.Status.Conditions)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

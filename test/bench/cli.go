@@ -108,7 +108,8 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 	record.Status = mendv1.RemediationRecordStatus{Begun: &since, BegunBy: "owner", Ended: &at, EndedBy: "owner", Outcome: mendv1.RecordHealed}
 	for n := range 8 {
 		record.Status.Steps = append(record.Status.Steps, mendv1.RecordStep{
-			Time: metav1.NewMicroTime(at.Time), Reason: fmt.Sprintf("Step%d", n), Message: "what happened, in a sentence of about this length", Object: &machine,
+			Time: metav1.NewMicroTime(at.Time), Reason: fmt.Sprintf("Step%d", n), Object: &machine,
+			Message: "what happened, in a sentence of about this length",
 		})
 	}
 	if err := e.managementClient.Create(ctx, record); err != nil { // it has no status subresource

@@ -42,7 +42,7 @@ func Ref(page, section string) string { return page + "#" + section }
 // Pages are README.md and all pages below docs, from the top of the project.
 func Pages(root string) ([]string, error) {
 	found := []string{"README.md"}
-	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err

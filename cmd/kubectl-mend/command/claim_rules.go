@@ -125,10 +125,11 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	default:
 		says += "; " + refused.text
 	}
+	parts := []string{says}
 	for _, applier := range explain.AppliersOf(facts.check) {
-		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
+		parts = append(parts, fmt.Sprintf("%s applies the check: see docs/gitops.md", applier))
 	}
-	return plan{changes, says}
+	return plan{changes, strings.Join(parts, "; ")}
 }
 
 // refuseClaim refuses to claim a check on which no controller would act then.

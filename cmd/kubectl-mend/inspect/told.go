@@ -32,6 +32,11 @@ func (a *Asker) blind(c *explain.Check, check *clusterv1.MachineHealthCheck, clu
 	if cond != nil && cond.Status == metav1.ConditionFalse {
 		c.Reason, c.Message = cond.Reason, cond.Message
 	}
+	a.tell(c, check, cluster, unread)
+}
+
+// tell replaces the verdict on each target of c whose node the user may not see by what the manager has written, or else by unread.
+func (a *Asker) tell(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unread explain.Blocker) {
 	acts := c.Mode == explain.Acting && a.Managers.attended(check, cluster)
 	untold := false // where it does not act, or does not run any more, what it wrote says nothing of now
 	for i := range c.Targets {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -96,4 +97,22 @@ func lastRemediation(r *mendv1.RemediationRecord) string {
 	}
 	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
+}
+
+// ownerFacts are what is known of an owner of machines, or of a Cluster.
+func ownerFacts(obj client.Object, phase string, paused bool) []explain.Fact {
+	var facts []explain.Fact
+	if cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
+		facts = append(facts, explain.Fact{Name: "cluster", Value: cluster})
+	}
+	if phase != "" {
+		facts = append(facts, explain.Fact{Name: "phase", Value: phase})
+	}
+	if paused {
+		facts = append(facts, explain.Fact{Name: "paused", Value: "yes"})
+	}
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
+	}
+	return facts
 }

@@ -20,6 +20,19 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
+// selects reports whether a check selects m, and notes why one of its cluster does not.
+func (e *Explanation) selects(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
+	if check.Namespace != m.Namespace {
+		return false
+	}
+	why := machinehealthcheck.Unselected(check, m)
+	if why != "" && check.Spec.ClusterName == m.Spec.ClusterName {
+		ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: check.Namespace, Name: check.Name}
+		e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: ref, Message: why})
+	}
+	return why == ""
+}
+
 // Machine explains a machine.
 func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	m := &clusterv1.Machine{}
@@ -30,18 +43,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, At: a.Now}
 	e.Facts = machineFacts(m)
-	selected := func(c *clusterv1.MachineHealthCheck) bool {
-		if c.Namespace != m.Namespace {
-			return false
-		}
-		why := machinehealthcheck.Unselected(c, m)
-		if why != "" && c.Spec.ClusterName == m.Spec.ClusterName {
-			check := explain.Ref{Kind: "MachineHealthCheck", Namespace: c.Namespace, Name: c.Name}
-			e.NotSelectedBy = append(e.NotSelectedBy, cliv1.NotSelected{Reference: check, Message: why})
-		}
-		return why == ""
-	}
-	checks, err := a.MachineChecks(ctx, selected)
+	checks, err := a.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return e.selects(check, m) })
 	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -376,24 +375,6 @@ func (o *Owner) counts() string {
 		counts += "; rolling out"
 	}
 	return counts
-}
-
-// ownerFacts are what is known of an owner of machines, or of a Cluster.
-func ownerFacts(obj client.Object, phase string, paused bool) []explain.Fact {
-	var facts []explain.Fact
-	if cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
-		facts = append(facts, explain.Fact{Name: "cluster", Value: cluster})
-	}
-	if phase != "" {
-		facts = append(facts, explain.Fact{Name: "phase", Value: phase})
-	}
-	if paused {
-		facts = append(facts, explain.Fact{Name: "paused", Value: "yes"})
-	}
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
-	}
-	return facts
 }
 
 // ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.

@@ -261,7 +261,8 @@ func replace(before, check *metav1.ObjectMeta, now time.Time) []string {
 	}
 	*check = *merged
 	notes := []string{"It replaces the one of its name"}
-	if slices.Sort(kept); len(kept) > 0 {
+	slices.Sort(kept)
+	if len(kept) > 0 {
 		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
 	return notes

@@ -157,7 +157,8 @@ func Load(from io.Reader) (*Snapshot, error) {
 			return nil, fmt.Errorf("load an object of a record: %w", err)
 		}
 	}
-	return w, w.takeHeader(head)
+	err = w.takeHeader(head)
+	return w, err
 }
 
 // takeHeader makes the snapshot, which has its objects, what its header says.

@@ -79,16 +79,16 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 func (e unreadError) Unwrap() error { return e.error }
 
 // scope is why a namespace of the kind was not read, by itself or with all others; nil if it was, or if nobody has asked for it.
-func (k *kind) scope(namespace string) (why error, asked bool) {
+func (k *kind) scope(namespace string) (asked bool, why error) {
 	if why, asked = k.scopes[namespace]; !asked {
 		why, asked = k.scopes[""]
 	}
-	return why, asked
+	return asked, why
 }
 
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	why, asked := k.scope(namespace)
+	asked, why := k.scope(namespace)
 	read := k.read()
 	switch {
 	case why != nil:

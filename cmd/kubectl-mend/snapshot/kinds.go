@@ -77,7 +77,7 @@ func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (b
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, installed := range k.snapshot.installed() {
-		why, asked := installed.scope(k.namespace)
+		asked, why := installed.scope(k.namespace)
 		gvk := installed.WithVersion(installed.versions[0])
 		read := asked && why == nil || !asked && !installed.live
 		if read && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {

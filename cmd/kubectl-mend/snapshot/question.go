@@ -65,7 +65,8 @@ func (r *reading) load(ctx context.Context, q question) error {
 	if !wanted || r.answered(q) {
 		return nil
 	}
-	if err := r.ask(ctx, q); ctx.Err() != nil {
+	err := r.ask(ctx, q)
+	if ctx.Err() != nil {
 		return fmt.Errorf("list %s: %w", plural(q.gvk.Kind), errors.Join(ctx.Err(), err))
 	}
 	return nil

@@ -30,8 +30,11 @@ type Status int
 const (
 	// Unsaid means that there is no such condition.
 	Unsaid Status = iota
+	// Yes means that it is True.
 	Yes
+	// No means that it is False.
 	No
+	// Unsure means that it is Unknown.
 	Unsure
 )
 
@@ -63,6 +66,7 @@ type Action int
 const (
 	// Wait means that nothing is to be done before Recheck, or before something else changes.
 	Wait Action = iota
+	// Start means that a request is to be made on the step.
 	Start
 	// GiveUp means that the requests of the step have had their chance. The caller writes, in this order, the annotation onto each of
 	// them that is there, does not carry it and has not succeeded, if Notify says so, then the time into the check's status; and decide

@@ -53,7 +53,8 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 
 // Began notes that a remediation was begun, by the owner or by a request.
 func (m Memory) Began(id types.UID, byOwner bool) {
-	if delete(m.Refused, id); byOwner {
+	delete(m.Refused, id)
+	if byOwner {
 		m.revise(id, func(opinion *Opinion) { opinion.AskedOwner = true })
 	}
 }

@@ -86,19 +86,19 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 		}
 		return &plane.Members[find(name)]
 	}
-	for i := range c.Machines {
-		machine := &c.Machines[i]
+	ofMachine := func(machine *clusterv1.Machine) {
 		node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
-		switch {
+		switch found := find(node); {
 		case node == "": // nodes are named after their Machines as a rule, and may be there before these know
 			join(machine.Name)
-		case !since.IsZero():
-			if found := find(node); found >= 0 {
-				plane.Members[found].ReplacedBy, plane.Members[found].ReplacedSince = by, since
-			}
-		case BeingRemediated(machine):
+		case !since.IsZero() && found >= 0:
+			plane.Members[found].ReplacedBy, plane.Members[found].ReplacedSince = by, since
+		case since.IsZero() && BeingRemediated(machine):
 			join(node).Remediation = by
 		}
+	}
+	for i := range c.Machines {
+		ofMachine(&c.Machines[i])
 	}
 	for i := range c.Requests {
 		switch r := &c.Requests[i]; {

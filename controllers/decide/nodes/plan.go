@@ -119,6 +119,7 @@ type Moment struct {
 // LeaseAction is what to do about a lease.
 type LeaseAction int
 
+// What is done about a lease.
 const (
 	KeepLease LeaseAction = iota
 	TakeLease             // it has no holder, or none that still counts

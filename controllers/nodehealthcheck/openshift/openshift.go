@@ -20,11 +20,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
+// The groups of OpenShift's kinds.
 const (
 	ConfigGroup  = "config.openshift.io"
 	MachineGroup = "machine.openshift.io"
 )
 
+// The kinds of OpenShift that are read.
 var (
 	ClusterVersions     = schema.GroupVersionKind{Group: ConfigGroup, Version: "v1", Kind: "ClusterVersion"}
 	MachineHealthChecks = schema.GroupVersionKind{Group: MachineGroup, Version: "v1beta1", Kind: "MachineHealthCheck"}
