@@ -74,38 +74,47 @@ func (e Etcd) against(node string) Reason {
 // Members is how many members the control plane has.
 func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
 
+// members are a control plane that is being put together.
+type members struct{ controlplane.Plane }
+
+// find is the index of the member of a name; -1 if there is none.
+func (m *members) find(name string) int {
+	return slices.IndexFunc(m.Members, func(member controlplane.Member) bool { return member.Name == name })
+}
+
+// join is the member of a name, which joins if there is none yet.
+func (m *members) join(name string) *controlplane.Member {
+	if m.find(name) < 0 {
+		m.Members = append(m.Members, controlplane.Member{Name: name, Joining: true})
+	}
+	return &m.Members[m.find(name)]
+}
+
+// addMachine adds what a Machine of the control plane says of its member.
+func (m *members) addMachine(machine *clusterv1.Machine) {
+	node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+	switch found := m.find(node); {
+	case node == "": // nodes are named after their Machines as a rule, and may be there before these know
+		m.join(machine.Name)
+	case !since.IsZero() && found >= 0:
+		m.Members[found].ReplacedBy, m.Members[found].ReplacedSince = by, since
+	case since.IsZero() && BeingRemediated(machine):
+		m.join(node).Remediation = by
+	}
+}
+
 // plane is the control plane as its rule sees it. Its API server answers, or there would be no facts.
 func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
-	plane := controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(c.Nodes)}
-	find := func(name string) int {
-		return slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == name })
-	}
-	join := func(name string) *controlplane.Member {
-		if find(name) < 0 {
-			plane.Members = append(plane.Members, controlplane.Member{Name: name, Joining: true})
-		}
-		return &plane.Members[find(name)]
-	}
-	ofMachine := func(machine *clusterv1.Machine) {
-		node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
-		switch found := find(node); {
-		case node == "": // nodes are named after their Machines as a rule, and may be there before these know
-			join(machine.Name)
-		case !since.IsZero() && found >= 0:
-			plane.Members[found].ReplacedBy, plane.Members[found].ReplacedSince = by, since
-		case since.IsZero() && BeingRemediated(machine):
-			join(node).Remediation = by
-		}
-	}
+	plane := members{controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(c.Nodes)}}
 	for i := range c.Machines {
-		ofMachine(&c.Machines[i])
+		plane.addMachine(&c.Machines[i])
 	}
 	for i := range c.Requests {
 		switch r := &c.Requests[i]; {
 		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
-			join(r.Name).Remediation = r.Ref().String()
-		case r.Node == nil && find(r.Name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
-			member := join(r.Name)
+			plane.join(r.Name).Remediation = r.Ref().String()
+		case r.Node == nil && plane.find(r.Name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+			member := plane.join(r.Name)
 			member.ReplacedBy, member.ReplacedSince = r.Ref().String(), r.Gone
 		}
 	}
@@ -113,7 +122,7 @@ func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
 	for i := range plane.Members {
 		plane.Members[i].APIServer = signs[plane.Members[i].Name]
 	}
-	return plane
+	return plane.Plane
 }
 
 // replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
