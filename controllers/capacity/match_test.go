@@ -51,28 +51,48 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 		f.Lost = []Loss{{Name: "w1", At: noon.Add(-30 * time.Minute)}}
 	}
 	rows{
-		"what the owner has written down is no guess":             {[]edit{gone, made(worker("w5", four), worker("w4", four, replaces("w1")))}, "w4/Recorded"},
-		"what cannot be read says nothing":                        {[]edit{gone, made(worker("w5", four), worker("w4", four, replaces(`"`)))}, "w4/ByOrder?"},
-		"a machine that is older replaces none":                   {[]edit{deleting(""), made(worker("w0", 25*time.Hour, replaces("w1")))}, ""},
-		"a machine that is known by no name is replaced by none":  {[]edit{gone, func(f *Facts) { f.Name, f.Gone, f.Began = "", time.Time{}, time.Time{} }}, ""},
-		"the second to go has the second that was made":           {[]edit{two}, "w5/ByOrder?"},
-		"unless a machine has the host of the old one":            {[]edit{two, onHosts(map[string]string{"w4": "h1"}), func(f *Facts) { f.Host = "h1" }}, "w4/SameHost?"},
-		"a machine that replaces another by record is not free":   {[]edit{gone, made(worker("w4", four, replaces("w0")))}, ""},
-		"a machine that was made before does not replace it":      {[]edit{gone, made(worker("w4", 6*time.Minute))}, ""},
-		"creation times are in seconds":                           {[]edit{gone, func(f *Facts) { f.Gone = noon.Add(-four + time.Millisecond) }, made(worker("w4", four))}, "w4/Alone?"},
-		"without the time of the loss no machine is taken for it": {[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone, f.Began = time.Time{}, time.Time{} }}, ""},
-		"one on the host of another lost one is not free":         {[]edit{two, onHosts(map[string]string{"w5": "h0"}), func(f *Facts) { f.Lost[0].Host = "h0" }}, "w4/ByOrder?"},
-		"what a record has kept is believed before order":         {[]edit{two, remembers("w4", "w1")}, "w4/Remembered?"},
-		"one that replaces another by that is not free":           {[]edit{gone, made(worker("w4", four)), remembers("w4", "w0")}, ""},
-		"the one that another has found is not free":              {[]edit{two, func(f *Facts) { f.Lost[0].Found = "w5" }}, "w4/ByOrder?"},
-		"what was found before is kept":                           {[]edit{two, func(f *Facts) { f.Found = "w4" }}, "w4/ByOrder?"},
-		"what replaced its replacement, as it is written":         {[]edit{gone, func(f *Facts) { f.Found = "w4" }, made(worker("w5", time.Minute, replaces("w4")))}, "w5/Recorded"},
+		"what the owner has written down is no guess": {
+			[]edit{gone, made(worker("w5", four), worker("w4", four, replaces("w1")))}, "w4/Recorded",
+		},
+		"what cannot be read says nothing": {
+			[]edit{gone, made(worker("w5", four), worker("w4", four, replaces(`"`)))}, "w4/ByOrder?",
+		},
+		"a machine that is older replaces none": {
+			[]edit{deleting(""), made(worker("w0", 25*time.Hour, replaces("w1")))}, "",
+		},
+		"a machine that is known by no name is replaced by none": {
+			[]edit{gone, func(f *Facts) { f.Name, f.Gone, f.Began = "", time.Time{}, time.Time{} }}, "",
+		},
+		"the second to go has the second that was made": {[]edit{two}, "w5/ByOrder?"},
+		"unless a machine has the host of the old one": {
+			[]edit{two, onHosts(map[string]string{"w4": "h1"}), func(f *Facts) { f.Host = "h1" }}, "w4/SameHost?",
+		},
+		"a machine that replaces another by record is not free": {[]edit{gone, made(worker("w4", four, replaces("w0")))}, ""},
+		"a machine that was made before does not replace it":    {[]edit{gone, made(worker("w4", 6*time.Minute))}, ""},
+		"creation times are in seconds": {
+			[]edit{gone, func(f *Facts) { f.Gone = noon.Add(-four + time.Millisecond) }, made(worker("w4", four))}, "w4/Alone?",
+		},
+		"without the time of the loss no machine is taken for it": {
+			[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone, f.Began = time.Time{}, time.Time{} }}, "",
+		},
+		"one on the host of another lost one is not free": {
+			[]edit{two, onHosts(map[string]string{"w5": "h0"}), func(f *Facts) { f.Lost[0].Host = "h0" }}, "w4/ByOrder?",
+		},
+		"what a record has kept is believed before order": {[]edit{two, remembers("w4", "w1")}, "w4/Remembered?"},
+		"one that replaces another by that is not free":   {[]edit{gone, made(worker("w4", four)), remembers("w4", "w0")}, ""},
+		"the one that another has found is not free":      {[]edit{two, func(f *Facts) { f.Lost[0].Found = "w5" }}, "w4/ByOrder?"},
+		"what was found before is kept":                   {[]edit{two, func(f *Facts) { f.Found = "w4" }}, "w4/ByOrder?"},
+		"what replaced its replacement, as it is written": {
+			[]edit{gone, func(f *Facts) { f.Found = "w4" }, made(worker("w5", time.Minute, replaces("w4")))}, "w5/Recorded",
+		},
 		"by order": {[]edit{chain}, "w5/ByOrder?"},
 		"twice": {[]edit{chain, lost(Loss{Name: "w5", At: noon.Add(-time.Minute)}), func(f *Facts) {
 			f.Lost[0].Found, f.others[2].Name = "w5", "w6"
 		}}, "w6/ByOrder?"},
-		"but not in a circle":                               {[]edit{chain, func(f *Facts) { f.Lost[0].Found = "w1" }}, "w5/ByOrder?"},
-		"and what was made for a replacement is not free":   {[]edit{chain, second, func(f *Facts) { f.Lost[0].Found = "w4" }}, "w5/ByOrder?"},
+		"but not in a circle": {[]edit{chain, func(f *Facts) { f.Lost[0].Found = "w1" }}, "w5/ByOrder?"},
+		"and what was made for a replacement is not free": {
+			[]edit{chain, second, func(f *Facts) { f.Lost[0].Found = "w4" }}, "w5/ByOrder?",
+		},
 		"nor on the host of what it replaces":               {[]edit{chain, second, onHosts(map[string]string{"w5": "h1"}), func(f *Facts) { f.Lost[0].Found, f.Lost[0].Host = "w4", "h1" }}, "w5/ByOrder?"},
 		"fewer new machines than losses leave one without":  {[]edit{gone, lost(Loss{Name: "w0", At: six}), made(worker("w4", four))}, ""},
 		"a machine that still exists is not replaced by it": {[]edit{deleting(""), made(worker("w4", four))}, ""},
@@ -89,13 +109,19 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		}
 	}
 	rows{
-		"for the one that its owner has written down":    {[]edit{about(worker("w4", 4*time.Minute, replaces("w9"))), lost(a)}, "w9/Recorded"},
-		"for the one that was lost":                      {[]edit{about(four), lost(b)}, "w1/Alone?"},
-		"for the second that was lost":                   {[]edit{about(three, four), lost(a, b)}, "w1/ByOrder?"},
-		"for none that is known":                         {[]edit{about(four)}, ""},
-		"for the one that a record has kept":             {[]edit{about(four), lost(a, b), remembers("w4", "w7")}, "w7/Remembered?"},
-		"not for the one that the lost one had replaced": {[]edit{about(four), lost(Loss{Name: "w0", At: a.At, Found: "w1"}, b)}, "w1/ByOrder?"},
-		"for the one that has found it":                  {[]edit{about(three, four), lost(a, Loss{Name: "w1", At: b.At, Found: "w5"})}, "w1/ByOrder?"},
+		"for the one that its owner has written down": {
+			[]edit{about(worker("w4", 4*time.Minute, replaces("w9"))), lost(a)}, "w9/Recorded",
+		},
+		"for the one that was lost":          {[]edit{about(four), lost(b)}, "w1/Alone?"},
+		"for the second that was lost":       {[]edit{about(three, four), lost(a, b)}, "w1/ByOrder?"},
+		"for none that is known":             {[]edit{about(four)}, ""},
+		"for the one that a record has kept": {[]edit{about(four), lost(a, b), remembers("w4", "w7")}, "w7/Remembered?"},
+		"not for the one that the lost one had replaced": {
+			[]edit{about(four), lost(Loss{Name: "w0", At: a.At, Found: "w1"}, b)}, "w1/ByOrder?",
+		},
+		"for the one that has found it": {
+			[]edit{about(three, four), lost(a, Loss{Name: "w1", At: b.At, Found: "w5"})}, "w1/ByOrder?",
+		},
 		"for the one whose host it has": {
 			[]edit{about(worker("w4", 4*time.Minute, metal)), lost(a, Loss{Name: "w1", At: b.At, Host: "h1"}), hosts(aHost("h1", "provisioned", consumedBy("w4")))}, "w1/SameHost?",
 		},

@@ -97,11 +97,13 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		want    string
 	}{
 		"a machine that is healthy has lost nothing": {Subject{Namespace: "default", Name: "w2"}, nil, "Back Recovered w2 since=24h0m0s"},
-		"one that is gone":                           {lostW1(), nil, "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=LookAtOwner"},
-		"one that its owner lacks":                   {Lacking("default", "c1", Owner{Group: clusterv1.GroupVersion.Group, Kind: machineDeploymentKind, Name: "md-0"}), nil, "NoReplacement OwnerCreates  waits=MachineDeployment/md-0 next=ReplacementIsMade"},
-		"another one of its name":                    {another, []client.Object{w1}, "NotReplaced ScaledDown w1"},
-		"its namespace is being deleted":             {lostW1(), []client.Object{ends}, "NotReplaced NamespaceDeleted w1"},
-		"hosts by the selector of the new one":       {lostW1(), []client.Object{w4, &free, metal3Machine("w4", inZone)}, "Provisioning HostChosen w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
+		"one that is gone": {
+			lostW1(), nil, "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=LookAtOwner",
+		},
+		"one that its owner lacks":             {Lacking("default", "c1", Owner{Group: clusterv1.GroupVersion.Group, Kind: machineDeploymentKind, Name: "md-0"}), nil, "NoReplacement OwnerCreates  waits=MachineDeployment/md-0 next=ReplacementIsMade"},
+		"another one of its name":              {another, []client.Object{w1}, "NotReplaced ScaledDown w1"},
+		"its namespace is being deleted":       {lostW1(), []client.Object{ends}, "NotReplaced NamespaceDeleted w1"},
+		"hosts by the selector of the new one": {lostW1(), []client.Object{w4, &free, metal3Machine("w4", inZone)}, "Provisioning HostChosen w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken by=w4/Alone?"},
 		"none by another selector": {
 			lostW1(), []client.Object{w4, &free, metal3Machine("w4", map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"zone": "a"}}})},
 			"NoHostFits NoHost w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken todo=AddHost by=w4/Alone?",

@@ -172,8 +172,12 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 			"flags: {watch-filter: shard-1, kube-api-burst: 1000000, clustercache-client-qps: 2.5}", args,
 			"--clustercache-client-qps=2.5 --diagnostics-address=:8443 --kube-api-burst=1000000 --leader-elect=true --watch-filter=shard-1 --webhook-cert-dir=/etc/kubemend/webhook",
 		},
-		"a flag less":           {"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook"},
-		"an image of one's own": {"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3"},
+		"a flag less": {
+			"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook",
+		},
+		"an image of one's own": {
+			"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3",
+		},
 		"an image by its digest": {
 			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "ghcr.io/kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
 		},
@@ -189,7 +193,9 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Role RoleBinding Service ServiceAccount " +
 				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
 		},
-		"no rights to hosts without their kinds": {"kinds: {hostRemediation: false}", bound, "kubemend-ext-remediation kubemend-leader-election kubemend-manager"},
+		"no rights to hosts without their kinds": {
+			"kinds: {hostRemediation: false}", bound, "kubemend-ext-remediation kubemend-leader-election kubemend-manager",
+		},
 		"rights to hosts whose kinds are there already": {
 			"kinds: {hostRemediation: false}\nrights: {hosts: true}", bound, "kubemend-ext-remediation kubemend-hosts kubemend-leader-election kubemend-manager",
 		},
@@ -225,11 +231,15 @@ func TestWhatTheValuesOfTheChartChange(t *testing.T) {
 			d, _ := manager(t, all)
 			return d.Labels["e"] + d.Spec.Template.Labels["a"] + d.Spec.Template.Labels["e"] + d.Spec.Template.Annotations["c"] + ofKind(all, "ServiceAccount")[0].GetLabels()["e"]
 		}, "fbfdf"},
-		"the network of the nodes":     {"hostNetwork: true", pod("dnsPolicy"), `"ClusterFirstWithHostNet"`},
-		"a DNS policy of one's own":    {"hostNetwork: true\ndnsPolicy: Default", pod("dnsPolicy"), `"Default"`},
-		"webhooks on another port":     {"webhooks: {port: 10250}", args, "--diagnostics-address=:8443 --leader-elect=true --webhook-cert-dir=/etc/kubemend/webhook --webhook-port=10250"},
-		"a volume":                     {"webhooks: {enabled: false}\nextraVolumes: [{name: ca, emptyDir: {}}]", pod("volumes"), `[{"emptyDir":{},"name":"ca"}]`},
-		"a security context":           {"podSecurityContext: {fsGroup: 1, runAsNonRoot: null, seccompProfile: null}", pod("securityContext"), `{"fsGroup":1}`},
+		"the network of the nodes":  {"hostNetwork: true", pod("dnsPolicy"), `"ClusterFirstWithHostNet"`},
+		"a DNS policy of one's own": {"hostNetwork: true\ndnsPolicy: Default", pod("dnsPolicy"), `"Default"`},
+		"webhooks on another port":  {"webhooks: {port: 10250}", args, "--diagnostics-address=:8443 --leader-elect=true --webhook-cert-dir=/etc/kubemend/webhook --webhook-port=10250"},
+		"a volume": {
+			"webhooks: {enabled: false}\nextraVolumes: [{name: ca, emptyDir: {}}]", pod("volumes"), `[{"emptyDir":{},"name":"ca"}]`,
+		},
+		"a security context": {
+			"podSecurityContext: {fsGroup: 1, runAsNonRoot: null, seccompProfile: null}", pod("securityContext"), `{"fsGroup":1}`,
+		},
 		"a ServiceAccount that exists": {"serviceAccount: {create: false}\nwebhooks: {enabled: false}\nkinds: {hostRemediation: false}", kinds, "ClusterRole ClusterRoleBinding Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"},
 		"an object of one's own":       {"extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ .Release.Name }}-x\"}}]", func(all []object) string { return ofKind(all, "ConfigMap")[0].GetName() }, "kubemend-x"},
 		"dashboards in a folder": {"dashboards: {enabled: true, annotations: {grafana_folder: kubemend}}", func(all []object) string {

@@ -24,14 +24,18 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		given Facts
 		want  []Reason // of the first machine
 	}{
-		"nothing blocks an unhealthy machine":                        {of(bad()), nil},
-		"a healthy machine is not unhealthy":                         {of(is(health.Healthy)), []Reason{NotUnhealthy}},
-		"a pending machine is within its timeout":                    {of(is(health.Pending)), []Reason{WithinTimeout}},
-		"a starting machine too":                                     {of(is(health.Starting)), []Reason{WithinTimeout}},
-		"also if it starts without a timeout":                        {of(is(health.Starting, forever)), []Reason{WithinTimeout}},
-		"a machine of an unreachable cluster is unjudged":            {of(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable}},
-		"so is one whose node could not be asked for":                {of(is(health.Unknown)), []Reason{NodeNotSeen}},
-		"so is one that Cluster API has not looked at since a pause": {of(is(health.Unknown, unjudgedSincePause)), []Reason{AwaitsClusterAPI}},
+		"nothing blocks an unhealthy machine":     {of(bad()), nil},
+		"a healthy machine is not unhealthy":      {of(is(health.Healthy)), []Reason{NotUnhealthy}},
+		"a pending machine is within its timeout": {of(is(health.Pending)), []Reason{WithinTimeout}},
+		"a starting machine too":                  {of(is(health.Starting)), []Reason{WithinTimeout}},
+		"also if it starts without a timeout":     {of(is(health.Starting, forever)), []Reason{WithinTimeout}},
+		"a machine of an unreachable cluster is unjudged": {
+			of(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable},
+		},
+		"so is one whose node could not be asked for": {of(is(health.Unknown)), []Reason{NodeNotSeen}},
+		"so is one that Cluster API has not looked at since a pause": {
+			of(is(health.Unknown, unjudgedSincePause)), []Reason{AwaitsClusterAPI},
+		},
 		"so is one whose control plane is not initialized": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.ControlPlaneNotInitialized
 		})), []Reason{ControlPlaneNotInitialized}},
@@ -41,63 +45,107 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"so is any while clocks differ by more than a timeout": {of(is(health.Unknown, func(t *given) {
 			t.Verdict.Gate = health.ClockWrong
 		})), []Reason{ManagerClockWrong}},
-		"W2: a machine that is being deleted":             {of(bad(deleting)), []Reason{MachineDeleting}},
-		"a machine of an older check":                     {of(bad(older)), []Reason{OlderCheckActs}},
-		"a machine that another check remediates":         {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},
+		"W2: a machine that is being deleted": {of(bad(deleting)), []Reason{MachineDeleting}},
+		"a machine of an older check":         {of(bad(older)), []Reason{OlderCheckActs}},
+		"a machine that another check remediates": {
+			of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates},
+		},
 		"a machine that another check has not judged yet": {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
 		"a check that is not acted on":                    {of(bad()).with(observe), []Reason{NotActing}},
-		"an update in place that has failed":              {of(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil},
-		"one against which there is a rule":               {of(bad(updatingNow, ruledOut)), nil},
-		"one of more than two hours":                      {of(bad(updatingFor(2 * time.Hour))), nil},
-		"one of less":                                     {of(bad(updatingFor(time.Hour))), []Reason{MachineUpdating}},
-		"one of more on a host whose firmware is written": {of(bad(onHost, updatingFor(2*time.Hour), host(Host{Serviced: true}))), []Reason{MachineUpdating}},
-		"one of more on a host that was not read yet":     {of(bad(onHost, updatingFor(2*time.Hour))), []Reason{MachineUpdating}},
-		"no owner":                                                       {of(bad(unowned)), []Reason{NoOwner}},
-		"no owner, where a template needs none":                          {of(bad(unowned)).with(external), nil},
-		"a host that is externally provisioned":                          {of(bad(onHost, host(Host{External: true}))), []Reason{HostExternal}},
-		"a host whose Metal3Machine is paused":                           {of(bad(onHost, host(Host{Paused: true}))), []Reason{HostPaused}},
-		"a host, where power cycles are requested":                       {of(bad(onHost, host(Host{External: true, Paused: true}))).with(external), nil},
-		"no place, as an owner was asked that does not answer yet":       {of(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress}},
-		"a place of an owner that never answers, after an hour":          {of(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
-		"an update in place":                                             {of(bad(updatingNow)), []Reason{MachineUpdating}},
-		"a power cycle":                                                  {of(bad(cycled)), []Reason{PowerCycleInProgress}},
-		"power cycles that cannot be read":                               {of(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
-		"but only on a host":                                             {of(bad()).with(cyclesUnread), nil},
-		"too many":                                                       {of(bad()).with(tooMany), []Reason{TooManyUnhealthy}},
-		"too few":                                                        {of(bad()).with(tooFew), []Reason{TooFewUnhealthy}},
-		"a limit that cannot be read":                                    {of(bad()).with(invalid), []Reason{InvalidLimit}},
-		"a cooldown after too many":                                      {of(bad()).with(coolsFor(10*minute), storming), []Reason{CoolingDown}},
-		"no place for any":                                               {of(bad()).with(atOnce(0)), []Reason{NoneAtOnce}},
-		"no place for one more":                                          {of(bad(), bad(asked)).with(atOnce(1)), []Reason{RemediationsInProgress}},
-		"a request that is not the check's":                              {of(bad(requested(ForeignRequest))).with(external), []Reason{RequestInTheWay}},
-		"a template that is missing":                                     {of(bad()).with(missing), []Reason{TemplateMissing}},
-		"a template that can be none":                                    {of(bad()).with(refused), []Reason{TemplateRefused}},
-		"a template of no use":                                           {of(bad(unusable)).with(external), []Reason{TemplateUnusable}},
-		"requests that are not known":                                    {of(bad()).with(unknown), []Reason{RequestsUnread}},
-		"a template that may not be read":                                {of(bad()).with(unread), []Reason{TemplateUnread}},
-		"a change that may be the first of many":                         {of(bad()).with(limitsMatter), []Reason{JustSeen}},
-		"all that has to change is said":                                 {of(bad(older, updatingNow)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy}},
-		"nothing blocks what is in flight already":                       {of(bad(asked)).with(tooMany), nil},
-		"nor do an update and a power cycle":                             {of(bad(asked, updatingNow, cycled)), nil},
-		"nor do requests that are not known, if its owner was asked":     {of(bad(refuses)).with(unknown), nil},
-		"a healthy machine that is marked so":                            {of(is(health.Healthy, markedHealthy)), []Reason{NotUnhealthy}},
-		"a mark by hand is the way out of an update that never ends":     {of(bad(updatingNow, byPerson)), nil},
-		"to one that is being deleted a power cycle is no matter":        {of(bad(deleting, cycled)), []Reason{MachineDeleting}},
-		"nor are power cycles that cannot be read":                       {of(bad(deleting, onHost)).with(cyclesUnread), []Reason{MachineDeleting}},
-		"nor that its node cannot be seen":                               {of(is(health.Unknown, deleting)), []Reason{MachineDeleting}},
-		"a power cycle is known although others cannot be read":          {of(bad(onHost, cycled)).with(cyclesUnread), []Reason{PowerCycleInProgress}},
-		"of what is due it is no matter what else would be later":        {of(bad(recheck)), nil},
-		"a machine that starts, of which nothing is known since a pause": {of(is(health.Starting, forever, unjudgedSincePause)), []Reason{AwaitsClusterAPI}},
-		"a pending one, of which something is not known since a pause":   {of(is(health.Pending, unjudgedSincePause)), []Reason{WithinTimeout}},
-		"an unknown one whose timeout runs all the same":                 {of(is(health.Unknown, recheck)), []Reason{NodeNotSeen, WithinTimeout}},
-		"a pending machine waits for a place too":                        {of(is(health.Pending), bad(asked)).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress}},
-		"not if there is one":                                            {of(is(health.Pending), bad(asked)).with(atOnce(2)), []Reason{WithinTimeout}},
-		"and before others that wait":                                    {of(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress}},
-		"a request in the way of one that is pending":                    {of(is(health.Pending, requested(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay}},
-		"a template that is missing, while requests are not known":       {of(bad()).with(missing, unknown), []Reason{TemplateMissing}},
-		"limits that cannot be read go before all others":                {of(bad()).with(invalid, tooMany, atOnce(0)), []Reason{InvalidLimit}},
-		"too many go before a cooldown":                                  {of(bad()).with(tooMany, storming, coolsFor(minute)), []Reason{TooManyUnhealthy}},
-		"a cooldown goes before a limit that leaves no place":            {of(bad()).with(storming, coolsFor(minute), atOnce(0)), []Reason{CoolingDown}},
+		"an update in place that has failed": {
+			of(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,
+		},
+		"one against which there is a rule": {of(bad(updatingNow, ruledOut)), nil},
+		"one of more than two hours":        {of(bad(updatingFor(2 * time.Hour))), nil},
+		"one of less":                       {of(bad(updatingFor(time.Hour))), []Reason{MachineUpdating}},
+		"one of more on a host whose firmware is written": {
+			of(bad(onHost, updatingFor(2*time.Hour), host(Host{Serviced: true}))), []Reason{MachineUpdating},
+		},
+		"one of more on a host that was not read yet": {of(bad(onHost, updatingFor(2*time.Hour))), []Reason{MachineUpdating}},
+		"no owner":                              {of(bad(unowned)), []Reason{NoOwner}},
+		"no owner, where a template needs none": {of(bad(unowned)).with(external), nil},
+		"a host that is externally provisioned": {
+			of(bad(onHost, host(Host{External: true}))), []Reason{HostExternal},
+		},
+		"a host whose Metal3Machine is paused": {of(bad(onHost, host(Host{Paused: true}))), []Reason{HostPaused}},
+		"a host, where power cycles are requested": {
+			of(bad(onHost, host(Host{External: true, Paused: true}))).with(external), nil,
+		},
+		"no place, as an owner was asked that does not answer yet": {
+			of(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a place of an owner that never answers, after an hour": {of(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"an update in place":               {of(bad(updatingNow)), []Reason{MachineUpdating}},
+		"a power cycle":                    {of(bad(cycled)), []Reason{PowerCycleInProgress}},
+		"power cycles that cannot be read": {of(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
+		"but only on a host":               {of(bad()).with(cyclesUnread), nil},
+		"too many":                         {of(bad()).with(tooMany), []Reason{TooManyUnhealthy}},
+		"too few":                          {of(bad()).with(tooFew), []Reason{TooFewUnhealthy}},
+		"a limit that cannot be read":      {of(bad()).with(invalid), []Reason{InvalidLimit}},
+		"a cooldown after too many": {
+			of(bad()).with(coolsFor(10*minute), storming), []Reason{CoolingDown},
+		},
+		"no place for any": {of(bad()).with(atOnce(0)), []Reason{NoneAtOnce}},
+		"no place for one more": {
+			of(bad(), bad(asked)).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a request that is not the check's": {
+			of(bad(requested(ForeignRequest))).with(external), []Reason{RequestInTheWay},
+		},
+		"a template that is missing":             {of(bad()).with(missing), []Reason{TemplateMissing}},
+		"a template that can be none":            {of(bad()).with(refused), []Reason{TemplateRefused}},
+		"a template of no use":                   {of(bad(unusable)).with(external), []Reason{TemplateUnusable}},
+		"requests that are not known":            {of(bad()).with(unknown), []Reason{RequestsUnread}},
+		"a template that may not be read":        {of(bad()).with(unread), []Reason{TemplateUnread}},
+		"a change that may be the first of many": {of(bad()).with(limitsMatter), []Reason{JustSeen}},
+		"all that has to change is said": {
+			of(bad(older, updatingNow)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy},
+		},
+		"nothing blocks what is in flight already":                   {of(bad(asked)).with(tooMany), nil},
+		"nor do an update and a power cycle":                         {of(bad(asked, updatingNow, cycled)), nil},
+		"nor do requests that are not known, if its owner was asked": {of(bad(refuses)).with(unknown), nil},
+		"a healthy machine that is marked so":                        {of(is(health.Healthy, markedHealthy)), []Reason{NotUnhealthy}},
+		"a mark by hand is the way out of an update that never ends": {of(bad(updatingNow, byPerson)), nil},
+		"to one that is being deleted a power cycle is no matter":    {of(bad(deleting, cycled)), []Reason{MachineDeleting}},
+		"nor are power cycles that cannot be read": {
+			of(bad(deleting, onHost)).with(cyclesUnread), []Reason{MachineDeleting},
+		},
+		"nor that its node cannot be seen": {of(is(health.Unknown, deleting)), []Reason{MachineDeleting}},
+		"a power cycle is known although others cannot be read": {
+			of(bad(onHost, cycled)).with(cyclesUnread), []Reason{PowerCycleInProgress},
+		},
+		"of what is due it is no matter what else would be later": {of(bad(recheck)), nil},
+		"a machine that starts, of which nothing is known since a pause": {
+			of(is(health.Starting, forever, unjudgedSincePause)), []Reason{AwaitsClusterAPI},
+		},
+		"a pending one, of which something is not known since a pause": {
+			of(is(health.Pending, unjudgedSincePause)), []Reason{WithinTimeout},
+		},
+		"an unknown one whose timeout runs all the same": {
+			of(is(health.Unknown, recheck)), []Reason{NodeNotSeen, WithinTimeout},
+		},
+		"a pending machine waits for a place too": {
+			of(is(health.Pending), bad(asked)).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
+		},
+		"not if there is one": {
+			of(is(health.Pending), bad(asked)).with(atOnce(2)), []Reason{WithinTimeout},
+		},
+		"and before others that wait": {
+			of(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
+		},
+		"a request in the way of one that is pending": {
+			of(is(health.Pending, requested(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay},
+		},
+		"a template that is missing, while requests are not known": {of(bad()).with(missing, unknown), []Reason{TemplateMissing}},
+		"limits that cannot be read go before all others": {
+			of(bad()).with(invalid, tooMany, atOnce(0)), []Reason{InvalidLimit},
+		},
+		"too many go before a cooldown": {
+			of(bad()).with(tooMany, storming, coolsFor(minute)), []Reason{TooManyUnhealthy},
+		},
+		"a cooldown goes before a limit that leaves no place": {
+			of(bad()).with(storming, coolsFor(minute), atOnce(0)), []Reason{CoolingDown},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
@@ -133,12 +181,18 @@ func TestWhenABlockerEnds(t *testing.T) {
 		given Facts
 		want  ending
 	}{
-		"a timeout when it expires":                                {of(is(health.Pending)), ending{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more":            {of(bad(func(t *given) { t.Cycle = cycleDeletingUntil(until) })), ending{PowerCycleInProgress, until}},
-		"power cycles that cannot be read when they would be over": {of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), ending{PowerCyclesUnread, until}},
-		"a cooldown when it is over":                               {of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), ending{CoolingDown, until}},
-		"what was just seen after the settling time":               {of(bad()).with(limitsMatter), ending{JustSeen, noon.Add(Settling)}},
-		"too many unhealthy machines end with no time":             {of(bad()).with(tooMany), ending{by: TooManyUnhealthy}},
+		"a timeout when it expires": {of(is(health.Pending)), ending{WithinTimeout, noon.Add(time.Minute)}},
+		"a power cycle when it does not count any more": {
+			of(bad(func(t *given) { t.Cycle = cycleDeletingUntil(until) })), ending{PowerCycleInProgress, until},
+		},
+		"power cycles that cannot be read when they would be over": {
+			of(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), ending{PowerCyclesUnread, until},
+		},
+		"a cooldown when it is over": {
+			of(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), ending{CoolingDown, until},
+		},
+		"what was just seen after the settling time":   {of(bad()).with(limitsMatter), ending{JustSeen, noon.Add(Settling)}},
+		"too many unhealthy machines end with no time": {of(bad()).with(tooMany), ending{by: TooManyUnhealthy}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Decide(tc.given).Decisions[0].endings(); !slices.Equal(got, []ending{tc.want}) {

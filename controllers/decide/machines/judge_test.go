@@ -77,31 +77,69 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 		want  health.State
 		until time.Time // that it is so
 	}{
-		"a node that is silent for long enough":                               {judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{}},
-		"one that is for a shorter time":                                      {judging(silent(ago(4 * minute))), health.Pending, noon.Add(minute)},
-		"W15: also while too many are unhealthy":                              {judging(silent(ago(4*minute)), tooMany), health.Pending, noon.Add(minute)},
-		"before the control plane is initialized nothing is known of workers": {judging(silent(hour), uninitialized), health.Unknown, time.Time{}},
-		"but of the control plane it is":                                      {judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{}},
-		"before the infrastructure is ready of none":                          {judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{}},
+		"a node that is silent for long enough": {
+			judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{},
+		},
+		"one that is for a shorter time": {
+			judging(silent(ago(4 * minute))), health.Pending, noon.Add(minute),
+		},
+		"W15: also while too many are unhealthy": {
+			judging(silent(ago(4*minute)), tooMany), health.Pending, noon.Add(minute),
+		},
+		"before the control plane is initialized nothing is known of workers": {
+			judging(silent(hour), uninitialized), health.Unknown, time.Time{},
+		},
+		"but of the control plane it is": {
+			judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{},
+		},
+		"before the infrastructure is ready of none": {
+			judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{},
+		},
 		"nor of workers": {judging(noNode(hour), unready), health.Unknown, time.Time{}},
-		"nor of any while the manager's clock is wrong by more than the shortest timeout": {judging(silent(hour), clockAhead(6*minute)), health.Unknown, time.Time{}},
-		"also if it is behind":                                      {judging(silent(hour), clockAhead(-6*minute)), health.Unknown, time.Time{}},
-		"a smaller error changes nothing":                           {judging(silent(hour), clockAhead(5*minute)), health.Unhealthy, time.Time{}},
-		"what has failed for good has, all the same":                {judging(failed(), unready, uninitialized), health.Unhealthy, time.Time{}},
-		"but during a pause of its Cluster that may be old":         {judging(failed(), paused), health.Unknown, time.Time{}},
-		"or of the machine":                                         {judging(machinePaused(failed())), health.Unknown, time.Time{}},
-		"a first node that is late":                                 {judging(noNode(ago(10 * minute))), health.Unhealthy, time.Time{}},
-		"one that is not yet":                                       {judging(noNode(ago(9 * minute))), health.Starting, noon.Add(minute)},
-		"no node is late during a pause":                            {judging(noNode(hour), paused), health.Starting, time.Time{}},
-		"it counts from when the control plane was initialized":     {judging(noNode(hour), initialized(2*minute)), health.Starting, noon.Add(8 * minute)},
-		"and from when the infrastructure was ready":                {judging(noNode(hour), ready(3*minute)), health.Starting, noon.Add(7 * minute)},
-		"and from the end of an outage":                             {judging(noNode(hour), reached(4*minute)), health.Starting, noon.Add(6 * minute)},
-		"from the latest of these":                                  {judging(noNode(hour), ready(3*minute), initialized(2*minute), reached(4*minute)), health.Starting, noon.Add(8 * minute)},
-		"a machine that is newer than all counts from its creation": {judging(noNode(ago(minute)), ready(3*minute), initialized(2*minute)), health.Starting, noon.Add(9 * minute)},
-		"or from before an outage, without its length":              {judging(waited(noNode(ago(13*minute)), 4*minute), reached(2*minute)), health.Starting, noon.Add(minute)},
-		"a node that is silent since an outage counts":              {judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{}},
-		"a Cluster without infrastructure has none to wait for":     {judging(noNode(hour), unprovided(metav1.ConditionUnknown, 3*minute)), health.Starting, noon.Add(7 * minute)},
-		"unless it says that it is not ready":                       {judging(noNode(hour), unprovided(metav1.ConditionFalse, 3*minute)), health.Unknown, time.Time{}},
+		"nor of any while the manager's clock is wrong by more than the shortest timeout": {
+			judging(silent(hour), clockAhead(6*minute)), health.Unknown, time.Time{},
+		},
+		"also if it is behind": {
+			judging(silent(hour), clockAhead(-6*minute)), health.Unknown, time.Time{},
+		},
+		"a smaller error changes nothing": {
+			judging(silent(hour), clockAhead(5*minute)), health.Unhealthy, time.Time{},
+		},
+		"what has failed for good has, all the same": {
+			judging(failed(), unready, uninitialized), health.Unhealthy, time.Time{},
+		},
+		"but during a pause of its Cluster that may be old": {judging(failed(), paused), health.Unknown, time.Time{}},
+		"or of the machine":              {judging(machinePaused(failed())), health.Unknown, time.Time{}},
+		"a first node that is late":      {judging(noNode(ago(10 * minute))), health.Unhealthy, time.Time{}},
+		"one that is not yet":            {judging(noNode(ago(9 * minute))), health.Starting, noon.Add(minute)},
+		"no node is late during a pause": {judging(noNode(hour), paused), health.Starting, time.Time{}},
+		"it counts from when the control plane was initialized": {
+			judging(noNode(hour), initialized(2*minute)), health.Starting, noon.Add(8 * minute),
+		},
+		"and from when the infrastructure was ready": {
+			judging(noNode(hour), ready(3*minute)), health.Starting, noon.Add(7 * minute),
+		},
+		"and from the end of an outage": {
+			judging(noNode(hour), reached(4*minute)), health.Starting, noon.Add(6 * minute),
+		},
+		"from the latest of these": {
+			judging(noNode(hour), ready(3*minute), initialized(2*minute), reached(4*minute)), health.Starting, noon.Add(8 * minute),
+		},
+		"a machine that is newer than all counts from its creation": {
+			judging(noNode(ago(minute)), ready(3*minute), initialized(2*minute)), health.Starting, noon.Add(9 * minute),
+		},
+		"or from before an outage, without its length": {
+			judging(waited(noNode(ago(13*minute)), 4*minute), reached(2*minute)), health.Starting, noon.Add(minute),
+		},
+		"a node that is silent since an outage counts": {
+			judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{},
+		},
+		"a Cluster without infrastructure has none to wait for": {
+			judging(noNode(hour), unprovided(metav1.ConditionUnknown, 3*minute)), health.Starting, noon.Add(7 * minute),
+		},
+		"unless it says that it is not ready": {
+			judging(noNode(hour), unprovided(metav1.ConditionFalse, 3*minute)), health.Unknown, time.Time{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := judged(tc.given)
