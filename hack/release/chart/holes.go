@@ -56,14 +56,14 @@ var ownLabels = map[string]string{
 	"ServiceMonitor": ".Values.serviceMonitor.labels ", "PrometheusRule": ".Values.prometheusRule.labels ", "ConfigMap": ".Values.dashboards.labels ",
 }
 
-// metricsReader is the ServiceAccount by whose token Prometheus reads metrics.
-const metricsReader = "kubemend-metrics-reader"
-
 // leaseNamespace is where the manifests have the leases on nodes.
 const leaseNamespace = "medik8s-leases"
 
 // dig makes the holes of an object, and returns the condition on which it is there at all; none if it is empty.
 func dig(kind, name string, o tree) string {
+	if condition := digMonitoring(kind, name, o); condition != "" {
+		return condition
+	}
 	switch kind {
 	case "Namespace":
 		return digLeaseNamespace(o)
@@ -76,32 +76,14 @@ func dig(kind, name string, o tree) string {
 	case "Deployment":
 		digDeployment(o)
 	case "ServiceAccount":
-		if name == metricsReader {
-			return monitorOn
-		}
 		metadata := at(o, "metadata").(tree)
 		metadata["annotations"] = optional + ".Values.serviceAccount.annotations" + mark
 		return ".Values.serviceAccount.create"
-	case "Secret":
-		return monitorOn
-	case "ServiceMonitor":
-		at(o, "spec", "endpoints").([]any)[0].(tree)["interval"] = hole + ".Values.serviceMonitor.interval" + mark
-		return monitorOn
-	case "PrometheusRule":
-		return ".Values.prometheusRule.enabled"
-	case "ConfigMap":
-		digPairs(at(o, "metadata").(tree), "annotations", ".Values.dashboards.annotations")
-		return ".Values.dashboards.enabled"
 	case "PodDisruptionBudget":
 		return ".Values.podDisruptionBudget.enabled"
 	case "NetworkPolicy":
 		return ".Values.networkPolicy.enabled"
-	case "Service":
-		if name == "kubemend-metrics" {
-			return monitorOn
-		}
-		return webhooksOn
-	case "Issuer":
+	case "Service", "Issuer":
 		return webhooksOn
 	case "Certificate":
 		at(o, "spec").(tree)["issuerRef"] = hole + "toJson .Values.webhooks.issuerRef" + mark
@@ -110,15 +92,28 @@ func dig(kind, name string, o tree) string {
 	return ""
 }
 
+// digMonitoring makes the holes of what Prometheus and Grafana need, and returns its condition; empty for other objects.
+func digMonitoring(kind, name string, o tree) string {
+	switch {
+	case kind == "ServiceMonitor":
+		at(o, "spec", "endpoints").([]any)[0].(tree)["interval"] = hole + ".Values.serviceMonitor.interval" + mark
+	case kind == "RoleBinding" && name == "kubemend-metrics-discovery":
+		o["subjects"] = []any{items + ".Values.serviceMonitor.prometheus" + mark}
+	case strings.HasPrefix(name, "kubemend-metrics"):
+	case kind == "PrometheusRule":
+		return ".Values.prometheusRule.enabled"
+	case kind == "ConfigMap":
+		digPairs(at(o, "metadata").(tree), "annotations", ".Values.dashboards.annotations")
+		return ".Values.dashboards.enabled"
+	default:
+		return ""
+	}
+	return monitorOn
+}
+
 // digRights: what a feature needs is bound where the feature is, and in the namespace of the manager's objects if it has one alone.
 func digRights(kind, name string, o tree) string {
 	metadata := at(o, "metadata").(tree)
-	if strings.HasPrefix(name, "kubemend-metrics-") {
-		if name == "kubemend-metrics-discovery" && kind == "RoleBinding" {
-			o["subjects"] = []any{items + ".Values.serviceMonitor.prometheus" + mark}
-		}
-		return monitorOn
-	}
 	if metadata["namespace"] == leaseNamespace {
 		metadata["namespace"] = hole + `include "kubemend.leaseNamespace" .` + mark
 	}

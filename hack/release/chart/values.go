@@ -39,7 +39,7 @@ func valuesOf(objects []tree) ([]value, error) {
 	if !found {
 		return nil, fmt.Errorf("the image %v has no tag", at(container, "image"))
 	}
-	return []value{
+	return slices.Concat([]value{
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
 		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. " +
 			"CAPM3 brings its own: never enable this beside it.", false, yes},
@@ -73,6 +73,12 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"webhooks.issuerRef", "The cert-manager issuer of the webhooks' certificate.", at(certificate, "spec", "issuerRef"), object},
 		{"serviceAccount.create", "Create the manager's ServiceAccount kubemend-manager; if not, it has to exist.", true, yes},
 		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
+	}, valuesOfPods(pod, container), valuesOfMonitoring(objects)), nil
+}
+
+// valuesOfPods are the settings of the manager's pods, and of what keeps them.
+func valuesOfPods(pod, container any) []value {
+	return []value{
 		{"resources", "Requests of the manager, and its memory limit: see docs/sizing.md. There is no CPU limit, since a throttled " +
 			"manager is of no use while many nodes fail.", at(container, "resources"), object},
 		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
@@ -95,6 +101,12 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"topologySpreadConstraints", "How the manager's pods are spread.", at(pod, "topologySpreadConstraints"), list},
 		{"podDisruptionBudget.enabled", "Let drains evict one replica at a time.", true, yes},
 		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
+	}
+}
+
+// valuesOfMonitoring are the settings of what Prometheus and Grafana need, and the objects of users.
+func valuesOfMonitoring(objects []tree) []value {
+	return []value{
 		{"serviceMonitor.enabled", "Have Prometheus' operator collect the metrics, by a token that may read nothing else.", false, yes},
 		{"serviceMonitor.labels", "Labels of the ServiceMonitor, for the selector of a Prometheus.", tree{}, labels},
 		{"serviceMonitor.interval", "How often to collect metrics.", at(find(objects, "ServiceMonitor"), "spec", "endpoints", "interval"), text},
@@ -108,7 +120,7 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"dashboards.labels", "Further labels of these ConfigMaps.", tree{}, labels},
 		{"dashboards.annotations", "Annotations of these ConfigMaps, such as the folder in Grafana.", tree{}, labels},
 		{"extraObjects", "Further objects, such as ExternalSecrets. Templates in their texts are evaluated.", []any{}, list},
-	}, nil
+	}
 }
 
 func find(objects []tree, kind string) tree {

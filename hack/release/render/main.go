@@ -1,4 +1,5 @@
-// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, or packs it, as `helm package`.
+// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, or packs
+// it, as `helm package`.
 //
 // Helm's program itself would take minutes to build, most of it for talking to clusters and registries.
 package main
