@@ -176,7 +176,7 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 	ofMachine := health.Seen{Object: string(target.Machine.UID), At: state.Now, Signals: signals[:onNode]}
 	seen.Machine = seen.Machine.Next(ofMachine, time.Time{}, false).Through(seen.Machine, state.outage)
 	target.Seen = &seen
-	seen.MachineStreaks, signals = seen.MachineStreaks.After(seen.Machine.Signals, state.Policy.Rules, false)
+	seen.MachineStreaks, signals = seen.MachineStreaks.After(seen.Machine.Signals, state.Policy.Rules, false, state.outage.Ended)
 	if target.Node == nil {
 		return signals
 	}
@@ -187,7 +187,7 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: dated}
 	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, missed).Through(seen.Node, state.outage)
 	var reported []health.Signal
-	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed)
+	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
 	return slices.Concat(signals, reported)
 }
 
