@@ -158,7 +158,7 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
-	begun := o.requested || o.unsure
+	begun := o.requested || o.unsure || o.lost
 	switch {
 	case begun && (o.Step == machines.CreateRequest || o.Step == machines.RequestOwnerRemediation):
 		next.decided.Began(o.Target.UID, o.Step == machines.RequestOwnerRemediation)

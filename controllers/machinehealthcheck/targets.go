@@ -49,7 +49,10 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*machines.Target, 0, len(list))
-	for _, other := range state.others {
+	for i := range state.others {
+		other := &state.others[i]
+		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
+		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
 		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
@@ -101,7 +104,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		case other.acting:
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.name, other.older
-			opinion.Heard = opinion.Heard || !state.before.lasts // a reader hears nobody
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != machines.Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
 		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name

@@ -45,6 +45,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a machine of an older check":                     {of(bad(older)), []Reason{OlderCheckActs}},
 		"a machine that another check remediates":         {of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates}},
 		"a machine that another check has not judged yet": {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
+		"which it has not for ten minutes":                {of(bad(beside(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
 		"a check that is not acted on":                    {of(bad()).with(observe), []Reason{NotActing}},
 		"an update in place that has failed":              {of(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil},
 		"one against which there is a rule":               {of(bad(updatingNow, ruledOut)), nil},

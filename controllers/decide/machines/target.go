@@ -237,6 +237,12 @@ func (target *Target) silentFrom() time.Time {
 	return from.Add(ownerAnswersWithin)
 }
 
+// stuck reports whether the owner of target was asked and will not remediate it as things stand: it says so, or never answers.
+func (target *Target) stuck(now time.Time) bool {
+	silent := target.silentFrom()
+	return OwnerOf(target.Machine) == CannotRemediate || !silent.IsZero() && !now.Before(silent)
+}
+
 // olderAnswer is what the owner of machine, which was asked, says in the condition of v1beta1, for those that know no other one.
 func olderAnswer(machine *clusterv1.Machine) string {
 	for _, cond := range machine.GetV1Beta1Conditions() {
