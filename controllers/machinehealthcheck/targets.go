@@ -147,6 +147,9 @@ func (state *observed) stateHealth(target *machines.Target, known health.Node) {
 		starts := []time.Time{target.Health.AwaitedSince, target.OtherNode.CreationTimestamp.Time, missed}
 		target.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
+	if target.Seen.Reached.After(target.Health.AwaitedSince) {
+		target.Health.AwaitedSince = target.Seen.Reached
+	}
 }
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
@@ -205,6 +208,9 @@ func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen)
 	awaited := target.Health.Node == health.NodeAwaited || target.Health.Node == health.NodeOther
 	if !awaited || !seen.Awaited {
 		seen.Lost = 0
+	}
+	if seen.Lost == 0 {
+		seen.Reached = state.outage.Ended
 	}
 	seen.Awaited = awaited
 }

@@ -55,9 +55,11 @@ type Host struct {
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
-	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since.
+	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since, and
+	// Reached when it was reached again after the outage before, of which no more is known; zero if there was none.
 	Awaited bool
 	Lost    time.Duration
+	Reached time.Time
 }
 
 // Ownership is how the remediation request of a machine relates to the check.
