@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // beside is a machine that another check finds healthy.
@@ -105,6 +107,36 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 		}
 		if got := w.Targets[0].Others[0].Heard; got != heard {
 			t.Errorf("in mode %d the other check was heard: %t", mode, got)
+		}
+	}
+}
+
+// Two checks whose requests are refused would else try in turn, ten times a second.
+func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
+	key, uid := types.NamespacedName{Namespace: "ns", Name: "check"}, types.UID("m")
+	waits, begins := machines.Opinion{Heard: true, State: health.Unhealthy}, machines.Opinion{Heard: true, State: health.Unhealthy, InFlight: true}
+	for name, tc := range map[string]struct {
+		plan, end machines.Opinion
+		failed    int
+		want      time.Duration // zero: not at all
+	}{
+		"nothing is news": {waits, waits, 0, 0},
+		"one has begun":   {begins, begins, 0, enqueue.MergeWindow},
+		"none began":      {begins, waits, 10, enqueue.Backoff(10)},
+	} {
+		opinions := func(opinion machines.Opinion) map[types.UID]machines.Opinion {
+			return map[types.UID]machines.Opinion{uid: opinion}
+		}
+		var got time.Duration
+		r := &Reconciler{wake: func(_ types.NamespacedName, in time.Duration) { got = in }}
+		w := aCheck()
+		w.others, w.Overlaps = []otherCheck{{name: "other", acting: true}}, []machines.Overlap{{Name: "other", Shared: 1}}
+		w.before.decided.Opinions = opinions(waits)
+		r.memory.keep(key, w.before)
+		r.memory.tell(key, opinions(tc.plan))
+		r.tellOthers(w, &remembered{failed: tc.failed, decided: machines.Memory{Opinions: opinions(tc.end)}})
+		if got != tc.want {
+			t.Errorf("%s: the other check is woken after %s, want %s", name, got, tc.want)
 		}
 	}
 }
