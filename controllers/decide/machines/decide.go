@@ -264,7 +264,8 @@ func byHand(decision *Decision) int {
 }
 
 // settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
-// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it.
+// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it, or
+// while it is the turn of another one.
 func settle(facts *Facts, plan *Plan) {
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
@@ -272,6 +273,8 @@ func settle(facts *Facts, plan *Plan) {
 		switch {
 		case decision.Target.unheard() && facts.Memory.hears(decision.Target.UID, facts.Now):
 			until = facts.Now.Add(Settling)
+		case facts.Now.Before(facts.yieldsUntil(decision.Target)):
+			until = facts.yieldsUntil(decision.Target)
 		case facts.Limited:
 			until = facts.Memory.settledAt(decision.Target.UID, facts.Now)
 		}

@@ -74,6 +74,20 @@ func (target *Target) unheard() bool {
 	return slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Heard })
 }
 
+// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A check
+// whose webhook does not answer would else keep the others waiting for ever.
+const yieldsFor = time.Minute
+
+// yieldsUntil is until when the check lets others go first that find target unhealthy; zero if none waits.
+func (facts *Facts) yieldsUntil(target *Target) time.Time {
+	waits := func(other Opinion) bool { return other.State == health.Unhealthy && !other.InFlight }
+	tried, known := facts.Memory.Refused[target.UID]
+	if !known || !slices.ContainsFunc(target.Others, waits) {
+		return time.Time{}
+	}
+	return tried.Add(yieldsFor)
+}
+
 // outranked reports whether another check has more to say of the machine of decision than this one: one that remediates it goes before one
 // that finds it unhealthy, and that before one whose timeout runs; of equals the oldest speaks. Two that speak would write in turn.
 func (decision *Decision) outranked(now time.Time) bool {

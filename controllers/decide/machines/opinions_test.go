@@ -78,3 +78,23 @@ func TestATemplateIsTheWayOutOfAnOwnerThatNeverAnswers(t *testing.T) {
 		}
 	}
 }
+
+func TestACheckThatTriedInVainLetsAnotherOneGoFirst(t *testing.T) {
+	tried := func(d time.Duration) func(*given) { return func(t *given) { t.refused = ago(d) } }
+	waits := beside(Opinion{Heard: true, State: health.Unhealthy})
+	for name, tc := range map[string]struct {
+		given given
+		until time.Time // zero: it tries again now
+	}{
+		"that finds the machine unhealthy": {bad(waits, tried(yieldsFor/2)), noon.Add(yieldsFor / 2)},
+		"for so long":                      {bad(waits, tried(yieldsFor)), time.Time{}},
+		"not one that finds it healthy":    {bad(beside(Opinion{Heard: true, Healthy: true}), tried(0)), time.Time{}},
+		"not before it has tried":          {bad(waits), time.Time{}},
+	} {
+		plan := Decide(of(tc.given))
+		told := plan.Memory.Opinions["uid-of-a"].InFlight
+		if starts := plan.Decisions[0].Starts(); starts != tc.until.IsZero() || told != starts || !plan.Recheck.Equal(tc.until) {
+			t.Errorf("%s: it starts %t, says so %t, and is decided again at %s", name, starts, told, plan.Recheck)
+		}
+	}
+}
