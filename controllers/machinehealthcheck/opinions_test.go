@@ -45,11 +45,12 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 			m.recall(w)
 			var o outcome
 			if tc.err != nil {
-				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+				fails := interceptor.Funcs{
 					SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 						return tc.err
 					},
-				})}
+				}
+				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), fails)}
 				plan := decide(w)
 				o = r.carryOut(t.Context(), w, stepsOf(w, plan)[0])
 				m.leave(w, plan, o)
@@ -114,7 +115,9 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 // Two checks whose requests are refused would else try in turn, ten times a second.
 func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 	key, uid := types.NamespacedName{Namespace: "ns", Name: "check"}, types.UID("m")
-	waits, begins := machines.Opinion{Heard: true, State: health.Unhealthy}, machines.Opinion{Heard: true, State: health.Unhealthy, InFlight: true}
+	waits := machines.Opinion{Heard: true, State: health.Unhealthy}
+	begins := waits
+	begins.InFlight = true
 	for name, tc := range map[string]struct {
 		plan, end machines.Opinion
 		failed    int

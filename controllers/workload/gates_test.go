@@ -302,7 +302,8 @@ func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	ahead := &clockerror.Server{Namespace: gated.Namespace, Cluster: gated.Name}
 	defer ahead.Forget()
 	ahead.Note(clock.Now(), clock.Now(), http.Header{"Date": {clock.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
-	clusters.Kubeconfigs = &Kubeconfigs{Transports: &Transports{Clock: clock, routes: map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: ahead}}}}
+	routes := map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: ahead}}
+	clusters.Kubeconfigs = &Kubeconfigs{Transports: &Transports{Clock: clock, routes: routes}}
 	look := cachedView(t, clusters, clock)
 	if v := look(); v.Link != Up || v.ClockAhead == 0 || v.Recheck == 0 {
 		t.Fatalf("in reach: %+v", v)

@@ -85,7 +85,8 @@ func TestAnOutageIsLeftOut(t *testing.T) {
 func TestTimeWithoutContactIsNotCountedTogether(t *testing.T) {
 	const m = time.Minute
 	rules := []Rule{
-		{Source: OnMachine, Type: "EtcdMemberHealthy", Status: "Unknown", For: 5 * m}, {Source: OnMachine, Type: "EtcdMemberHealthy", Status: "False", For: 5 * m},
+		{Source: OnMachine, Type: "EtcdMemberHealthy", Status: "Unknown", For: 5 * m},
+		{Source: OnMachine, Type: "EtcdMemberHealthy", Status: "False", For: 5 * m},
 	}
 	for name, tc := range map[string]struct {
 		reason  string

@@ -13,6 +13,7 @@ import (
 
 func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 	shared := beside(Opinion{Heard: true, Healthy: true})
+	itAsked, begun := Opinion{Heard: true, AskedOwner: true}, Opinion{Heard: true, InFlight: true}
 	blocked := func(f *Facts) { f.Limits.InFlight = 0 }
 	syncing := func(f *Facts) { unknown(f); f.Template.Syncing = true }
 	gone := func(f *Facts) { missing(f); f.Template.Known = false }
@@ -22,18 +23,18 @@ func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 		inFlight bool
 		unheard  bool
 	}{
-		"its owner was asked by this check":              {of(bad(shared, asked)), Opinion{Heard: true, AskedOwner: true}, true, false},
+		"its owner was asked by this check":              {of(bad(shared, asked)), itAsked, true, false},
 		"by another one":                                 {of(bad(shared, asked)), Opinion{Heard: true}, false, false},
-		"it goes on while that is pending":               {of(is(health.Pending, shared, asked)), Opinion{Heard: true, AskedOwner: true}, true, false},
-		"it is over when its rules are met no more":      {of(is(health.Healthy, shared, asked)), Opinion{Heard: true, AskedOwner: true}, false, false},
-		"nor is it if the owner cannot remediate it":     {of(bad(shared, refuses)), Opinion{Heard: true, AskedOwner: true}, false, false},
-		"or does not answer for an hour":                 {of(bad(shared, askedAgo(time.Hour))), Opinion{Heard: true, AskedOwner: true}, false, false},
+		"it goes on while that is pending":               {of(is(health.Pending, shared, asked)), itAsked, true, false},
+		"it is over when its rules are met no more":      {of(is(health.Healthy, shared, asked)), itAsked, false, false},
+		"nor is it if the owner cannot remediate it":     {of(bad(shared, refuses)), itAsked, false, false},
+		"or does not answer for an hour":                 {of(bad(shared, askedAgo(time.Hour))), itAsked, false, false},
 		"a request that exists":                          {of(bad(shared, requested(OwnRequest))).with(external), Opinion{}, true, false},
-		"one that cannot be seen now":                    {of(bad(shared)).with(unknown), Opinion{Heard: true, InFlight: true}, true, false},
-		"one that is gone":                               {of(bad(shared)).with(external, blocked), Opinion{Heard: true, InFlight: true}, false, false},
-		"one that went with its kind":                    {of(bad(shared)).with(gone), Opinion{Heard: true, InFlight: true}, false, false},
+		"one that cannot be seen now":                    {of(bad(shared)).with(unknown), begun, true, false},
+		"one that is gone":                               {of(bad(shared)).with(external, blocked), begun, false, false},
+		"one that went with its kind":                    {of(bad(shared)).with(gone), begun, false, false},
 		"after a start, before its requests were listed": {of(bad(shared)).with(syncing), Opinion{}, false, true},
-		"while requests are listed again":                {of(bad(shared)).with(syncing), Opinion{Heard: true, InFlight: true}, true, false},
+		"while requests are listed again":                {of(bad(shared)).with(syncing), begun, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.given.Memory.Opinions = map[types.UID]Opinion{"uid-of-a": tc.before}
