@@ -34,7 +34,8 @@ type outcome struct {
 	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
-	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request.
+	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request. A write
+	// that conflicts with that of another check has asked nobody.
 	unsure, lost bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
 	released *remediationrequest.Metadata
@@ -140,7 +141,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	}
 	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
 	asks := s.Step == machines.RequestOwnerRemediation
-	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved
+	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved && o.err != nil
 	if o.requested {
 		r.Records.Began(ctx, record, nil)
 	}

@@ -79,7 +79,7 @@ type Reconciler struct {
 	spares     spares
 	merging    enqueue.Merging
 	controller controller.Controller
-	wake       func(check types.NamespacedName) // enqueues a check
+	wake       func(check types.NamespacedName, in time.Duration) // enqueues a check
 }
 
 // Clusters are the workload clusters. (package workload)
@@ -124,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
-	r.tellOthers(state, plan.Memory)
+	r.memory.tell(req.NamespacedName, plan.Memory.Opinions)
 	done := r.apply(ctx, state, plan)
 	return r.tell(ctx, state, plan, done), nil
 }
@@ -149,14 +149,23 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan
 	}
 }
 
-// tellOthers makes the opinions in memory known to the other checks of the same machines, and has these reconciled if they are news.
-func (r *Reconciler) tellOthers(state *observed, memory machines.Memory) {
-	if !r.memory.tell(client.ObjectKeyFromObject(state.Check), memory.Opinions) || r.wake == nil {
+// tellOthers makes the opinions in next known to the other checks of the same machines, and has these reconciled if they are news. Where a
+// remediation did not begin that was said to, they may have waited for it. That is as often as this check tries: else two checks whose
+// requests are refused would try in turn without a pause.
+func (r *Reconciler) tellOthers(state *observed, next *remembered) {
+	revised, in := r.memory.tell(client.ObjectKeyFromObject(state.Check), next.decided.Opinions), enqueue.MergeWindow
+	switch {
+	case r.wake == nil:
+		return
+	case !sameOpinions(state.before.decided.Opinions, next.decided.Opinions):
+	case revised:
+		in = enqueue.Backoff(max(next.failed, 1))
+	default:
 		return
 	}
 	for i, other := range state.others {
 		if other.acting && state.Overlaps[i].Shared > 0 {
-			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name})
+			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}, in)
 		}
 	}
 }

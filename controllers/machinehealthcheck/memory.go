@@ -90,10 +90,14 @@ func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machine
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := m.checks[check]
-	news = !maps.EqualFunc(next.decided.Opinions, opinions, machines.Opinion.Equal)
+	news = !sameOpinions(next.decided.Opinions, opinions)
 	next.decided.Opinions = opinions
 	m.store(check, next)
 	return news
+}
+
+func sameOpinions(a, b map[types.UID]machines.Opinion) bool {
+	return maps.EqualFunc(a, b, machines.Opinion.Equal)
 }
 
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
@@ -168,7 +172,7 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	if o.err != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, now)
 	}
-	begun, asksOwner := o.requested || o.unsure, o.Step == machines.RequestOwnerRemediation
+	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == machines.RequestOwnerRemediation
 	switch {
 	case begun && (o.Step == machines.CreateRequest || asksOwner):
 		next.decided.Began(o.Target.UID, asksOwner)

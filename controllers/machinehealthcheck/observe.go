@@ -263,7 +263,6 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
 			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active &&
 				shard.Covers(r.WatchFilterValue, other, state.Cluster)
-			another.opinions = r.memory.of(client.ObjectKeyFromObject(other)).decided.Opinions
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name
 			}

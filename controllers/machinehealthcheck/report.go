@@ -26,7 +26,7 @@ import (
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
 	next := after(state, plan, done)
-	r.tellOthers(state, next.decided)
+	r.tellOthers(state, &next)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
 	measure(state, plan, done.outcomes)

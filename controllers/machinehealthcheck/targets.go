@@ -49,7 +49,10 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*machines.Target, 0, len(list))
-	for _, other := range state.others {
+	for i := range state.others {
+		other := &state.others[i]
+		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
+		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
 		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
@@ -101,7 +104,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		case other.acting:
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.name, other.older
-			opinion.Heard = opinion.Heard || !state.before.lasts // a reader hears nobody
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != machines.Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
 		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name
@@ -144,6 +147,9 @@ func (state *observed) stateHealth(target *machines.Target, known health.Node) {
 		starts := []time.Time{target.Health.AwaitedSince, target.OtherNode.CreationTimestamp.Time, missed}
 		target.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
+	if target.Seen.Reached.After(target.Health.AwaitedSince) {
+		target.Health.AwaitedSince = target.Seen.Reached
+	}
 }
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
@@ -176,7 +182,7 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 	ofMachine := health.Seen{Object: string(target.Machine.UID), At: state.Now, Signals: signals[:onNode]}
 	seen.Machine = seen.Machine.Next(ofMachine, time.Time{}, false).Through(seen.Machine, state.outage)
 	target.Seen = &seen
-	seen.MachineStreaks, signals = seen.MachineStreaks.After(seen.Machine.Signals, state.Policy.Rules, false)
+	seen.MachineStreaks, signals = seen.MachineStreaks.After(seen.Machine.Signals, state.Policy.Rules, false, state.outage.Ended)
 	if target.Node == nil {
 		return signals
 	}
@@ -187,7 +193,7 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: dated}
 	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, missed).Through(seen.Node, state.outage)
 	var reported []health.Signal
-	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed)
+	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
 	return slices.Concat(signals, reported)
 }
 
@@ -202,6 +208,9 @@ func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen)
 	awaited := target.Health.Node == health.NodeAwaited || target.Health.Node == health.NodeOther
 	if !awaited || !seen.Awaited {
 		seen.Lost = 0
+	}
+	if seen.Lost == 0 {
+		seen.Reached = state.outage.Ended
 	}
 	seen.Awaited = awaited
 }

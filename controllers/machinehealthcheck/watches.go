@@ -86,11 +86,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 
 // hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
 func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.wake = func(check types.NamespacedName) {
-		queue.AddAfter(reconcile.Request{NamespacedName: check}, enqueue.MergeWindow)
+	r.wake = func(check types.NamespacedName, in time.Duration) {
+		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
 	if r.Records != nil {
-		r.Records.Hear(r.wake)
+		r.Records.Hear(func(check types.NamespacedName) { r.wake(check, enqueue.MergeWindow) })
 	}
 	return nil
 }

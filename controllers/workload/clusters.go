@@ -97,7 +97,7 @@ type View struct {
 	// Reported says that the cluster was not read: it is Down because the manager reports it.
 	Reported bool
 	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that error is
-	// larger; less than 0 if it is behind, 0 up to 30 s.
+	// larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.
 	ClockAhead time.Duration
 
 	nodes Store
@@ -133,7 +133,7 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 	if err == nil && c.Management != nil {
 		view = c.identified(ctx, cluster, view, now)
 	}
-	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil {
+	if view.Link == Up && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil { // its last answer may be old, or of a proxy
 		view.ClockAhead = c.Kubeconfigs.Transports.ahead(cluster)
 	}
 	if c.Server != nil {

@@ -294,3 +294,22 @@ func TestAClusterThatAnswersProbesAloneIsDown(t *testing.T) {
 		t.Errorf("after that: %+v", v)
 	}
 }
+
+// Its last answer may be old, or that of a proxy, and what is judged meanwhile was not written by its clock.
+func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
+	server := hangs(t)
+	clusters, clock := gatedClusters(server)
+	ahead := &clockerror.Server{Namespace: gated.Namespace, Cluster: gated.Name}
+	defer ahead.Forget()
+	ahead.Note(clock.Now(), clock.Now(), http.Header{"Date": {clock.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
+	routes := map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: ahead}}
+	clusters.Kubeconfigs = &Kubeconfigs{Transports: &Transports{Clock: clock, routes: routes}}
+	look := cachedView(t, clusters, clock)
+	if v := look(); v.Link != Up || v.ClockAhead == 0 || v.Recheck == 0 {
+		t.Fatalf("in reach: %+v", v)
+	}
+	clusters.Gates.gate(gated).circuit = circuit{until: clock.Now().Add(firstPause), pause: firstPause}
+	if v := look(); v.Link != Down || v.ClockAhead != 0 {
+		t.Errorf("out of reach: %+v", v)
+	}
+}

@@ -53,12 +53,13 @@ type Outage struct {
 	Now          bool
 }
 
-// Lasted is how long an outage lasted that has ended now, and that was seen from its beginning; else zero.
+// Lasted is how long an outage lasted that has ended now, and that was seen from its beginning; else zero, also if the clock was set back
+// meanwhile.
 func (o Outage) Lasted() time.Duration {
 	if !o.Now || o.Began.IsZero() {
 		return 0
 	}
-	return o.Ended.Sub(o.Began)
+	return max(o.Ended.Sub(o.Began), 0)
 }
 
 // Through is what is seen now, where before was seen at the last look, given an outage. Time without contact does not count: its length is

@@ -80,3 +80,37 @@ func TestAnOutageIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// Time in which nobody could look at a machine is no part of the time for which it was bad.
+func TestTimeWithoutContactIsNotCountedTogether(t *testing.T) {
+	const m = time.Minute
+	rules := []Rule{
+		{Source: OnMachine, Type: "EtcdMemberHealthy", Status: "Unknown", For: 5 * m},
+		{Source: OnMachine, Type: "EtcdMemberHealthy", Status: "False", For: 5 * m},
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		reached time.Time
+		want    time.Duration // ago
+	}{
+		"the author looked, and did not know": {"InspectionFailed", time.Time{}, 9 * m},
+		"the author had no connection":        {ConnectionDown, time.Time{}, m},
+		"the cluster was out of reach":        {"InspectionFailed", ago(2 * m), m},
+		"it was long before":                  {"InspectionFailed", ago(20 * m), 9 * m},
+	} {
+		streaks, _ := Streaks(nil).After([]Signal{machineSays("EtcdMemberHealthy", "Unknown", tc.reason, ago(9*m))}, rules, false, time.Time{})
+		if !tc.reached.IsZero() {
+			streaks, _ = streaks.After([]Signal{machineSays("EtcdMemberHealthy", "Unknown", tc.reason, ago(9*m))}, rules, false, tc.reached)
+		}
+		_, together := streaks.After([]Signal{machineSays("EtcdMemberHealthy", "False", "", ago(m))}, rules, false, tc.reached)
+		if got := together[0].Since; !got.Equal(ago(tc.want)) {
+			t.Errorf("%s: it counts from %s, want %s", name, got, ago(tc.want))
+		}
+	}
+}
+
+func TestAClockThatIsSetBackInAnOutageShortensNoTimeout(t *testing.T) {
+	if got := (Outage{Began: noon.Add(time.Hour), Ended: noon, Now: true}).Lasted(); got != 0 {
+		t.Errorf("the outage lasted %s", got)
+	}
+}

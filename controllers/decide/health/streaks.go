@@ -22,19 +22,24 @@ type Streak struct {
 type Streaks map[string]Streak
 
 // After is what s is with an object of which those conditions are seen now, judged by rules, and the conditions since when they count
-// together. A process that was blind since has not seen whether an object that has turned was healthy in between.
-func (s Streaks) After(seen []Signal, rules []Rule, blind bool) (next Streaks, together []Signal) {
+// together. A process that was blind since has not seen whether an object that has turned was healthy in between. Reached is when the
+// workload cluster was reached again after an outage: of what may have been written blind before nothing counts. ConnectionDown says
+// nothing about a Machine, so it is no part of such a time.
+func (s Streaks) After(seen []Signal, rules []Rule, blind bool, reached time.Time) (next Streaks, together []Signal) {
 	together = slices.Clone(seen)
 	for i := range together {
 		c := &together[i]
 		at := slices.IndexFunc(rules, func(rule Rule) bool { return rule.matches(*c) })
-		if at < 0 {
+		if at < 0 || c.Source == OnMachine && c.Reason == ConnectionDown {
 			continue
 		}
 		rule := &rules[at]
 		streak, known := s[c.Type]
 		if unseen := blind && !c.Since.Equal(streak.Turned); !known || unseen || c.Since.Before(streak.Began) {
 			streak = Streak{Began: c.Since}
+		}
+		if (remote[c.Type] || writtenBlind(*c)) && streak.Began.Before(reached) {
+			streak.Began = reached.Add(Settling)
 		}
 		streak.Turned, streak.Longest = c.Since, max(streak.Longest, rule.For)
 		if from := streak.Began.Add(streak.Longest - rule.For); from.Before(c.Since) {

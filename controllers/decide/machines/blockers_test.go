@@ -51,6 +51,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			of(bad(beside(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates},
 		},
 		"a machine that another check has not judged yet": {of(bad(beside(Opinion{}))), []Reason{JustSeen}},
+		"which it has not for ten minutes":                {of(bad(beside(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
 		"a check that is not acted on":                    {of(bad()).with(observe), []Reason{NotActing}},
 		"an update in place that has failed": {
 			of(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,

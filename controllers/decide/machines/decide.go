@@ -117,7 +117,7 @@ func inFlight(facts *Facts, decision *Decision) bool {
 		return false
 	}
 	canRequest := facts.Template.External && facts.Template.Known
-	return !canRequest || OwnerOf(target.Machine) == Asked // that there is a template now is news to one whose owner cannot remediate it
+	return !canRequest || !target.stuck(facts.Now) // that there is a template now is news to one whose owner will not remediate it
 }
 
 // occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
@@ -137,8 +137,7 @@ func occupies(facts *Facts, decision *Decision) bool {
 	case target.Ownership != NoRequest:
 		return true
 	}
-	silent := target.silentFrom()
-	return silent.IsZero() || facts.Now.Before(silent)
+	return !target.stuck(facts.Now)
 }
 
 func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
@@ -265,14 +264,17 @@ func byHand(decision *Decision) int {
 }
 
 // settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
-// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it.
+// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it, or
+// while it is the turn of another one.
 func settle(facts *Facts, plan *Plan) {
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
 		var until time.Time
 		switch {
-		case decision.Target.unheard():
+		case decision.Target.unheard() && facts.Memory.hears(decision.Target.UID, facts.Now):
 			until = facts.Now.Add(Settling)
+		case facts.Now.Before(facts.yieldsUntil(decision.Target)):
+			until = facts.yieldsUntil(decision.Target)
 		case facts.Limited:
 			until = facts.Memory.settledAt(decision.Target.UID, facts.Now)
 		}

@@ -21,6 +21,13 @@ func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	return since.Add(Settling)
 }
 
+// hears reports whether a remediation of machine waits at now for checks that have not judged it: not for ever, since a kind of requests
+// may never be read.
+func (m Memory) hears(machine types.UID, now time.Time) bool {
+	since, known := m.NotHealthy[machine]
+	return !known || now.Before(since.Add(CyclesUnreadFor))
+}
+
 // after is the memory that goes with the plan for facts.
 func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{

@@ -14,28 +14,29 @@ type Opinion struct {
 	Check string
 	// Older says that the check is older than the one whose decision this is.
 	Older bool
-	// Heard says that the check has judged the Machine since this process was started.
+	// Heard says that the check has judged the Machine since this process was started, and that the first list of requests was over.
 	Heard bool
 	State health.State
 	// Healthy says that the check last found the Machine healthy; else Due are the findings for which it last found it unhealthy. Both
 	// stand while the Machine is pending or unknown.
 	Healthy bool
 	Due     []health.Finding
-	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner.
+	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner: that is in
+	// flight until the check finds the Machine healthy, or the owner is stuck.
 	InFlight, AskedOwner bool
 }
 
 // Equal reports whether two opinions of one check are the same.
 func (opinion Opinion) Equal(other Opinion) bool {
-	return opinion.State == other.State && opinion.Healthy == other.Healthy && opinion.InFlight == other.InFlight &&
-		slices.Equal(opinion.Due, other.Due)
+	return opinion.Heard == other.Heard && opinion.State == other.State && opinion.Healthy == other.Healthy &&
+		opinion.InFlight == other.InFlight && slices.Equal(opinion.Due, other.Due)
 }
 
 // after is what the check says by decision, of which this is what it said before.
 func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 	target := decision.Target
 	next := Opinion{
-		Heard: true, State: decision.Verdict.State, Healthy: opinion.Healthy, Due: opinion.Due,
+		Heard: opinion.Heard || !facts.Template.Syncing, State: decision.Verdict.State, Healthy: opinion.Healthy, Due: opinion.Due,
 		AskedOwner: opinion.AskedOwner && OwnerOf(target.Machine) != NotAsked,
 	}
 	switch decision.Verdict.State {
@@ -46,7 +47,11 @@ func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
 	case health.Starting, health.Pending, health.Unknown:
 	}
 	requested := target.Ownership == OwnRequest || target.Ownership == AdoptableRequest
-	next.InFlight = requested || next.AskedOwner || decision.Starts()
+	asked := next.AskedOwner && next.State != health.Healthy && !target.stuck(facts.Now)
+	next.InFlight = requested || asked || decision.Starts()
+	if template := &facts.Template; template.External && !template.Known && template.Missing == "" { // a request may exist still
+		next.InFlight = next.InFlight || opinion.InFlight
+	}
 	return next
 }
 
@@ -69,10 +74,24 @@ func (target *Target) unheard() bool {
 	return slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Heard })
 }
 
+// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A check
+// whose webhook does not answer would else keep the others waiting for ever.
+const yieldsFor = time.Minute
+
+// yieldsUntil is until when the check lets others go first that find target unhealthy; zero if none waits.
+func (facts *Facts) yieldsUntil(target *Target) time.Time {
+	waits := func(other Opinion) bool { return other.State == health.Unhealthy && !other.InFlight }
+	tried, known := facts.Memory.Refused[target.UID]
+	if !known || !slices.ContainsFunc(target.Others, waits) {
+		return time.Time{}
+	}
+	return tried.Add(yieldsFor)
+}
+
 // outranked reports whether another check has more to say of the machine of decision than this one: one that remediates it goes before one
 // that finds it unhealthy, and that before one whose timeout runs; of equals the oldest speaks. Two that speak would write in turn.
-func (decision *Decision) outranked() bool {
-	own := rank(decision.Verdict.State, decision.InFlight || decision.Starts())
+func (decision *Decision) outranked(now time.Time) bool {
+	own := rank(decision.Verdict.State, decision.InFlight && !decision.Target.stuck(now) || decision.Starts())
 	return slices.ContainsFunc(decision.Target.Others, func(other Opinion) bool {
 		theirs := rank(other.State, other.InFlight)
 		return theirs > own || theirs == own && other.Older

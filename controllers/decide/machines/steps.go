@@ -61,7 +61,7 @@ func step(facts *Facts, plan *Plan, decision *Decision) {
 		unhealthyStep(facts, plan, decision)
 	case health.Starting, health.Pending, health.Unknown:
 	}
-	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) || decision.outranked() {
+	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) || decision.outranked(facts.Now) {
 		return
 	}
 	if decision.Verdict.State == health.Healthy || decision.Verdict.State == health.Unhealthy {
@@ -118,7 +118,7 @@ func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 	if outdated(facts, decision) {
 		decision.remove(OwnerRemediated)
 	}
-	if decision.outranked() {
+	if decision.outranked(facts.Now) {
 		return
 	}
 	if facts.Template.External {

@@ -55,9 +55,11 @@ type Host struct {
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
-	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since.
+	// Awaited says that the Node was awaited when the workload cluster was last in reach, Lost for how long it was out of reach since, and
+	// Reached when it was reached again after the outage before, of which no more is known; zero if there was none.
 	Awaited bool
 	Lost    time.Duration
+	Reached time.Time
 }
 
 // Ownership is how the remediation request of a machine relates to the check.
@@ -235,6 +237,12 @@ func (target *Target) silentFrom() time.Time {
 		from = target.Health.Resumed
 	}
 	return from.Add(ownerAnswersWithin)
+}
+
+// stuck reports whether the owner of target was asked and will not remediate it as things stand: it says so, or never answers.
+func (target *Target) stuck(now time.Time) bool {
+	silent := target.silentFrom()
+	return OwnerOf(target.Machine) == CannotRemediate || !silent.IsZero() && !now.Before(silent)
 }
 
 // olderAnswer is what the owner of machine, which was asked, says in the condition of v1beta1, for those that know no other one.

@@ -123,7 +123,7 @@ func (d *decider) judge() {
 		memory.Seen[n.ID()] = seen
 		if !n.Remediated() {
 			var streaks Streaks
-			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].After(seen.Signals, f.Policy.Rules, blind); streaks != nil {
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				memory.Streaks[n.ID()] = streaks
 			}
 		}

@@ -1,0 +1,145 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+)
+
+// beside is a machine that another check finds healthy.
+func beside(t *machines.Target) {
+	t.Others = []machines.Opinion{{Check: "other", Heard: true, Healthy: true}}
+}
+
+// Of two checks that ask the owner in the same moment one conflicts with the other: it has asked nobody.
+func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "machines"}, "m", errors.New("another check was faster"))
+	for name, tc := range map[string]struct {
+		err  error
+		lost bool // the answer to the creation of a request
+		want bool
+	}{
+		"the write conflicted":        {conflict, false, false},
+		"the answer was lost":         {context.DeadlineExceeded, false, true},
+		"the answer to a request was": {nil, true, true},
+		"no request could be made":    {nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, m := aCheck(a("m", health.Unhealthy, beside)), memory{}
+			m.recall(w)
+			var o outcome
+			if tc.err != nil {
+				fails := interceptor.Funcs{
+					SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+						return tc.err
+					},
+				}
+				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), fails)}
+				plan := decide(w)
+				o = r.carryOut(t.Context(), w, stepsOf(w, plan)[0])
+				m.leave(w, plan, o)
+			} else {
+				plan := decide(w.external())
+				m.leave(w, plan, outcome{step: stepsOf(w, plan)[0], lost: tc.lost})
+			}
+			m.recall(w)
+			got := w.before.decided.Opinions["uid-of-m"]
+			if got.InFlight != tc.want || got.AskedOwner != (o.unsure && tc.want) {
+				t.Errorf("in flight %t, the owner is said to be asked %t", got.InFlight, got.AskedOwner)
+			}
+		})
+	}
+}
+
+// faster is a cache of machines that another check writes just before they are listed.
+type faster struct {
+	toolscache.Indexer
+	writes func()
+}
+
+func (f faster) ByIndex(index, value string) ([]any, error) {
+	f.writes()
+	return f.Indexer.ByIndex(index, value)
+}
+
+func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
+	f, r := newFleet(), &Reconciler{}
+	f.change("m", func(*clusterv1.Machine) {})
+	r.machines = faster{f.machines, func() {
+		r.memory.tell(types.NamespacedName{Namespace: "ns", Name: "other"}, map[types.UID]machines.Opinion{"m": {Heard: true, InFlight: true}})
+	}}
+	w := f.check(noon)
+	w.selector, w.others = labels.Everything(), []otherCheck{{name: "other", selector: labels.Everything(), acting: true}}
+	if err := r.observeMachines(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if !w.Targets[0].Others[0].InFlight {
+		t.Error("the machine may show what the other check has begun, which it is not said to have")
+	}
+}
+
+// Else it would be decided anew ten times a second, for ever.
+func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
+	for mode, heard := range map[machines.Mode]bool{machines.Active: false, machines.Observed: true} {
+		f, r := newFleet(), &Reconciler{}
+		f.change("m", func(*clusterv1.Machine) {})
+		r.machines = f.machines
+		w := f.check(noon)
+		w.Mode, w.before.lasts = mode, true
+		w.selector, w.others = labels.Everything(), []otherCheck{{name: "other", selector: labels.Everything(), acting: true}}
+		if err := r.observeMachines(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Targets[0].Others[0].Heard; got != heard {
+			t.Errorf("in mode %d the other check was heard: %t", mode, got)
+		}
+	}
+}
+
+// Two checks whose requests are refused would else try in turn, ten times a second.
+func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
+	key, uid := types.NamespacedName{Namespace: "ns", Name: "check"}, types.UID("m")
+	waits := machines.Opinion{Heard: true, State: health.Unhealthy}
+	begins := waits
+	begins.InFlight = true
+	for name, tc := range map[string]struct {
+		plan, end machines.Opinion
+		failed    int
+		want      time.Duration // zero: not at all
+	}{
+		"nothing is news": {waits, waits, 0, 0},
+		"one has begun":   {begins, begins, 0, enqueue.MergeWindow},
+		"none began":      {begins, waits, 10, enqueue.Backoff(10)},
+	} {
+		opinions := func(opinion machines.Opinion) map[types.UID]machines.Opinion {
+			return map[types.UID]machines.Opinion{uid: opinion}
+		}
+		var got time.Duration
+		r := &Reconciler{wake: func(_ types.NamespacedName, in time.Duration) { got = in }}
+		w := aCheck()
+		w.others, w.Overlaps = []otherCheck{{name: "other", acting: true}}, []machines.Overlap{{Name: "other", Shared: 1}}
+		w.before.decided.Opinions = opinions(waits)
+		r.memory.keep(key, w.before)
+		r.memory.tell(key, opinions(tc.plan))
+		r.tellOthers(w, &remembered{failed: tc.failed, decided: machines.Memory{Opinions: opinions(tc.end)}})
+		if got != tc.want {
+			t.Errorf("%s: the other check is woken after %s, want %s", name, got, tc.want)
+		}
+	}
+}
