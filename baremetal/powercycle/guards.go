@@ -144,13 +144,13 @@ func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
 // unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
-// in its state, or it is on all the same, or so long gone that a person is asked.
+// in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host shows.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
 	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():
 		return false
 	case s.State == PoweringOff, s.State == MovingWorkload, s.State == PoweringOn:
-		return s.PoweredOn || row.do == waitForPerson && s.Host == HostGone
+		return s.PoweredOn || s.livedOn() || row.do == waitForPerson && s.Host == HostGone
 	}
 	return true
 }

@@ -243,6 +243,8 @@ func wrong(s scene, step Step) string {
 		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
+	case step.Do == Wait && f.NewBoot && f.FencedByUs && f.Node == NodePresent && f.Looked && !s.stubborn && !f.State.Final():
+		return "2: leaves the fence on a node that has booted"
 	case step.Next.Final() && step.Reason != HostMismatchReason && f.State == MovingWorkload && f.moving() && f.Fenced && !f.Drained && f.Node == NodePresent &&
 		!f.PoweredOn && !f.Serviced && !f.NewBoot && !f.HostAnew && f.Host != HostForeign && noon.Before(f.Memory.Deadline(walked)):
 		return "2: ends while the workload of a host that is off is on its way"
