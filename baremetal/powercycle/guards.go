@@ -315,9 +315,9 @@ var (
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
-	// After it has been kept off for so long that a person was asked, the time of the state begins anew.
+	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
 	letGo = is("host not kept powered off by others any more", func(s situation) bool {
-		return !s.switchedOff() && !s.keptOff() && (s.Person == HostSwitchedOffReason || s.Person == HostKeptOffReason)
+		return s.OthersKeepOff && !s.switchedOff() && !s.keptOff()
 	})
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })

@@ -18,7 +18,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	if queued := f.State == Preparing && !f.First && step.Do == Wait; queued {
+	if waited := f.State == Preparing && (!f.First && step.Do == Wait || step.Reason == HostLetGoReason); waited {
 		m.Began = now // to wait for others takes nothing of its time
 	}
 	m.Cause = causeOf(f, step)
@@ -122,7 +122,8 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if f.State == PoweringOff && step.Next != Preparing {
 		m.Held = f.holding() || m.Held && !f.HostAnew
 	}
-	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.powerFails() && step.Next == f.State {
+	stays := step.Next == f.State && step.Do != Advance
+	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && stays && f.powerFails() {
 		m.Faulted = true
 	}
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
@@ -201,7 +202,13 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Acted = now
 	}
 	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
-		m.Person, m.Faulted = "", false
+		m.Person, m.Faulted, m.OthersKeepOff = "", false, false
+	}
+	switch keptOff := step.Reason == HostSwitchedOffReason || step.Reason == HostKeptOffReason; {
+	case step.Reason == HostLetGoReason:
+		m.Said = f.Power.Said // an error of before is of the work of others
+	case keptOff && (step.Do == Wait || step.Do == AskPerson):
+		m.OthersKeepOff = true
 	}
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched

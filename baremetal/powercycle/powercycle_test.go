@@ -21,7 +21,7 @@ func TestNext(t *testing.T) {
 
 		"C7: a host that is switched off is waited for": {in(Pending, switchedOff), Wait, Pending, "HostSwitchedOff"},
 		"and a person asked":                            {in(Pending, switchedOff, stateOver), AskPerson, Pending, "HostSwitchedOff"},
-		"after that its time begins anew":               {in(Pending, stateOver, toldPerson("HostSwitchedOff")), Advance, Pending, "HostLetGo"},
+		"after that its time begins anew":               {in(Pending, stateOver, wasKeptOff), Advance, Pending, "HostLetGo"},
 		"nor is one touched that others hold off":       {in(Pending, heldElsewhere), Wait, Pending, "HostKeptOff"},
 		"also in an attempt":                            {in(Preparing, heldElsewhere), Wait, Preparing, "HostKeptOff"},
 		"the verdict is asked anew":                     {in(Preparing, wellNow, startedUnhealthy, toldPerson("HostKeptOff")), Advance, Succeeded, "Recovered"},
@@ -33,7 +33,8 @@ func TestNext(t *testing.T) {
 		"or before its reboot":                          {in(Rebooting, switchedOff), Advance, Preparing, "HostSwitchedOff"},
 		"C12: who holds it off then is waited for":      {in(PoweringOn, heldElsewhere), Wait, PoweringOn, "HostKeptOff"},
 		"and the host not condemned":                    {in(PoweringOn, heldElsewhere, stateOver, second), AskPerson, PoweringOn, "HostKeptOff"},
-		"let go, it has all of its time":                {in(PoweringOn, stateOver, second, failing, toldPerson("HostKeptOff")), Advance, PoweringOn, "HostLetGo"},
+		"let go, it has all of its time":                {in(PoweringOn, stateOver, second, failing, wasKeptOff), Advance, PoweringOn, "HostLetGo"},
+		"also to be again the machine's":                {in(Preparing, attemptOver, anothersHost, wasKeptOff), Advance, Preparing, "HostLetGo"},
 		"nor if it goes off in its boot":                {in(Booting, heldElsewhere, stateOver, second), Advance, PoweringOn, "HostKeptOff"},
 		"or is repaired then":                           {in(Booting, switchedOff), Advance, PoweringOn, "HostSwitchedOff"},
 		"a host that is still on is unfenced":           {in(PoweringOn, switchedOff, on, fenced), Unfence, PoweringOn, "Unfenced"},

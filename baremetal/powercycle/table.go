@@ -121,6 +121,7 @@ var table = map[State][]row{
 	},
 	Preparing: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
+		{letGo, Advance, Preparing, HostLetGoReason},
 		{foreignTooLong, Advance, Failed, HostMismatchReason},
 		{keptOffBefore, Advance, PoweringOff, PowerOffRequestedReason},
 		{hasPowerAnnotations, Release, Preparing, AttemptBeganReason},
@@ -133,7 +134,6 @@ var table = map[State][]row{
 		{poweredOffBySpec, Wait, Preparing, HostSwitchedOffReason},
 		{keptOffLong, waitForPerson, Preparing, HostKeptOffReason},
 		{keptOffByOthers, Wait, Preparing, HostKeptOffReason},
-		{letGo, Advance, Preparing, HostLetGoReason},
 		{disproved, waitForPerson, Preparing, PowerOffDisprovedReason},
 		{twins, waitForPerson, Preparing, NodeMismatchReason},
 		{queuedTooLong, waitForPerson, Preparing, QueueTimedOutReason},
