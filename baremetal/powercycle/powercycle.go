@@ -339,8 +339,11 @@ type Did struct {
 }
 
 // Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
-// the other does would else write as fast as they can.
-func (d Did) Until() time.Time {
+// the other does would else write as fast as they can. A moment that has not come is of a clock that was corrected since.
+func (d Did) Until(now time.Time) time.Time {
+	if d.At.After(now) {
+		return now
+	}
 	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
 }
 
@@ -404,7 +407,7 @@ func (s situation) step(row row) Step {
 	if s.unfencesFirst(row) {
 		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
 	}
-	switch until := s.Did.Until(); {
+	switch until := s.Did.Until(s.now); {
 	case step.Do == Wait:
 		step.Again = s.again(row)
 	case step.Do == s.Did.Do && !s.past(until):

@@ -88,10 +88,11 @@ func TestNext(t *testing.T) {
 		"N8: a host that cannot be off is rebooted":                     {in(Preparing, cannotBeOff), Advance, Rebooting, "PowerOffDisabled"},
 		"a host is held off":                                            {in(PoweringOff, released, notAsked), KeepOff, PoweringOff, "PowerOffRequested"},
 
-		"not again at once if it is let go": {in(PoweringOff, released, notAsked, holdsBefore(3, 3*time.Second)), Wait, PoweringOff, "StepUndone"},
-		"but after a growing pause":         {in(PoweringOff, released, notAsked, holdsBefore(3, 4*time.Second)), KeepOff, PoweringOff, "PowerOffRequested"},
-		"of minutes at most":                {in(PoweringOff, released, notAsked, holdsBefore(30, 5*time.Minute)), KeepOff, PoweringOff, "PowerOffRequested"},
-		"which holds up nothing else":       {in(PoweringOff, released, attemptOver, hasFailed, holdsBefore(30, time.Second)), BeginAttempt, Preparing, "PowerOffTimedOut"},
+		"not again at once if it is let go":      {in(PoweringOff, released, notAsked, holdsBefore(3, 3*time.Second)), Wait, PoweringOff, "StepUndone"},
+		"but after a growing pause":              {in(PoweringOff, released, notAsked, holdsBefore(3, 4*time.Second)), KeepOff, PoweringOff, "PowerOffRequested"},
+		"of minutes at most":                     {in(PoweringOff, released, notAsked, holdsBefore(30, 5*time.Minute)), KeepOff, PoweringOff, "PowerOffRequested"},
+		"nor for as long as the clock was ahead": {in(PoweringOff, released, notAsked, holdsBefore(3, -time.Hour)), KeepOff, PoweringOff, "PowerOffRequested"},
+		"which holds up nothing else":            {in(PoweringOff, released, attemptOver, hasFailed, holdsBefore(30, time.Second)), BeginAttempt, Preparing, "PowerOffTimedOut"},
 
 		"but not one whose turn it is not":                               {in(PoweringOff, released, notAsked, anothersTurn), Advance, Preparing, "WaitingInQueue"},
 		"a crash after that is noticed":                                  {in(PoweringOff, notAsked), NoteAsked, PoweringOff, "PowerOffRequested"},

@@ -65,7 +65,7 @@ func (w *observed) restores() (removed bool, at time.Time) {
 	}
 	waits := !slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Do != powercycle.Wait })
 	if removed && waits {
-		at = w.kept.restored.Until()
+		at = w.kept.restored.Until(w.now)
 	}
 	return removed, at
 }
