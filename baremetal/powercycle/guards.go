@@ -217,8 +217,12 @@ var (
 	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill      = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
 	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
-	poweredOn            = is("host on", func(s situation) bool { return s.PoweredOn })
-	notKeptOff           = is("host not kept powered off", func(s situation) bool { return !s.holding() })
+	// What was asked of the host is carried out when the pause is over, whatever has become of the machine by then.
+	setAsideOn      = is("host paused or detached before it is off", func(s situation) bool { return s.SetAside && s.PoweredOn })
+	setAsidePending = is("host paused or detached before its reboot",
+		func(s situation) bool { return s.SetAside && (s.RebootPending || !s.RebootAsked) })
+	poweredOn  = is("host on", func(s situation) bool { return s.PoweredOn })
+	notKeptOff = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",

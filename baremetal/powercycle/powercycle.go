@@ -224,6 +224,8 @@ type Power struct {
 	NoPowerOff bool
 	// Unmanaged is why its operator does not act on what we ask now, as a clause for users; empty if it does.
 	Unmanaged string
+	// SetAside says that it is Unmanaged because somebody has paused or detached it, and will end that.
+	SetAside bool
 	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
 	Serviced bool
 	// External says that it is externally provisioned: a replacement could not be provisioned on it.

@@ -151,8 +151,11 @@ var rules = []Rule{
 	{Reason: HostLetGoReason, Message: "Nobody else keeps the host powered off any more"},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
-		variants: []variant{{detail: AsksPerson, message: "The power of the host has not been managed for too long"}},
-		detail:   func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
+		variants: []variant{
+			{detail: AsksPerson, message: "The power of the host has not been managed for too long"},
+			{do: Advance, message: "The power of the host is not managed now; the power cycle goes on when it is"},
+		},
+		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
 		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{

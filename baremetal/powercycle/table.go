@@ -150,6 +150,7 @@ var table = map[State][]row{
 	PoweringOff: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
+		{setAsideOn, Advance, Preparing, HostNotReadyReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -235,6 +236,7 @@ var table = map[State][]row{
 	},
 	Rebooting: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
+		{setAsidePending, Advance, Preparing, HostNotReadyReason},
 		{rebootNotAskedNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{rebootNotAskedDisproved, Advance, Preparing, PowerOffDisprovedReason},
 		{hostLost, waitForPerson, Rebooting, HostGoneReason},

@@ -69,6 +69,23 @@ func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 	}
 }
 
+// What the operator of a paused host does when the pause ends was asked before it.
+func TestAHostThatIsPausedBeforeItIsOffIsNotPoweredOffUnasked(t *testing.T) {
+	k := fixtureOf(t)
+	k.expects(powersOff, releases)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	k.pass()
+	k.host.Annotations[bmov1alpha1.PausedAnnotation] = "me"
+	if status := k.pass(); status.Step != string(powercycle.Preparing) || k.remediation().Annotations[mendv1.WaitsForAnnotation] != "HostNotReady" {
+		t.Errorf("in %s: %s", status.Step, status.Message)
+	}
+	k.r.Clusters = boots("before", corev1.ConditionTrue)
+	delete(k.host.Annotations, bmov1alpha1.PausedAnnotation)
+	if status := k.pass(); status.Step != string(powercycle.Succeeded) {
+		t.Errorf("in %s: %s", status.Step, status.Message)
+	}
+}
+
 // removes reconciles for 30 s, ten times a second, and removes after each what was written. It returns how often that was the remediation.
 func (k *fixture) removes(remove func()) int {
 	k.t.Helper()
