@@ -58,7 +58,7 @@ func paused(f *Facts)           { f.Paused = true }
 func leavingNow(f *Facts)       { f.Teardown = true }
 func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)    { f.KeptOffBy = "somebody" }
-func wasKeptOff(f *Facts)       { f.OthersKeepOff = true }
+func wasKeptOff(f *Facts)       { f.Waited = true }
 func failing(f *Facts)          { f.Fails = true }
 func hasFailed(f *Facts)        { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {

@@ -219,6 +219,8 @@ var (
 	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
 	// What was asked of the host is carried out when the pause is over, whatever has become of the machine by then.
 	setAsideOn      = is("host paused or detached before it is off", func(s situation) bool { return s.SetAside && s.PoweredOn })
+	setAsideNow     = is("host paused or detached", func(s situation) bool { return s.SetAside })
+	setAsideLong    = timed("host paused or detached for too long", situation.stateDeadline, func(s situation) bool { return s.SetAside })
 	setAsidePending = is("host paused or detached before its reboot",
 		func(s situation) bool { return s.SetAside && (s.RebootPending || !s.RebootAsked) })
 	poweredOn  = is("host on", func(s situation) bool { return s.PoweredOn })
@@ -320,8 +322,8 @@ var (
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
 	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
-	letGo = is("host not kept powered off by others any more", func(s situation) bool {
-		return s.OthersKeepOff && !s.switchedOff() && !s.keptOff()
+	letGo = is("host let go by others", func(s situation) bool {
+		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })

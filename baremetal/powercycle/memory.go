@@ -202,17 +202,23 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Acted = now
 	}
 	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
-		m.Person, m.Faulted, m.OthersKeepOff = "", false, false
+		m.Person, m.Faulted, m.Waited = "", false, false
 	}
-	switch keptOff := step.Reason == HostSwitchedOffReason || step.Reason == HostKeptOffReason; {
-	case step.Reason == HostLetGoReason:
+	if step.Reason == HostLetGoReason {
 		m.Said = f.Power.Said // an error of before is of the work of others
-	case keptOff && (step.Do == Wait || step.Do == AskPerson):
-		m.OthersKeepOff = true
 	}
+	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m.acted(f, step, now)
+}
+
+// awaitsOthers says that s waits for somebody who keeps the host off, or has paused or detached it.
+func (s Step) awaitsOthers(f Facts) bool {
+	if s.Do != Wait && s.Do != AskPerson {
+		return false
+	}
+	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
 }
 
 // acted is m after an action.

@@ -186,8 +186,8 @@ type Memory struct {
 	Missing time.Time `json:"missing,omitzero"`
 	// Person is the reason for which a person was asked in this state; empty if none was.
 	Person Reason `json:"person,omitempty"`
-	// OthersKeepOff says that somebody else was seen to keep the host off in this state.
-	OthersKeepOff bool `json:"othersKeepOff,omitempty"`
+	// Waited says that it has waited in this state for somebody else, who keeps the host off, or has paused or detached it.
+	Waited bool `json:"waited,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody

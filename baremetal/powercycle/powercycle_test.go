@@ -35,6 +35,7 @@ func TestNext(t *testing.T) {
 		"and the host not condemned":                    {in(PoweringOn, heldElsewhere, stateOver, second), AskPerson, PoweringOn, "HostKeptOff"},
 		"let go, it has all of its time":                {in(PoweringOn, stateOver, second, failing, wasKeptOff), Advance, PoweringOn, "HostLetGo"},
 		"also to be again the machine's":                {in(Preparing, attemptOver, anothersHost, wasKeptOff), Advance, Preparing, "HostLetGo"},
+		"nor is one condemned that is paused":           {in(PoweringOn, setAside, stateOver, second, hasFailed), AskPerson, PoweringOn, "HostNotReady"},
 		"nor if it goes off in its boot":                {in(Booting, heldElsewhere, stateOver, second), Advance, PoweringOn, "HostKeptOff"},
 		"or is repaired then":                           {in(Booting, switchedOff), Advance, PoweringOn, "HostSwitchedOff"},
 		"a host that is still on is unfenced":           {in(PoweringOn, switchedOff, on, fenced), Unfence, PoweringOn, "Unfenced"},

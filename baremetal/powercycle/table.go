@@ -227,6 +227,8 @@ var table = map[State][]row{
 		{hostMissing, Wait, PoweringOn, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOn, Advance, Booting, PoweredOnReason},
+		{setAsideLong, waitForPerson, PoweringOn, HostNotReadyReason},
+		{setAsideNow, Wait, PoweringOn, HostNotReadyReason},
 		{lastLateFaulty, Advance, RequestingOwner, PowerOnTimedOutReason},
 		{lateFaulty, BeginAttempt, Preparing, PowerOnTimedOutReason},
 		{powerUnmanagedLong, waitForPerson, PoweringOn, HostNotReadyReason},
