@@ -417,6 +417,9 @@ func (s situation) step(row row) Step {
 		if at := s.again(row); !at.IsZero() && at.Before(until) {
 			step.Again = at
 		}
+		if !s.patient() && s.Person == "" {
+			step.Do, step.Detail, step.Again = AskPerson, AsksPerson, s.now
+		}
 	}
 	return step
 }

@@ -192,6 +192,7 @@ var rules = []Rule{
 	{
 		Reason: StepUndoneReason, Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
 		variants: []variant{
+			{detail: AsksPerson, message: "Another client keeps removing what kubemend writes to host or node; it is written again after a while"},
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
 		},
 		detail: func(c *Cycle) string {
@@ -201,7 +202,7 @@ var rules = []Rule{
 			return "likely " + c.Undoers
 		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
-		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost,
+		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost, OnMachine: true,
 	},
 	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,

@@ -181,7 +181,7 @@ func newGauges() underWayGauges {
 			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",
 			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, HostNotReady, "+
-				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.",
+				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, StepUndone.",
 			"namespace", "cluster", "kind", "reason"),
 	}
 }
