@@ -322,7 +322,7 @@ var (
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
 	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
-	letGo = is("host let go by others", func(s situation) bool {
+	letGo = is("others not waited for any more", func(s situation) bool {
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
 
