@@ -18,6 +18,9 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 		Serviced: host.Status.OperationalStatus == bmov1alpha1.OperationalStatusServicing || host.Status.ErrorType == bmov1alpha1.ServicingError,
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
+	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
+	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]
+	p.SetAside = paused || detached
 	if at := host.Status.LastUpdated; at != nil {
 		p.Said = at.Time
 	}

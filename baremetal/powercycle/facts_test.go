@@ -53,10 +53,12 @@ func switchedOff(f *Facts)      { f.Wanted = false }
 func off(f *Facts)              { f.PoweredOn = false }
 func on(f *Facts)               { f.PoweredOn = true }
 func hostPaused(f *Facts)       { f.Unmanaged = "paused" }
+func setAside(f *Facts)         { f.Unmanaged, f.SetAside = "paused", true }
 func paused(f *Facts)           { f.Paused = true }
 func leavingNow(f *Facts)       { f.Teardown = true }
 func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)    { f.KeptOffBy = "somebody" }
+func wasKeptOff(f *Facts)       { f.Waited = true }
 func failing(f *Facts)          { f.Fails = true }
 func hasFailed(f *Facts)        { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {

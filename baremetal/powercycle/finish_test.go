@@ -166,6 +166,18 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(PoweringOn, fenced, anotherBoot), Unfence, PoweringOn, "Unfenced",
 		},
 		{
+			"also after the patience with the power-on",
+			in(PoweringOn, fenced, anotherBoot, stateOver), Unfence, PoweringOn, "Unfenced",
+		},
+		{
+			"or while somebody else is waited for",
+			in(PoweringOn, fenced, anotherBoot, switchedOff, stateOver), Unfence, PoweringOn, "Unfenced",
+		},
+		{
+			"nor does a node that lives on under the boot of before stay fenced then",
+			in(PoweringOn, fenced, renewedAgain, stateOver), Unfence, PoweringOn, "Unfenced",
+		},
+		{
 			"which may fail, and holds up nothing for ever",
 			in(PoweringOn, fenced, anotherBoot, stateOver, hasFailed), BeginAttempt, Preparing, "PowerOnTimedOut",
 		},

@@ -144,13 +144,13 @@ func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
 // unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
-// in its state, or it is on all the same, or so long gone that a person is asked.
+// in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host shows.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
 	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():
 		return false
 	case s.State == PoweringOff, s.State == MovingWorkload, s.State == PoweringOn:
-		return s.PoweredOn || row.do == waitForPerson && s.Host == HostGone
+		return s.PoweredOn || s.livedOn() || row.do == waitForPerson && s.Host == HostGone
 	}
 	return true
 }
@@ -217,8 +217,14 @@ var (
 	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
 	noPowerOffStill      = is("power-off disabled, nothing moves", func(s situation) bool { return s.NoPowerOff && !s.moving() })
 	powerUnmanaged       = is("power not managed now", func(s situation) bool { return s.Unmanaged != "" })
-	poweredOn            = is("host on", func(s situation) bool { return s.PoweredOn })
-	notKeptOff           = is("host not kept powered off", func(s situation) bool { return !s.holding() })
+	// What was asked of the host is carried out when the pause is over, whatever has become of the machine by then.
+	setAsideOn      = is("host paused or detached before it is off", func(s situation) bool { return s.SetAside && s.PoweredOn })
+	setAsideNow     = is("host paused or detached", func(s situation) bool { return s.SetAside })
+	setAsideLong    = timed("host paused or detached for too long", situation.stateDeadline, func(s situation) bool { return s.SetAside })
+	setAsidePending = is("host paused or detached before its reboot",
+		func(s situation) bool { return s.SetAside && (s.RebootPending || !s.RebootAsked) })
+	poweredOn  = is("host on", func(s situation) bool { return s.PoweredOn })
+	notKeptOff = is("host not kept powered off", func(s situation) bool { return !s.holding() })
 	// A host that was released, also by kubemend, is powering on.
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
@@ -315,9 +321,9 @@ var (
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
-	// After it has been kept off for so long that a person was asked, the time of the state begins anew.
-	letGo = is("host not kept powered off by others any more", func(s situation) bool {
-		return !s.switchedOff() && !s.keptOff() && (s.Person == HostSwitchedOffReason || s.Person == HostKeptOffReason)
+	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
+	letGo = is("others not waited for any more", func(s situation) bool {
+		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })

@@ -18,7 +18,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	if queued := f.State == Preparing && !f.First && step.Do == Wait; queued {
+	if waited := f.State == Preparing && (!f.First && step.Do == Wait || step.Reason == HostLetGoReason); waited {
 		m.Began = now // to wait for others takes nothing of its time
 	}
 	m.Cause = causeOf(f, step)
@@ -122,7 +122,8 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if f.State == PoweringOff && step.Next != Preparing {
 		m.Held = f.holding() || m.Held && !f.HostAnew
 	}
-	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && f.powerFails() && step.Next == f.State {
+	stays := step.Next == f.State && step.Do != Advance
+	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && stays && f.powerFails() {
 		m.Faulted = true
 	}
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
@@ -201,11 +202,23 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Acted = now
 	}
 	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
-		m.Person, m.Faulted = "", false
+		m.Person, m.Faulted, m.Waited = "", false, false
 	}
+	if step.Reason == HostLetGoReason {
+		m.Said = f.Power.Said // an error of before is of the work of others
+	}
+	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
 	return m.acted(f, step, now)
+}
+
+// awaitsOthers says that s waits for somebody who keeps the host off, or has paused or detached it.
+func (s Step) awaitsOthers(f Facts) bool {
+	if s.Do != Wait && s.Do != AskPerson {
+		return false
+	}
+	return s.Reason == HostSwitchedOffReason || s.Reason == HostKeptOffReason || s.Reason == HostNotReadyReason && f.SetAside
 }
 
 // acted is m after an action.
@@ -259,8 +272,11 @@ type Did struct {
 }
 
 // Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
-// the other does would else write as fast as they can.
-func (d Did) Until() time.Time {
+// the other does would else write as fast as they can. A moment that has not come is of a clock that was corrected since.
+func (d Did) Until(now time.Time) time.Time {
+	if d.At.After(now) {
+		return now
+	}
 	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
 }
 

@@ -40,6 +40,23 @@ func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
 	}
 }
 
+// An owner who repairs a host for nine minutes must not have it condemned a minute later for an error of that time.
+func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
+	for _, others := range []func(*Facts){switchedOff, heldElsewhere, setAside} {
+		f := in(PoweringOn, others, failing, second, func(f *Facts) { f.Power.Said = noon })
+		f.Memory = After(f, Next(f, policy, noon), noon)
+		f.Wanted, f.KeptOffBy, f.SetAside, f.Unmanaged = true, "", false, ""
+		now := noon.Add(9*time.Minute + 30*time.Second)
+		f.Memory = After(f, Next(f, policy, now), now)
+		if f.Faulted || f.Waited || !f.Since.Equal(now) {
+			t.Errorf("let go it remembers %+v", f.Memory)
+		}
+		if step := Next(f, policy, now.Add(9*time.Minute)); step.Do != Wait || step.Reason != PoweringOnReason {
+			t.Errorf("%s (%s)", step.Do, step.Reason)
+		}
+	}
+}
+
 func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
 	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
 		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}

@@ -186,6 +186,8 @@ type Memory struct {
 	Missing time.Time `json:"missing,omitzero"`
 	// Person is the reason for which a person was asked in this state; empty if none was.
 	Person Reason `json:"person,omitempty"`
+	// Waited says that it has waited in this state for somebody else, who keeps the host off, or has paused or detached it.
+	Waited bool `json:"waited,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
@@ -222,6 +224,8 @@ type Power struct {
 	NoPowerOff bool
 	// Unmanaged is why its operator does not act on what we ask now, as a clause for users; empty if it does.
 	Unmanaged string
+	// SetAside says that it is Unmanaged because somebody has paused or detached it, and will end that.
+	SetAside bool
 	// Serviced says that the firmware of the host is being written, or that this has failed and the host is not back.
 	Serviced bool
 	// External says that it is externally provisioned: a replacement could not be provisioned on it.
@@ -380,13 +384,16 @@ func (s situation) step(row row) Step {
 	if s.unfencesFirst(row) {
 		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
 	}
-	switch until := s.Did.Until(); {
+	switch until := s.Did.Until(s.now); {
 	case step.Do == Wait:
 		step.Again = s.again(row)
 	case step.Do == s.Did.Do && !s.past(until):
 		step = Step{Do: Wait, From: s.State, Next: s.State, Reason: StepUndoneReason, Again: until}
 		if at := s.again(row); !at.IsZero() && at.Before(until) {
 			step.Again = at
+		}
+		if !s.patient() && s.Person == "" {
+			step.Do, step.Detail, step.Again = AskPerson, AsksPerson, s.now
 		}
 	}
 	return step

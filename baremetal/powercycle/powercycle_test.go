@@ -21,11 +21,9 @@ func TestNext(t *testing.T) {
 
 		"C7: a host that is switched off is waited for": {in(Pending, switchedOff), Wait, Pending, "HostSwitchedOff"},
 		"and a person asked":                            {in(Pending, switchedOff, stateOver), AskPerson, Pending, "HostSwitchedOff"},
-		"after that its time begins anew": {
-			in(Pending, stateOver, toldPerson("HostSwitchedOff")), Advance, Pending, "HostLetGo",
-		},
-		"nor is one touched that others hold off": {in(Pending, heldElsewhere), Wait, Pending, "HostKeptOff"},
-		"also in an attempt":                      {in(Preparing, heldElsewhere), Wait, Preparing, "HostKeptOff"},
+		"after that its time begins anew":               {in(Pending, stateOver, wasKeptOff), Advance, Pending, "HostLetGo"},
+		"nor is one touched that others hold off":       {in(Pending, heldElsewhere), Wait, Pending, "HostKeptOff"},
+		"also in an attempt":                            {in(Preparing, heldElsewhere), Wait, Preparing, "HostKeptOff"},
 		"the verdict is asked anew": {
 			in(Preparing, wellNow, startedUnhealthy, toldPerson("HostKeptOff")), Advance, Succeeded, "Recovered",
 		},
@@ -42,7 +40,13 @@ func TestNext(t *testing.T) {
 			in(PoweringOn, heldElsewhere, stateOver, second), AskPerson, PoweringOn, "HostKeptOff",
 		},
 		"let go, it has all of its time": {
-			in(PoweringOn, stateOver, second, failing, toldPerson("HostKeptOff")), Advance, PoweringOn, "HostLetGo",
+			in(PoweringOn, stateOver, second, failing, wasKeptOff), Advance, PoweringOn, "HostLetGo",
+		},
+		"also to be again the machine's": {
+			in(Preparing, attemptOver, anothersHost, wasKeptOff), Advance, Preparing, "HostLetGo",
+		},
+		"nor is one condemned that is paused": {
+			in(PoweringOn, setAside, stateOver, second, hasFailed), AskPerson, PoweringOn, "HostNotReady",
 		},
 		"nor if it goes off in its boot": {
 			in(Booting, heldElsewhere, stateOver, second), Advance, PoweringOn, "HostKeptOff",
@@ -180,6 +184,14 @@ func TestNext(t *testing.T) {
 		"of minutes at most": {
 			in(PoweringOff, released, notAsked, holdsBefore(30, 5*time.Minute)), KeepOff, PoweringOff, "PowerOffRequested",
 		},
+		"in the end a person is asked": {
+			in(PoweringOff, released, notAsked, stateOver, holdsBefore(3, time.Second)), AskPerson, PoweringOff, "StepUndone",
+		},
+		"which is done once":                 {in(PoweringOff, released, notAsked, stateOver, holdsBefore(3, time.Second), toldPerson("OperatorSilent")), Wait, PoweringOff, "StepUndone"},
+		"also if it is the mark of the host": {in(RequestingOwner, stateOver, func(f *Facts) { f.Did = Did{Do: MarkHost, Times: 9, At: noon} }), AskPerson, RequestingOwner, "StepUndone"},
+		"nor is it waited for as long as the clock was ahead": {
+			in(PoweringOff, released, notAsked, holdsBefore(3, -time.Hour)), KeepOff, PoweringOff, "PowerOffRequested",
+		},
 		"which holds up nothing else": {
 			in(PoweringOff, released, attemptOver, hasFailed, holdsBefore(30, time.Second)), BeginAttempt, Preparing, "PowerOffTimedOut",
 		},
@@ -199,6 +211,13 @@ func TestNext(t *testing.T) {
 		},
 		"H-B10: an operator that says nothing condemns no host": {
 			in(PoweringOff, attemptOver, second), AskPerson, PoweringOff, "OperatorSilent",
+		},
+		"one that is paused before it was off is asked anew after that": {in(PoweringOff, setAside), Advance, Preparing, "HostNotReady"},
+		"so is one before it was rebooted": {
+			in(Rebooting, rebooting, setAside), Advance, Preparing, "HostNotReady",
+		},
+		"nor condemned meanwhile": {
+			in(PoweringOff, setAside, second, attemptOver, hasFailed), Advance, Preparing, "HostNotReady",
 		},
 		"the power of a paused host proves nothing": {
 			in(PoweringOff, off, hostPaused), Wait, PoweringOff, "HostNotReady",

@@ -135,11 +135,14 @@ var rules = []Rule{
 		Fix:    "remove the annotation when the host is to be on again",
 		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, Passes: true, OnMachine: true,
 	},
-	{Reason: HostLetGoReason, Message: "Nobody else keeps the host powered off any more"},
+	{Reason: HostLetGoReason, Message: "Nobody else keeps the host powered off, paused or detached any more"},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
-		variants: []variant{{detail: AsksPerson, message: "The power of the host has not been managed for too long"}},
-		detail:   func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
+		variants: []variant{
+			{detail: AsksPerson, message: "The power of the host has not been managed for too long"},
+			{do: Advance, message: "The power of the host is not managed now; the power cycle goes on when it is"},
+		},
+		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
 		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
@@ -176,6 +179,7 @@ var rules = []Rule{
 	{
 		Reason: StepUndoneReason, Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
 		variants: []variant{
+			{detail: AsksPerson, message: "Another client keeps removing what kubemend writes to host or node; it is written again after a while"},
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
 		},
 		detail: func(c *Cycle) string {
@@ -185,7 +189,7 @@ var rules = []Rule{
 			return "likely " + c.Undoers
 		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
-		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost,
+		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost, OnMachine: true,
 	},
 	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,

@@ -121,6 +121,7 @@ var table = map[State][]row{
 	},
 	Preparing: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},
+		{letGo, Advance, Preparing, HostLetGoReason},
 		{foreignTooLong, Advance, Failed, HostMismatchReason},
 		{keptOffBefore, Advance, PoweringOff, PowerOffRequestedReason},
 		{hasPowerAnnotations, Release, Preparing, AttemptBeganReason},
@@ -133,7 +134,6 @@ var table = map[State][]row{
 		{poweredOffBySpec, Wait, Preparing, HostSwitchedOffReason},
 		{keptOffLong, waitForPerson, Preparing, HostKeptOffReason},
 		{keptOffByOthers, Wait, Preparing, HostKeptOffReason},
-		{letGo, Advance, Preparing, HostLetGoReason},
 		{disproved, waitForPerson, Preparing, PowerOffDisprovedReason},
 		{twins, waitForPerson, Preparing, NodeMismatchReason},
 		{queuedTooLong, waitForPerson, Preparing, QueueTimedOutReason},
@@ -150,6 +150,7 @@ var table = map[State][]row{
 	PoweringOff: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
+		{setAsideOn, Advance, Preparing, HostNotReadyReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -226,6 +227,8 @@ var table = map[State][]row{
 		{hostMissing, Wait, PoweringOn, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOn, Advance, Booting, PoweredOnReason},
+		{setAsideLong, waitForPerson, PoweringOn, HostNotReadyReason},
+		{setAsideNow, Wait, PoweringOn, HostNotReadyReason},
 		{lastLateFaulty, Advance, RequestingOwner, PowerOnTimedOutReason},
 		{lateFaulty, BeginAttempt, Preparing, PowerOnTimedOutReason},
 		{powerUnmanagedLong, waitForPerson, PoweringOn, HostNotReadyReason},
@@ -235,6 +238,7 @@ var table = map[State][]row{
 	},
 	Rebooting: {
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
+		{setAsidePending, Advance, Preparing, HostNotReadyReason},
 		{rebootNotAskedNotFirst, Advance, Preparing, WaitingInQueueReason},
 		{rebootNotAskedDisproved, Advance, Preparing, PowerOffDisprovedReason},
 		{hostLost, waitForPerson, Rebooting, HostGoneReason},

@@ -76,7 +76,7 @@ func (s scene) key() [21]byte {
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffBy != "", f.Stop, f.Teardown, f.Faulted, f.Fails, f.HostAnew, f.Serviced,
 		f.Provable, f.Doubt == "", f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins,
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins, f.Waited, f.SetAside,
 	} {
 		if b {
 			bits |= 1 << i
@@ -160,7 +160,11 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Host = HostGone },
 		func(n *scene) { n.f.Host = HostForeign },
 		func(n *scene) { n.f.Wanted = !n.f.Wanted },
-		func(n *scene) { n.f.Unmanaged = toggled(n.f.Unmanaged) },
+		func(n *scene) { n.f.Unmanaged, n.f.SetAside = toggled(n.f.Unmanaged), false },
+		func(n *scene) {
+			n.f.SetAside = !n.f.SetAside
+			n.f.Unmanaged = map[bool]string{true: "so"}[n.f.SetAside]
+		},
 		func(n *scene) { n.f.First = !n.f.First },
 		func(n *scene) { n.f.PoweredOn, n.f.Healthy, n.rising = !n.f.PoweredOn, false, false },
 		func(n *scene) { n.f.KeptOff, n.f.HasPowerAnnotations = false, n.f.RebootAsked },
@@ -243,6 +247,8 @@ func wrong(s scene, step Step) string {
 		return "2: releases a host in the middle"
 	case step.Do == Wait && f.PoweredOn && f.FencedByUs && f.Node == NodePresent && !s.stubborn && f.Host != HostGone:
 		return "2: leaves the fence on a node whose host is on"
+	case step.Do == Wait && f.NewBoot && f.FencedByUs && f.Node == NodePresent && f.Looked && !s.stubborn && !f.State.Final():
+		return "2: leaves the fence on a node that has booted"
 	case step.Next.Final() && step.Reason != HostMismatchReason && f.State == MovingWorkload && f.moving() && f.Fenced && !f.Drained && f.Node == NodePresent &&
 		!f.PoweredOn && !f.Serviced && !f.NewBoot && !f.HostAnew && f.Host != HostForeign && noon.Before(f.Memory.Deadline(walked)):
 		return "2: ends while the workload of a host that is off is on its way"

@@ -169,8 +169,12 @@ func (r *Reconciler) markHost(ctx context.Context, w *observed, do powercycle.Ac
 	}
 	err := r.Hosts.Refresh(ctx, &w.found)
 	switch {
-	case err != nil || w.found.Is != powercycle.HostOurs:
+	case err != nil:
 		return err
+	case w.found.Is != powercycle.HostOurs && do == powercycle.MarkHost:
+		return errChanged
+	case w.found.Is != powercycle.HostOurs:
+		return nil
 	case do == powercycle.Disprove:
 		return r.Hosts.Disprove(ctx, w.found.Host, w.now)
 	}

@@ -181,6 +181,9 @@ const mostRemembered = 10
 func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, error) {
 	step := w.next()
 	for n := 0; step.Do.Remembered() && n < mostRemembered; n++ {
+		if err := r.observeUndoers(ctx, w, step); err != nil {
+			return step, err
+		}
 		if err := r.took(w, step); err != nil {
 			return step, err
 		}
@@ -189,10 +192,7 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 		}
 		step = w.next()
 	}
-	if step.Reason == powercycle.StepUndoneReason {
-		return step, r.observeUndoers(ctx, w)
-	}
-	return step, nil
+	return step, r.observeUndoers(ctx, w, step)
 }
 
 // next is the step that follows from what is observed.

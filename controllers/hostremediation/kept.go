@@ -65,7 +65,7 @@ func (w *observed) restores() (removed bool, at time.Time) {
 	}
 	waits := !slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Do != powercycle.Wait })
 	if removed && waits {
-		at = w.kept.restored.Until()
+		at = w.kept.restored.Until(w.now)
 	}
 	return removed, at
 }
@@ -92,8 +92,11 @@ func (w *observed) didBefore() powercycle.Did {
 	return w.kept.did
 }
 
-// observeUndoers reads who may have undone what was done: the clients that have written host or node since.
-func (r *Reconciler) observeUndoers(ctx context.Context, w *observed) error {
+// observeUndoers reads who may have undone what was done, if step is about that: the clients that have written host or node since.
+func (r *Reconciler) observeUndoers(ctx context.Context, w *observed, step powercycle.Step) error {
+	if step.Reason != powercycle.StepUndoneReason {
+		return nil
+	}
 	if w.record.State == powercycle.MovingWorkload && w.seen.Node != nil {
 		w.undoers = writersSince(w.seen.Node, w.kept.did.At)
 		return nil

@@ -116,6 +116,8 @@ func stuckAt(w *observed) time.Time {
 	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.First || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(w.policy.Servicing + stuckAfter)
+	case m.State == powercycle.Booting:
+		return m.Since.Add(w.policy.Boot + stuckAfter)
 	default:
 		return m.Since.Add(w.policy.Timeout + stuckAfter)
 	}
@@ -179,7 +181,7 @@ func newGauges() underWayGauges {
 			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",
 			"Remediations of hosts that wait for a person, by reason: ClusterUnreachable, FencingImpossible, HostGone, HostKeptOff, HostNotReady, "+
-				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut.",
+				"HostServiced, HostSwitchedOff, NodeMismatch, OperatorSilent, PowerOffDisproved, QueueTimedOut, StepUndone.",
 			"namespace", "cluster", "kind", "reason"),
 	}
 }

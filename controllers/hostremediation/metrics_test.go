@@ -210,3 +210,14 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 		}
 	}
 }
+
+func TestABootIsNotStuckWithinItsOwnTimeout(t *testing.T) {
+	w := &observed{policy: powercycle.PolicyOf(1, 10*time.Minute, 20*time.Minute)}
+	w.facts.First, w.record.Since = true, noon
+	for state, want := range map[powercycle.State]time.Duration{powercycle.PoweringOn: 11 * time.Minute, powercycle.Booting: 21 * time.Minute} {
+		w.record.State = state
+		if got := stuckAt(w).Sub(noon); got != want {
+			t.Errorf("%s is stuck after %s, want %s", state, got, want)
+		}
+	}
+}

@@ -118,6 +118,23 @@ func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
 	}
 }
 
+// goneLive are hosts that the cache has and the API server has not any more.
+type goneLive struct{ *fakeHosts }
+
+func (goneLive) Refresh(_ context.Context, found *host.Found) error {
+	*found = host.Found{Is: powercycle.HostGone}
+	return nil
+}
+
+func TestAHostThatIsGoneByNowIsNotMarked(t *testing.T) {
+	k := fixtureOf(t)
+	k.r.Hosts = goneLive{k.hosts}
+	w := &observed{now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
+	if done, err := k.r.act(t.Context(), w, powercycle.Step{Do: powercycle.MarkHost, Next: powercycle.RequestingOwner}); done || err != nil {
+		t.Errorf("it was done: %t, %v", done, err)
+	}
+}
+
 func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}

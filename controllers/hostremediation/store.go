@@ -134,6 +134,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	removed, at := w.restores()
 	if w.now.Before(at) {
 		w.recheckAfter(at.Sub(w.now))
+		r.keep(w, w.kept.stored)
 		return nil
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))

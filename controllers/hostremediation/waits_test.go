@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
@@ -66,6 +68,23 @@ func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What the operator of a paused host does when the pause ends was asked before it.
+func TestAHostThatIsPausedBeforeItIsOffIsNotPoweredOffUnasked(t *testing.T) {
+	k := fixtureOf(t)
+	k.expects(powersOff, releases)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	k.pass()
+	k.host.Annotations[bmov1alpha1.PausedAnnotation] = "me"
+	if status := k.pass(); status.Step != string(powercycle.Preparing) || k.remediation().Annotations[mendv1.WaitsForAnnotation] != "HostNotReady" {
+		t.Errorf("in %s: %s", status.Step, status.Message)
+	}
+	k.r.Clusters = boots("before", corev1.ConditionTrue)
+	delete(k.host.Annotations, bmov1alpha1.PausedAnnotation)
+	if status := k.pass(); status.Step != string(powercycle.Succeeded) {
+		t.Errorf("in %s: %s", status.Step, status.Message)
 	}
 }
 
@@ -125,6 +144,27 @@ func TestWhatIsUndoneIsDoneAgainAfterAGrowingPause(t *testing.T) {
 				t.Errorf("in %s: %s", status.Step, status.Message)
 			}
 		})
+	}
+}
+
+// The minute for which a control-plane host waits for its cluster would begin anew at each look.
+func TestWhatCannotBeStoredAgainYetIsRemembered(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	k.reaches(powercycle.MovingWorkload)
+	remove := func() { k.edit(func(rem *mendv1.HostRemediation) { clear(rem.Annotations) }) }
+	k.removes(remove)
+	remove()
+	k.seen = fence.Seen{}
+	began := k.clock.Now()
+	for range 2 {
+		k.pass()
+		k.clock.SetTime(k.clock.Now().Add(time.Second))
+	}
+	value, _ := k.r.kept.Load(k.key)
+	var rec remediation.Record
+	if err := json.Unmarshal([]byte(value.(kept).record), &rec); err != nil || !rec.Unseen.Equal(began) {
+		t.Errorf("it remembers %+v, %v", rec, err)
 	}
 }
 
