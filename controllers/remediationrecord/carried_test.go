@@ -55,6 +55,22 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	}
 }
 
+// Requests that are stored name their records without a UID: one that the record has goes on.
+func TestARequestOfBeforeUIDsIsFollowed(t *testing.T) {
+	for uid, want := range map[string]string{"r": "False PoweringOff", "of another": "False " + Withdrawn} {
+		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(begun(RequestCreated), func(r *mendv1.RemediationRecord) {
+			r.UID = "of the record"
+			r.Status.Requests = []mendv1.RecordRef{{
+				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: uid,
+			}}
+		}))...)
+		m.ActsOnUnclaimed = false
+		if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != want {
+			t.Errorf("with a request %q it waits for %q, want %q", uid, got, want)
+		}
+	}
+}
+
 // The owner leaves what it was asked, and the check that asked says that the machine is healthy.
 func TestAMachineThatRecoversWhileItsOwnerDoesNothingIsHealed(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -262,14 +263,16 @@ func Mention(record *mendv1.RemediationRecord) string {
 	return followedBy + Carried(record, record.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells. Requests
+// that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
 		_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
 		name, uid = carriedIn(value, machine.Namespace)
 	}
-	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
+	has := uid == "" && slices.ContainsFunc(record.Status.Requests, func(req mendv1.RecordRef) bool { return req.UID == string(obj.GetUID()) })
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
 }
 
 // TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
