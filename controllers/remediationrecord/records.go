@@ -139,7 +139,8 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(record), there); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the record that a request carries: %w", err)
 	}
-	if !there.Open() || there.UID != record.UID && !Moved(there) || there.Name == "" {
+	other := record.UID != "" && there.UID != record.UID && !Moved(there) // requests of before they carried UIDs name it alone
+	if there.Name == "" || !there.Open() || other {
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
