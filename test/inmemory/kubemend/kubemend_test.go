@@ -124,6 +124,9 @@ func kubeconfig(content []byte) *corev1.Secret {
 func (e *environment) worker(ctx context.Context, name string) {
 	machine := builders.ControlPlaneMachine(e.cluster, name)
 	delete(machine.Labels, clusterv1.MachineControlPlaneLabel)
+	machine.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: new(true),
+	}}
 	Expect(e.here.Create(ctx, machine)).To(Succeed())
 	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name, []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
