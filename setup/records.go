@@ -52,13 +52,18 @@ func newMetal(mgr ctrl.Manager, machines client.Reader) (*host.Hosts, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
 	}
-	return &host.Hosts{Client: hostReader{live, machines}, Live: live}, nil
+	return &host.Hosts{Client: newHostReader(live, machines, clock.RealClock{}), Live: live}, nil
 }
 
-// hostReader reads past the caches, and lists Machines from where their controllers have them.
+// hostReader reads past the caches, and lists Machines from where their controllers have them. Of hundreds of remediations that begin at
+// once each asks for all Metal3Machines of its namespace: these are listed once in a few seconds.
 type hostReader struct {
 	client.Client
-	machines client.Reader
+	recent, machines client.Reader
+}
+
+func newHostReader(live client.Client, machines client.Reader, now clock.PassiveClock) hostReader {
+	return hostReader{live, &records.Recent{Live: live, Clock: now}, machines}
 }
 
 // List lists Machines from machines, and everything else past the caches.
@@ -66,7 +71,7 @@ func (r hostReader) List(ctx context.Context, list client.ObjectList, options ..
 	if _, are := list.(*clusterv1.MachineList); are {
 		return r.machines.List(ctx, list, options...)
 	}
-	return r.Client.List(ctx, list, options...)
+	return r.recent.List(ctx, list, options...)
 }
 
 // newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.

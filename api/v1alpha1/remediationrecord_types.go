@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -207,9 +209,9 @@ type RemediationRecordSpec struct {
 
 // RecordStep is one thing that has happened.
 type RecordStep struct {
-	// time is when, to the millisecond: several steps may be taken within a second. It has the six decimals that metav1.MicroTime reads.
+	// time is when, to the millisecond: several steps may be taken within a second.
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
 	Time metav1.MicroTime `json:"time"`
 	// reason is what, in a word.
 	// +kubebuilder:validation:MinLength=1
@@ -222,6 +224,22 @@ type RecordStep struct {
 	// object is what it happened to, if it is not the target.
 	// +optional
 	Object *RecordRef `json:"object,omitempty"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler. A MicroTime reads six decimals alone, and steps that are stored may have whole seconds: a list
+// with one record that cannot be decoded is none, so that no controller of records would start.
+func (s *RecordStep) UnmarshalJSON(data []byte) error {
+	type fields RecordStep
+	step := struct {
+		*fields
+
+		Time metav1.Time `json:"time"`
+	}{fields: (*fields)(s)}
+	if err := json.Unmarshal(data, &step); err != nil {
+		return err
+	}
+	s.Time = metav1.NewMicroTime(step.Time.Time)
+	return nil
 }
 
 // RecordReplacement is the Machine that came in place of the target.

@@ -121,15 +121,18 @@ func stateText(state bmov1alpha1.ProvisioningState) string {
 	return string(state)
 }
 
+// has reports whether host is that of the Metal3Machine of machine.
+func has(host *bmov1alpha1.BareMetalHost, machine *clusterv1.Machine) bool {
+	consumer, infra := host.Spec.ConsumerRef, machine.Spec.InfrastructureRef
+	return consumer != nil && consumer.Kind == infra.Kind && consumer.Name == infra.Name
+}
+
 // hostOf is the host that the Metal3Machine of machine has; nil if none is known.
 func (f *Facts) hostOf(machine *clusterv1.Machine) *bmov1alpha1.BareMetalHost {
-	infra := machine.Spec.InfrastructureRef
-	i := slices.IndexFunc(f.hosts, func(host bmov1alpha1.BareMetalHost) bool {
-		consumer := host.Spec.ConsumerRef
-		return consumer != nil && consumer.Kind == infra.Kind && consumer.Name == infra.Name
-	})
-	if i < 0 {
-		return nil
+	for i := range f.hosts {
+		if has(&f.hosts[i], machine) {
+			return &f.hosts[i]
+		}
 	}
-	return &f.hosts[i]
+	return nil
 }

@@ -89,32 +89,47 @@ func (f *Facts) passedOn(loss Loss, asked string) bool {
 	return loss.Found == asked || slices.ContainsFunc(f.Lost, func(other Loss) bool { return other.Name == loss.Found })
 }
 
-// onHost is the first of machines that has a host; nil if none has.
+// onHost is the first of machines that has a host; nil if none has. It is asked for each machine that was lost: the host tells its machine.
 func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Machine {
-	for _, machine := range machines {
-		if its := f.hostOf(machine); its != nil && its.Name == host {
-			return machine
+	for i := range f.hosts {
+		if f.hosts[i].Name != host {
+			continue
+		}
+		for _, machine := range machines {
+			if has(&f.hosts[i], machine) && f.hostOf(machine) == &f.hosts[i] {
+				return machine
+			}
 		}
 	}
 	return nil
 }
 
-// madeSince are the other machines that were made since at and that are not written down as replacements, the oldest one first. Objects
-// have the time of their creation in seconds.
+// madeSince are the other machines that were made since at and that are not written down as replacements, the oldest one first.
 func (f *Facts) madeSince(at time.Time) []*clusterv1.Machine {
-	return slices.DeleteFunc(slices.Clone(f.others), func(machine *clusterv1.Machine) bool {
+	return since(slices.DeleteFunc(slices.Clone(f.others), func(machine *clusterv1.Machine) bool {
 		replaces, _ := Replaces(machine)
-		return replaces != "" || f.Remembered[machine.Name] != "" || machine.CreationTimestamp.Time.Before(at.Truncate(time.Second))
+		return replaces != "" || f.Remembered[machine.Name] != ""
+	}), at)
+}
+
+// since are those of machines, the oldest one first, that were made since at. Objects have the time of their creation in seconds.
+func since(machines []*clusterv1.Machine, at time.Time) []*clusterv1.Machine {
+	i := slices.IndexFunc(machines, func(machine *clusterv1.Machine) bool {
+		return !machine.CreationTimestamp.Time.Before(at.Truncate(time.Second))
 	})
+	if i < 0 {
+		return nil
+	}
+	return machines[i:]
 }
 
 // inOrder gives each machine that was lost, in the order in which they were, the first machine that was made since and that no other has.
 // One that has the host of a lost machine is not free for another.
 func (f *Facts) inOrder(loss Loss, others []Loss) Replacement {
 	others = slices.DeleteFunc(slices.Clone(others), func(other Loss) bool { return f.passedOn(other, loss.Name) })
-	lost, taken := append(slices.Clone(others), loss), map[string]bool{}
+	lost, taken, made := append(slices.Clone(others), loss), map[string]bool{}, f.madeSince(time.Time{})
 	for _, other := range others {
-		if machine := f.onHost(f.madeSince(other.At), other.Host); machine != nil {
+		if machine := f.onHost(since(made, other.At), other.Host); machine != nil {
 			taken[machine.Name] = true
 			lost = without(lost, other.Name)
 		}
@@ -127,11 +142,12 @@ func (f *Facts) inOrder(loss Loss, others []Loss) Replacement {
 		if taken[next.Found] {
 			continue
 		}
-		free := slices.IndexFunc(f.madeSince(next.At), func(machine *clusterv1.Machine) bool { return !taken[machine.Name] })
+		candidates := since(made, next.At)
+		free := slices.IndexFunc(candidates, func(machine *clusterv1.Machine) bool { return !taken[machine.Name] })
 		if free < 0 {
 			continue
 		}
-		machine := f.madeSince(next.At)[free]
+		machine := candidates[free]
 		if next.Name == loss.Name {
 			return Replacement{machine.Name, ByOrder}
 		}

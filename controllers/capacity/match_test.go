@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -126,6 +127,18 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 			[]edit{about(worker("w4", 4*time.Minute, metal)), lost(a, Loss{Name: "w1", At: b.At, Host: "h1"}), hosts(aHost("h1", "provisioned", consumedBy("w4")))}, "w1/SameHost?",
 		},
 	}.tell(t, func(f *Facts) string { return by(f.Predecessor()) })
+}
+
+// Each of hundreds of machines that were lost at once asks for all others: what that takes must not grow with their square.
+func TestManyLossesAreMatched(t *testing.T) {
+	f := given(gone)
+	for i := range 300 {
+		f.Lost = append(f.Lost, Loss{Name: fmt.Sprintf("lost-%d", i), At: noon.Add(-time.Hour)})
+		f.others = append(f.others, worker(fmt.Sprintf("made-%d", i), time.Minute))
+	}
+	if allocations := testing.AllocsPerRun(1, func() { f.replacement() }); allocations > 10*300 {
+		t.Errorf("one story takes %v allocations", allocations)
+	}
 }
 
 // anyFacts are any of those of the tables, at once: so many of them contradict each other.

@@ -194,7 +194,8 @@ func (r *reading) readChecks(ctx context.Context) error {
 	return err
 }
 
-// readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure.
+// readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure. It
+// comes last: it asks for what the machine wants that the story is about.
 func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool {
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
@@ -211,8 +212,10 @@ func (r *reading) readHosts(ctx context.Context) error {
 	}
 	r.hosts = list.Items
 	slices.SortFunc(r.hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
+	followed := r.decide().machine // what the others ask of a host is for the stories of other losses, of which there may be hundreds
 	for _, machine := range concerned {
-		if r.hostOf(machine) == nil && machine.DeletionTimestamp.IsZero() {
+		told := machine.Name == followed || machine == r.old
+		if told && r.hostOf(machine) == nil && machine.DeletionTimestamp.IsZero() {
 			if err := r.readWants(ctx, machine); err != nil {
 				return err
 			}

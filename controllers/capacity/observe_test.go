@@ -202,10 +202,11 @@ func TestFewObjectsAreRead(t *testing.T) {
 		most    int
 	}{
 		"of a machine that is healthy":  {Subject{Namespace: "default", Name: "w2"}, 5},
-		"of one that is being replaced": {lostW1(), 9},
+		"of one that is being replaced": {lostW1(), 9}, // what w5 asks of a host is for the story of another loss
 	} {
 		reads := 0
-		o := environment(t, refusing("", &reads), worker("w4", 4*time.Minute, seeking), metal3Machine("w4", map[string]any{}))
+		o := environment(t, refusing("", &reads), worker("w4", 4*time.Minute, seeking), metal3Machine("w4", map[string]any{}),
+			worker("w5", 3*time.Minute, seeking), metal3Machine("w5", map[string]any{}))
 		if name == "of a machine that is healthy" {
 			o = environment(t, refusing("", &reads))
 		}

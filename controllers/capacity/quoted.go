@@ -20,7 +20,7 @@ func oneLine(message string) string {
 	}
 	text := strings.Join(parts, "; ")
 	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
-	return strings.TrimSuffix(visible(bounded(text, mostQuoted)), ".")
+	return strings.TrimSuffix(bounded(visible(text), mostQuoted), ".")
 }
 
 // bounded is text of at most so many bytes. Where something is left out it ends with an ellipsis.

@@ -123,6 +123,9 @@ func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
 		Timestamp metav1.Time `json:"timestamp"`
 	}
 	annotation := machine.Annotations[controlplanev1.RemediationForAnnotation]
+	if annotation == "" { // as most have: all machines of an owner are asked for each that it has lost
+		return "", time.Time{}
+	}
 	if json.Unmarshal([]byte(annotation), &data) != nil || len(validation.IsDNS1123Subdomain(data.Machine)) > 0 {
 		return "", time.Time{}
 	}

@@ -63,6 +63,7 @@ func TestHostileTextsAreBoundedAndShown(t *testing.T) {
 		"megabytes of lines":       strings.Repeat("* x\n", 1<<20),
 		"megabytes of characters":  strings.Repeat("ü", 1<<20),
 		"what is no text":          strings.Repeat("\xff", 1<<20),
+		"characters that are cut":  strings.Repeat("\a", 1<<20),
 		"what clears a screen":     "\x1b[2J\x1b[H all is done",
 		"what writes over a line":  "failed\r all is done",
 		"what turns the direction": "\u202ella si enod",

@@ -212,8 +212,8 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
-	r.Records.Began(ctx, record, records.RefOf(req))
 	r.memory.written.Of(req.GroupVersionKind().GroupKind()).Note(req)
+	r.Records.Began(ctx, record, records.RefOf(req))
 	return req, nil
 }
 

@@ -55,6 +55,37 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	}
 }
 
+// The owner is asked anew, as after the check let go of the machine or after clusterctl move: that is another record's, and two would end as Replaced.
+func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
+	for remediator, want := range map[mendv1.RecordRemediator]mendv1.RecordOutcome{mendv1.RemediatedByOwner: mendv1.RecordCancelled, mendv1.RemediatedByRequest: ""} {
+		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = remediator }))...)
+		m.ask(time.Second)
+		m.reconcile(2 * time.Second)
+		m.change("w1", func(w *clusterv1.Machine) {
+			w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + followedBy + "w1-next@next"
+		})
+		if got := m.reconcile(time.Minute); got.Status.Outcome != want {
+			t.Errorf("one by %s ends as %q", remediator, got.Status.Outcome)
+		}
+	}
+}
+
+// Requests that are stored name their records without a UID: one that the record has goes on.
+func TestARequestOfBeforeUIDsIsFollowed(t *testing.T) {
+	for uid, want := range map[string]string{"r": "False PoweringOff", "of another": "False " + Withdrawn} {
+		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(begun(RequestCreated), func(r *mendv1.RemediationRecord) {
+			r.UID = "of the record"
+			r.Status.Requests = []mendv1.RecordRef{{
+				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: uid,
+			}}
+		}))...)
+		m.ActsOnUnclaimed = false
+		if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != want {
+			t.Errorf("with a request %q it waits for %q, want %q", uid, got, want)
+		}
+	}
+}
+
 // The owner leaves what it was asked, and the check that asked says that the machine is healthy.
 func TestAMachineThatRecoversWhileItsOwnerDoesNothingIsHealed(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)

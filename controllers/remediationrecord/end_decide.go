@@ -14,6 +14,9 @@ func (p *planning) end() bool {
 	switch {
 	case !t.Known:
 		return false
+	case t.Superseded && p.begun():
+		p.finish(mendv1.RecordCancelled, Withdrawn, time.Time{})
+		return true
 	case t.gone(), t.leaving() && p.begun():
 		return p.endOfLeaving()
 	case !p.begun():

@@ -170,7 +170,10 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	}
 	o.observeChecked()
 	asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
-	if asked != nil && asked.Status == metav1.ConditionFalse && (!o.facts.Status.Begun.IsZero() || carries(m, o.record)) {
+	other, _ := carriedByMachine(m)
+	t.Superseded = other.Name != "" && !carries(m, o.record) && o.record.Spec.Remediator == mendv1.RemediatedByOwner
+	follows := !t.Superseded && (!o.facts.Status.Begun.IsZero() || carries(m, o.record))
+	if follows && asked != nil && asked.Status == metav1.ConditionFalse {
 		t.Asked = asked.LastTransitionTime.Time
 	}
 	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]

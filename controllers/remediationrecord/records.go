@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -139,7 +140,8 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the record that a request carries: %w", err)
 	}
-	if !there.Open() || there.UID != record.UID && !Moved(there) || there.Name == "" {
+	other := record.UID != "" && there.UID != record.UID && !Moved(there) // requests of before they carried UIDs name it alone
+	if there.Name == "" || !there.Open() || other {
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
@@ -263,14 +265,21 @@ func Mention(record *mendv1.RemediationRecord) string {
 	return followedBy + Carried(record, record.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+// carriedByMachine is the record that a Machine carries whose owner is asked to replace it; zero if it carries none.
+func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, uid types.UID) {
+	_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
+	return carriedIn(value, machine.Namespace)
+}
+
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells. Requests
+// that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
-		_, value, _ := strings.Cut(conditions.GetMessage(machine, mendv1.Remediation), followedBy)
-		name, uid = carriedIn(value, machine.Namespace)
+		name, uid = carriedByMachine(machine)
 	}
-	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
+	has := uid == "" && slices.ContainsFunc(record.Status.Requests, func(req mendv1.RecordRef) bool { return req.UID == string(obj.GetUID()) })
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
 }
 
 // TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.

@@ -161,6 +161,14 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Errorf("it takes %q after %q", second.Name, first.Name)
 			}
 		}, 1},
+		"a request of before UIDs names its record": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, carried(about("w1", "2"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: first.Name}}), "b")
+		}, 1},
+		"a request carries another one of its record's name": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			s.begins(ctx, carried(about("w1", "2"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: first.Name, UID: "another"}}), "b")
+		}, 2},
 		"the record that a request carries is closed": {func(s *shelf) {
 			first := s.begins(ctx, about("w1", "1"), "a")
 			s.close(ctx, t)

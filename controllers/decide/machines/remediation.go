@@ -40,9 +40,12 @@ func remediationCondition(facts *Facts, decision *Decision) {
 	decision.Conditions = append(decision.Conditions, cond)
 }
 
+// recorded stands before the record of a remediation in the message of a Machine that carries it. (package remediationrecord)
+const recorded = ": see RemediationRecord "
+
 // said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not known here.
 func said(stored, message string) bool {
-	return stored == message || strings.HasPrefix(stored, message+": ")
+	return stored == message || strings.HasPrefix(stored, message+recorded)
 }
 
 // inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of

@@ -66,6 +66,8 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"an owner is asked":                                        {of(bad(ofSet)), ownerAsked},
 		"one that was asked":                                       {of(bad(ofSet, asked)), ownerAsked},
 		"which is said once":                                       {of(bad(ofSet, asked, before)), stands},
+		"also with its record":                                     {of(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+recorded+"a@1"))), stands},
+		"and with nothing else":                                    {of(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+": and more"))), ownerAsked},
 		"one that cannot remediate it":                             {of(bad(ofSet, refuses)), ownerRefuses},
 		"none that could":                                          {of(bad(unowned)), ownerMissing},
 		"a request is made":                                        {of(bad()).with(external), requestMade},
