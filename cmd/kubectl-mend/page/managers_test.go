@@ -38,6 +38,7 @@ func saying(edit func(*managerlease.Announcement)) func(*scene) {
 
 func filtered(a *managerlease.Announcement) { a.WatchFilter = "blue" }
 func leaving(a *managerlease.Announcement)  { a.Teardown = true }
+func ahead(a *managerlease.Announcement)    { a.ClockAheadSeconds = 900 }
 
 // outside is a manager that runs outside of the cluster, and that no binding gives its rights.
 func outside(s *scene) {
@@ -88,6 +89,9 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"the status with a manager outside":                        {aScene(bad, outside), nil},
 		"a machine and a manager outside":                          {aScene(bad, outside), machine("w1")},
 		"a machine that is remediated and no manager ever":         {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
+		"the status with a manager whose clock is wrong":           {aScene(bad, ownNodes(due), saying(ahead)), nil},
+		"a machine and a manager whose clock is wrong":             {aScene(bad, saying(ahead)), machine("w1")},
+		"a node and a manager whose clock is wrong":                {aScene(ownNodes(due), saying(ahead)), node("n1")},
 		"the status under another filter":                          {aScene(bad, ownNodes(due), saying(filtered)), nil},
 		"a power cycle and a manager with another filter":          {aScene(bad, off, saying(filtered)), remediation("w1")},
 		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},

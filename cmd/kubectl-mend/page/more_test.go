@@ -116,13 +116,16 @@ func moreChecks() map[string]story {
 		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
 		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
 		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
-		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
-		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
-		"a check that selects nothing":                               {aScene(selectsNothing), check("workers")},
-		"a check whose limit allows none":                            {aScene(limitOf("10%")), check("workers")},
-		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
-		"a healthy machine and no manager":                           {aScene(managerGone), machine("w1")},
-		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
+		"a machine on a host that is externally provisioned": {aScene(silent(6*time.Minute, "w1"), hosted(func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+		})), machine("w1")},
+		"a check of which one machine has a spare host":      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
+		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
+		"a check whose limit allows none":                    {aScene(limitOf("10%")), check("workers")},
+		"the status of checks that do nothing":               {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":                   {aScene(managerGone), machine("w1")},
+		"a check that cannot be explained":                   {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
 			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
@@ -135,6 +138,18 @@ func moreChecks() map[string]story {
 		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
 		"the status when there is no cluster":               {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+	}
+}
+
+// hosted puts w1 on a host of that kind.
+func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
+	return func(s *scene) {
+		s.onHost(s.machines["w1"])
+		for _, obj := range s.others {
+			if h, host := obj.(*bmov1alpha1.BareMetalHost); host {
+				edit(h)
+			}
+		}
 	}
 }
 

@@ -89,6 +89,13 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 	if announced.Teardown {
 		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
 	}
+	if ahead := announced.ClockAhead(); ahead != 0 {
+		direction := "ahead of"
+		if ahead < 0 {
+			direction = "behind"
+		}
+		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(ahead.Abs())+" "+direction+" that of the API server"))
+	}
 	p.line("", strings.Join(parts, "; ")+".")
 	var served, unserved []string
 	for _, kind := range announced.Kinds {

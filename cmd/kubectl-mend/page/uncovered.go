@@ -111,7 +111,8 @@ func (s *Status) troubles() string {
 	}
 	short := 0
 	for i := range s.Checks {
-		if r := &s.Checks[i]; r.NodesUnknown == nil && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		r := &s.Checks[i]
+		if seen := r.NodesUnknown == nil && r.Counts.Unknown < r.Counts.NotHealthy(); seen && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
 			short++
 		}
 	}
