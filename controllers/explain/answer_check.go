@@ -99,7 +99,7 @@ func (c *Check) otherwise(a *Answer) {
 	case c.Mode == Unknown && c.Reason != NotExplained:
 		a.Action, a.Reason = ActionUnknown, NoManager
 	case c.Mode == Unknown:
-		a.Reason = c.Reason
+		c.notExplained(a)
 	default:
 		a.Action = NotRemediated
 		c.notActing(a)

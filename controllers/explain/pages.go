@@ -37,6 +37,8 @@ func (c *Check) NotJudged() Answer {
 	a := Answer{State: NotChecked}
 	if c.Reason == NotExplained { // a manager may well judge it
 		a.State = IsUnknown
+		c.notExplained(&a)
+		return a
 	}
 	c.notActing(&a)
 	return a

@@ -190,6 +190,12 @@ func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}}}}
 }
 
+// barredFromClusters bars the user from Clusters: the one of the scene is not read.
+func barredFromClusters(s *scene) {
+	s.cluster.Name = "unread"
+	barred(clusterv1.GroupVersion.WithKind("Cluster"))(s)
+}
+
 func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/rights", map[string]story{
@@ -200,7 +206,10 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
-		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+		"a machine of a Cluster that the user may not read":  {aScene(silent(6*time.Minute, "w1"), told(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
+		"a check of a Cluster that the user may not read":    {aScene(silent(6*time.Minute, "w1"), barredFromClusters), check("workers")},
+		"the status of a Cluster that the user may not read": {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
+		"a node within its time":                             {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
 			node("n1"),
