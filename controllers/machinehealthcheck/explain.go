@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,6 +40,11 @@ func explained(state *observed, plan *machines.Plan) *explain.Check {
 		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
 		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
+	}
+	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
+	written := machines.ConditionOf(state.Check, mendv1.Effective)
+	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
+		meta.SetStatusCondition(&check.Conditions, *written)
 	}
 	return check
 }

@@ -123,6 +123,9 @@ func moreChecks() map[string]story {
 		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
 		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
 		"a check whose limit allows none":                    {aScene(limitOf("10%")), check("workers")},
+		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
+		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
+		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
 		"the status of checks that do nothing":               {aScene(secondCheck, selectsNothing), nil},
 		"a healthy machine and no manager":                   {aScene(managerGone), machine("w1")},
 		"a check that cannot be explained":                   {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
@@ -151,6 +154,17 @@ func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
 			}
 		}
 	}
+}
+
+// neverMet gives a rule of the check a status that no condition has.
+func neverMet(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions[1].Status = "false" }
+
+// fieldDropped has the manager say so of the check.
+func fieldDropped(s *scene) {
+	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
+		Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.FieldDroppedReason, LastTransitionTime: at(time.Hour),
+		Message: "The field \"unhealthyNodeConditions\", which was applied in spec, does not exist in cluster.x-k8s.io/v1beta2: the API server has dropped it",
+	})
 }
 
 // selectsNothing gives the check a selector that no machine matches.

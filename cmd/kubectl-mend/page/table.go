@@ -35,7 +35,7 @@ type Layout struct {
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
 	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
-		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0
+		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0 && r.Flaw() == nil
 }
 
 // Print writes s for a person.
