@@ -19,7 +19,7 @@ import (
 
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
 // such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
-// not know.
+// not know, but for what the checks that were explained before say of Machines that both select.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
 	state, err := r.find(ctx, key, now)
 	if err != nil || state == nil {
@@ -30,7 +30,9 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
-	return explained(state, r.decide(ctx, state)), nil
+	plan := r.decide(ctx, state)
+	r.memory.tell(key, plan.Memory.Opinions)
+	return explained(state, plan), nil
 }
 
 // explained explains p, with the conditions that the check would have.

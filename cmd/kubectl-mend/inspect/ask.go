@@ -88,6 +88,9 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			continue
 		}
 		check, err := a.machineCheck(ctx, &list.Items[i])
+		if err == nil && check != nil && shares(check) {
+			check, err = a.besideOthers(ctx, &list.Items[i], list.Items)
+		}
 		switch {
 		case err != nil:
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
@@ -97,6 +100,23 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 		}
 	}
 	return checks, nil
+}
+
+// shares reports whether other checks select Machines of a check: the message of its condition names them.
+func shares(check *explain.Check) bool {
+	exclusive := meta.FindStatusCondition(check.Conditions, mendv1.TargetsExclusive)
+	return exclusive != nil && exclusive.Message != ""
+}
+
+// besideOthers explains a check that selects Machines which others select too, after these have said which of them they remediate.
+func (a *Asker) besideOthers(ctx context.Context, check *clusterv1.MachineHealthCheck, among []clusterv1.MachineHealthCheck) (*explain.Check, error) {
+	for i := range among {
+		other := &among[i]
+		if other.Namespace == check.Namespace && other.Spec.ClusterName == check.Spec.ClusterName && other.Name != check.Name {
+			_, _ = a.machineCheck(ctx, other) // one that cannot be explained says nothing
+		}
+	}
+	return a.machineCheck(ctx, check)
 }
 
 // machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.

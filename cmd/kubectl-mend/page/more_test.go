@@ -126,6 +126,7 @@ func moreChecks() map[string]story {
 		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
 		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
 		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
+		"a machine that the other of two checks remediates":  {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1), machine("w1")},
 		"the status of checks that do nothing":               {aScene(secondCheck, selectsNothing), nil},
 		"a healthy machine and no manager":                   {aScene(managerGone), machine("w1")},
 		"a check that cannot be explained":                   {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
@@ -165,6 +166,26 @@ func fieldDropped(s *scene) {
 		Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.FieldDroppedReason, LastTransitionTime: at(time.Hour),
 		Message: "The field \"unhealthyNodeConditions\", which was applied in spec, does not exist in cluster.x-k8s.io/v1beta2: the API server has dropped it",
 	})
+}
+
+// requestedForW1 has the check have made a request from its template.
+func requestedForW1(s *scene) {
+	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for _, obj := range []*unstructured.Unstructured{template, req} {
+		obj.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta1")
+		obj.SetNamespace("default")
+	}
+	template.SetKind("Metal3RemediationTemplate")
+	template.SetName("reboot")
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+	req.SetKind("Metal3Remediation")
+	req.SetName("w1")
+	req.SetUID("request")
+	req.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "check"})
+	req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "workers"})
+	req.SetCreationTimestamp(at(time.Minute))
+	req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}})
+	s.others = append(s.others, template, req)
 }
 
 // selectsNothing gives the check a selector that no machine matches.

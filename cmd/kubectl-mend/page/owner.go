@@ -113,7 +113,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
-		if t.BlockedBy(mendv1.OverlapReason) { // an older check acts on it, and says what is done
+		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(string(machines.OtherCheckRemediates)) { // another check acts on it, and says what is done
 			continue
 		}
 		said := c.AnswerOn(t)
