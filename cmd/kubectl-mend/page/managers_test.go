@@ -2,6 +2,7 @@ package page
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -190,6 +192,12 @@ func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}}}}
 }
 
+// unreadRequests bars the user from HostRemediations, none of which is read.
+func unreadRequests(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { _, req := obj.(*mendv1.HostRemediation); return req })
+	barred(mendv1.GroupVersion.WithKind("HostRemediation"), mendv1.GroupVersion.WithKind("HostRemediationTemplate"))(s)
+}
+
 // barredFromClusters bars the user from Clusters: the one of the scene is not read.
 func barredFromClusters(s *scene) {
 	s.cluster.Name = "unread"
@@ -211,6 +219,7 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"the status of a Cluster that the user may not read":           {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
 		"a cluster of which the user may not read what makes machines": {aScene(func(s *scene) { s.set = nil }, barred(clusterv1.GroupVersion.WithKind("MachineSet"))), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }},
 		"a machine that a NodeHealthCheck may select":                  {aScene(selectsNothing, barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))), machine("w1")},
+		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
 		"a node within its time":                                       {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
