@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -198,6 +200,12 @@ func unreadRequests(s *scene) {
 	barred(mendv1.GroupVersion.WithKind("HostRemediation"), mendv1.GroupVersion.WithKind("HostRemediationTemplate"))(s)
 }
 
+// unreadHosts bars the user from Metal3Machines, none of which is read.
+func unreadHosts(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { return obj.GetObjectKind().GroupVersionKind().Kind == "Metal3Machine" })
+	barred(infrav1.GroupVersion.WithKind("Metal3Machine"))(s)
+}
+
 // barredFromClusters bars the user from Clusters: the one of the scene is not read.
 func barredFromClusters(s *scene) {
 	s.cluster.Name = "unread"
@@ -220,7 +228,9 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a cluster of which the user may not read what makes machines": {aScene(func(s *scene) { s.set = nil }, barred(clusterv1.GroupVersion.WithKind("MachineSet"))), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }},
 		"a machine that a NodeHealthCheck may select":                  {aScene(selectsNothing, barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))), machine("w1")},
 		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
-		"a node within its time":                                       {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts,
+			told(metav1.ConditionFalse, "HostExternallyProvisioned", "* BareMetalHost rack-w1 is externally provisioned")), machine("w1")},
+		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
 			node("n1"),
