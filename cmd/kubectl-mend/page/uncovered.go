@@ -109,6 +109,9 @@ func (s *Status) troubles() string {
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
 		says = "No manager of kubemend runs. "
 	}
+	if n := len(s.Unreachable); n > 0 {
+		says += explain.Number(n, "cluster") + " out of reach. "
+	}
 	short := 0
 	for i := range s.Checks {
 		r := &s.Checks[i]
