@@ -7,10 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -85,6 +88,8 @@ func (c *Check) restrict(a *Answer) {
 		restricted.Action, restricted.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
 		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason
+	case a.State == IsHealthy && c.Flaw() != nil:
+		restricted.Reason = c.Flaw().Reason
 	default:
 		return
 	}
@@ -99,7 +104,7 @@ func (c *Check) otherwise(a *Answer) {
 	case c.Mode == Unknown && c.Reason != NotExplained:
 		a.Action, a.Reason = ActionUnknown, NoManager
 	case c.Mode == Unknown:
-		a.Reason = c.Reason
+		c.notExplained(a)
 	default:
 		a.Action = NotRemediated
 		c.notActing(a)
@@ -168,6 +173,23 @@ func (c *Check) Useless() Step {
 			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limits.Spec, total)}
 	}
 	return Step{}
+}
+
+// Flaw is the condition that says that c, or one of its rules, can never act as it is written; nil if there is none.
+func (c *Check) Flaw() *metav1.Condition {
+	if cond := meta.FindStatusCondition(c.Conditions, mendv1.Effective); cond != nil && cond.Status == metav1.ConditionFalse {
+		return cond
+	}
+	return nil
+}
+
+// correct is what a person has to do about the flaw of c; zero if it has none.
+func (c *Check) correct() Step {
+	flaw := c.Flaw()
+	if flaw == nil {
+		return Step{}
+	}
+	return Step{Reason: flaw.Reason, Manual: true, Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
 }
 
 // unreachableSince is since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.

@@ -137,7 +137,7 @@ func (c *Check) FollowTargets() {
 		c.Next = soonest
 	}
 	if c.Next == (Step{}) {
-		c.Next = cmp.Or(c.Useless(), c.waitedFor())
+		c.Next = cmp.Or(c.Useless(), c.waitedFor(), c.correct())
 	}
 }
 

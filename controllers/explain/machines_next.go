@@ -142,8 +142,11 @@ func stillBlocked(blocker *Blocker) string {
 // ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
 func ended(blocker *Blocker) Step {
 	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
-		return Step{Reason: blocker.Reason, Manual: true,
-			Text: "repair what the unhealthy ones have in common; remediation resumes when " + blocker.EndsWhen}
+		text := "repair what the unhealthy ones have in common"
+		if blocker.EndsWhen != "" { // what a manager wrote on a Machine does not have it
+			text += "; remediation resumes when " + blocker.EndsWhen
+		}
+		return Step{Reason: blocker.Reason, Manual: true, Text: text}
 	}
 	return Step{Reason: blocker.Reason, Text: resumes(blocker)}
 }

@@ -1,10 +1,13 @@
 package explain
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -28,17 +31,30 @@ const (
 
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {
-	return Check{
+	c := Check{
 		Check: cliv1.Check{Reference: check, Mode: Unknown, Reason: NotExplained, Message: "It could not be explained: " + why.Error()},
-		Next:  Step{Reason: NotExplained, Text: "Ask as a user who may read that", Manual: true},
+		Next:  Step{Reason: NotExplained, Text: "Ask again", Manual: true},
+	}
+	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(why) && errors.As(why, &status) && status.Status().Details != nil {
+		details := status.Status().Details
+		c.ModeDetail = strings.TrimSuffix(details.Kind+"."+details.Group, ".")
+		c.Next.Text = "Ask as a user who may read " + c.ModeDetail
+	}
+	return c
+}
+
+// notExplained sets what keeps c from being explained: what the user may not read, if it is that.
+func (c *Check) notExplained(a *Answer) {
+	if a.Reason, a.Detail = c.Reason, c.ModeDetail; c.ModeDetail != "" {
+		a.Reason = MissingPermission
 	}
 }
 
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
-// NothingUntil is the next step where nothing happens as long as b lasts.
-func NothingUntil(b Blocker) Step { return Step{Reason: b.Reason, Text: resumes(&b)} }
+// NothingUntil is the next step where nothing happens as long as b lasts, or what a person has to do if time does not end it.
+func NothingUntil(b Blocker) Step { return ended(&b) }
 
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -37,6 +38,8 @@ func (c *Check) NotJudged() Answer {
 	a := Answer{State: NotChecked}
 	if c.Reason == NotExplained { // a manager may well judge it
 		a.State = IsUnknown
+		c.notExplained(&a)
+		return a
 	}
 	c.notActing(&a)
 	return a
@@ -62,6 +65,11 @@ func (f *Finding) Timing(at Moment) (since, expires string) {
 	return fmt.Sprintf("%s, timeout %s, ", since, Brief(timeout.Duration)), expires + at(f.Expires.Time)
 }
 
+// FlawText is a flaw of a check in one line.
+func FlawText(flaw *metav1.Condition) string {
+	return flaw.Reason + ": " + strings.Join(strings.Fields(strings.TrimPrefix(flaw.Message, "* ")), " ")
+}
+
 // Remarks are what the row of c in a table cannot show: who is not healthy, why kubemend does not act, and why no remediation starts.
 func (c *Check) Remarks() []string {
 	var remarks []string
@@ -76,6 +84,9 @@ func (c *Check) Remarks() []string {
 		remarks = append(remarks, c.NodesUnknown.Message)
 	} else if c.Message != "" && !tooMany {
 		remarks = append(remarks, c.Message)
+	}
+	if flaw := c.Flaw(); flaw != nil {
+		remarks = append(remarks, FlawText(flaw))
 	}
 	return remarks
 }

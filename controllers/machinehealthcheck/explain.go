@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,7 @@ import (
 
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
 // such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
-// not know.
+// not know, but for what the checks that were explained before say of Machines that both select.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
 	state, err := r.find(ctx, key, now)
 	if err != nil || state == nil {
@@ -29,7 +30,9 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
-	return explained(state, r.decide(ctx, state)), nil
+	plan := r.decide(ctx, state)
+	r.memory.tell(key, plan.Memory.Opinions)
+	return explained(state, plan), nil
 }
 
 // explained explains p, with the conditions that the check would have.
@@ -39,6 +42,11 @@ func explained(state *observed, plan *machines.Plan) *explain.Check {
 		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
 		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
+	}
+	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
+	written := machines.ConditionOf(state.Check, mendv1.Effective)
+	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
+		meta.SetStatusCondition(&check.Conditions, *written)
 	}
 	return check
 }

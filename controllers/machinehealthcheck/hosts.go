@@ -2,10 +2,15 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 const (
@@ -36,7 +41,9 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *ma
 
 func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) *machines.Host {
 	found, err := r.Metal.Of(ctx, target.Machine)
-	if err != nil {
+	if errors.Is(err, explain.ErrUnread) {
+		return writtenHost(target)
+	} else if err != nil {
 		return &machines.Host{}
 	}
 	read := &machines.Host{Paused: found.Paused}
@@ -44,4 +51,15 @@ func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) *machi
 		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
 	}
 	return read
+}
+
+// writtenHost is the host of target for a reader who may not read it: as what the manager wrote on the Machine has it.
+func writtenHost(target *machines.Target) *machines.Host {
+	cond := machines.ConditionOf(target, mendv1.Remediation)
+	if cond == nil || cond.Status != metav1.ConditionFalse {
+		return &machines.Host{}
+	}
+	return &machines.Host{
+		Name: "of the machine", External: cond.Reason == string(machines.HostExternal), Paused: cond.Reason == string(machines.HostPaused),
+	}
 }

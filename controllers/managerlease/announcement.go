@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,11 @@ type Announcement struct {
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are those that it could serve. One that is missing was not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`
+}
+
+// ClockAhead is ClockAheadSeconds as a duration.
+func (a *Announcement) ClockAhead() time.Duration {
+	return time.Duration(a.ClockAheadSeconds) * time.Second
 }
 
 // Kind is whether a kind is served, and why not.

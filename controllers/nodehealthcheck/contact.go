@@ -22,6 +22,8 @@ type Contact struct {
 	Clock clock.PassiveClock
 	// Server is the API server whose clock is held against that of this process. It may be nil.
 	Server *clockerror.Server
+	// Announced is what a reader knows instead of Server: by how much the manager says that its clock is ahead.
+	Announced time.Duration
 
 	mu      sync.Mutex
 	lost    time.Time // since when nothing is answered; zero while there is contact
@@ -30,8 +32,11 @@ type Contact struct {
 
 // clockAhead is how far the clock of this process is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
 func (c *Contact) clockAhead() time.Duration {
-	if c == nil || c.Server == nil {
+	switch {
+	case c == nil:
 		return 0
+	case c.Server == nil:
+		return c.Announced
 	}
 	return c.Server.Ahead()
 }

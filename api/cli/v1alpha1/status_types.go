@@ -59,6 +59,8 @@ type Manager struct {
 	Outside bool `json:"outside"`
 	// Teardown reports that the manager removes all that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown"`
+	// ClockAheadSeconds is by how many seconds its clock is ahead of that of the API server; less than 0 if it is behind, absent up to 30.
+	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are those that it serves, or could.
 	Kinds []ServedKind `json:"kinds,omitempty"`
 	// Message is what could not be found out about the manager.

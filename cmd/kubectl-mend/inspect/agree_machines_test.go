@@ -20,6 +20,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -61,6 +62,7 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	p.reconciler = &machinehealthcheck.Reconciler{
 		Client: c, Live: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, ""), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
+		Metal: &host.Hosts{Client: c, Live: c},
 	}
 	return p
 }

@@ -20,6 +20,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -61,13 +62,13 @@ func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthc
 func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
 	machines := &machinehealthcheck.Reconciler{
-		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now,
+		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
-		LeaseNamespace: a.Managers.leaseNamespace(),
+		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Announced: a.Managers.clockAhead()},
 	}
 }
 
@@ -87,6 +88,9 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			continue
 		}
 		check, err := a.machineCheck(ctx, &list.Items[i])
+		if err == nil && check != nil && shares(check) {
+			check, err = a.besideOthers(ctx, &list.Items[i], list.Items)
+		}
 		switch {
 		case err != nil:
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
@@ -96,6 +100,23 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 		}
 	}
 	return checks, nil
+}
+
+// shares reports whether other checks select Machines of a check: the message of its condition names them.
+func shares(check *explain.Check) bool {
+	exclusive := meta.FindStatusCondition(check.Conditions, mendv1.TargetsExclusive)
+	return exclusive != nil && exclusive.Message != ""
+}
+
+// besideOthers explains a check that selects Machines which others select too, after these have said which of them they remediate.
+func (a *Asker) besideOthers(ctx context.Context, check *clusterv1.MachineHealthCheck, among []clusterv1.MachineHealthCheck) (*explain.Check, error) {
+	for i := range among {
+		other := &among[i]
+		if other.Namespace == check.Namespace && other.Spec.ClusterName == check.Spec.ClusterName && other.Name != check.Name {
+			_, _ = a.machineCheck(ctx, other) // one that cannot be explained says nothing
+		}
+	}
+	return a.machineCheck(ctx, check)
 }
 
 // machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
@@ -146,7 +167,7 @@ func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
 }
 
 // asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user
-// may reach it.
+// may reach it. By the clock of the manager, if that is wrong, nothing is judged here either.
 type asTheManager struct {
 	*snapshot.Clusters
 	asker *Asker
@@ -168,7 +189,9 @@ func (c asTheManager) View(ctx context.Context, key client.ObjectKey, now time.T
 			return view, nil
 		}
 	}
-	return c.Clusters.View(ctx, key, now)
+	view, err := c.Clusters.View(ctx, key, now)
+	view.ClockAhead = c.asker.Managers.clockAhead()
+	return view, err
 }
 
 // sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The

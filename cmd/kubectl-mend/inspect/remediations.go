@@ -30,7 +30,7 @@ func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live:
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) ([]explain.Remediation, error) {
-	existing, err := a.existing(ctx, machine.Namespace)
+	existing, _, err := a.existing(ctx, machine.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -38,13 +38,16 @@ func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) 
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
-// exist.
+// exist: of none where some could not be read, as it may be one of those.
 func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	existing, err := a.existing(ctx, on.Namespace)
+	existing, whole, err := a.existing(ctx, on.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	known, unknown := existing.OnHost(on)
+	if !whole {
+		unknown = nil
+	}
 	explained, err := a.explained(ctx, known)
 	return explained, unknown, err
 }
@@ -65,16 +68,19 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 	return a.explained(ctx, named)
 }
 
-// existing are the remediations of a namespace, of the kinds that could be read. The snapshot reports the others.
-func (a *Asker) existing(ctx context.Context, namespace string) (remediation.Existing, error) {
+// existing are the remediations of a namespace, of the kinds that could be read; whole reports that all could. The snapshot reports the
+// others.
+func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool, err error) {
 	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
-		return remediation.Existing{}, err
+		return remediation.Existing{}, false, err
 	}
+	installed := len(kinds)
 	kinds = slices.DeleteFunc(kinds, func(kind remediation.Kind) bool {
 		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
 	})
-	return remediation.List(ctx, a.reader, kinds, namespace)
+	existing, err = remediation.List(ctx, a.reader, kinds, namespace)
+	return existing, len(kinds) == installed, err
 }
 
 func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) ([]explain.Remediation, error) {

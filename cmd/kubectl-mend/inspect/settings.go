@@ -57,6 +57,16 @@ func (m Managers) Doubt() string {
 	return explain.ManagersUnknown(others, m.Unknown)
 }
 
+// clockAhead is how far the clock of a manager that runs is ahead of that of the API server: what it judges depends on it.
+func (m Managers) clockAhead() time.Duration {
+	for _, is := range m.All {
+		if is.Alive && is.Announcement != nil && is.Announcement.ClockAheadSeconds != 0 {
+			return is.Announcement.ClockAhead()
+		}
+	}
+	return 0
+}
+
 func alive(m managerlease.Manager) int {
 	if m.Alive {
 		return 1

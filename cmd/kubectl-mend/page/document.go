@@ -75,6 +75,7 @@ func manager(m *managerlease.Manager) cliv1.Manager {
 	}
 	manager.Version, manager.Started, manager.Unclaimed, manager.WatchNamespace = a.Version, cliv1.Moment(a.Started.Time), a.Unclaimed, a.Namespace
 	manager.WatchFilter, manager.Outside, manager.Teardown = a.WatchFilter, a.Outside, a.Teardown
+	manager.ClockAheadSeconds = a.ClockAheadSeconds
 	for _, k := range a.Kinds {
 		manager.Kinds = append(manager.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
 	}

@@ -172,7 +172,7 @@ func rank(c Check) int {
 		return 3
 	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
-	case c.Mode != explain.Acting:
+	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(string(machines.OtherCheckRemediates)):
 		return 1
 	}
 	return 0

@@ -70,6 +70,17 @@ func powerEffect(annotation string) string {
 	return "asked to be off by"
 }
 
+// writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
+func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
+	cond := conditions.Get(m, mendv1.Remediation)
+	if cond == nil || !slices.ContainsFunc(checks, func(c Check) bool { return c.Reason == explain.NotExplained }) {
+		return nil
+	}
+	value := fmt.Sprintf("%s=%s (%s) since %s: %s", cond.Type, cond.Status, cond.Reason, cond.LastTransitionTime.UTC().Format(time.RFC3339),
+		strings.Join(strings.Fields(strings.TrimPrefix(cond.Message, "* ")), " "))
+	return []explain.Fact{{Name: "written by the manager", Value: strings.TrimSuffix(value, ": ")}}
+}
+
 // machineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
 func machineUnjudged(m *clusterv1.Machine, why string, told bool) string {
 	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)

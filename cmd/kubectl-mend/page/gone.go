@@ -38,7 +38,9 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	}
 	e.Capacity = []Capacity{{Story: s}}
 	e.answer(goneAnswer(&s))
-	e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo
+	if e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo; e.Next == e.Todo {
+		e.Todo = explain.Step{}
+	}
 	return e, nil
 }
 

@@ -50,10 +50,13 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	for _, c := range checks {
 		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
+	e.Facts = append(e.Facts, writtenOn(m, e.Checks)...)
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
 			return nil, err
 		}
+	} else if err := e.mayBeOfNodeCheck(ctx, a, m); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
@@ -62,6 +65,9 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	e.Notes = append(notes(a), invalidLabels(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})...)
 	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
 	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
+		e.Notes = slices.DeleteFunc(e.Notes, func(note string) bool {
+			return strings.HasPrefix(note, nodesUnread(m.Namespace+"/"+m.Spec.ClusterName))
+		})
 		e.Notes = append(e.Notes, machineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {
@@ -114,6 +120,11 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 		}
 		return over
 	})
+}
+
+// nodesUnread is what a note begins with that says why the nodes of a workload cluster were not read.
+func nodesUnread(cluster string) string {
+	return explain.CouldNotBeRead(snapshot.NodesOf + cluster + ":")
 }
 
 // notes are what could not be read, and with what the explanations do without.

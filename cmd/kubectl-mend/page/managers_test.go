@@ -2,10 +2,12 @@ package page
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,7 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -38,6 +42,7 @@ func saying(edit func(*managerlease.Announcement)) func(*scene) {
 
 func filtered(a *managerlease.Announcement) { a.WatchFilter = "blue" }
 func leaving(a *managerlease.Announcement)  { a.Teardown = true }
+func ahead(a *managerlease.Announcement)    { a.ClockAheadSeconds = 900 }
 
 // outside is a manager that runs outside of the cluster, and that no binding gives its rights.
 func outside(s *scene) {
@@ -88,6 +93,9 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"the status with a manager outside":                        {aScene(bad, outside), nil},
 		"a machine and a manager outside":                          {aScene(bad, outside), machine("w1")},
 		"a machine that is remediated and no manager ever":         {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
+		"the status with a manager whose clock is wrong":           {aScene(bad, ownNodes(due), saying(ahead)), nil},
+		"a machine and a manager whose clock is wrong":             {aScene(bad, saying(ahead)), machine("w1")},
+		"a node and a manager whose clock is wrong":                {aScene(ownNodes(due), saying(ahead)), node("n1")},
 		"the status under another filter":                          {aScene(bad, ownNodes(due), saying(filtered)), nil},
 		"a power cycle and a manager with another filter":          {aScene(bad, off, saying(filtered)), remediation("w1")},
 		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
@@ -186,6 +194,24 @@ func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 	}}}}
 }
 
+// unreadRequests bars the user from HostRemediations, none of which is read.
+func unreadRequests(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { _, req := obj.(*mendv1.HostRemediation); return req })
+	barred(mendv1.GroupVersion.WithKind("HostRemediation"), mendv1.GroupVersion.WithKind("HostRemediationTemplate"))(s)
+}
+
+// unreadHosts bars the user from Metal3Machines, none of which is read.
+func unreadHosts(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { return obj.GetObjectKind().GroupVersionKind().Kind == "Metal3Machine" })
+	barred(infrav1.GroupVersion.WithKind("Metal3Machine"))(s)
+}
+
+// barredFromClusters bars the user from Clusters: the one of the scene is not read.
+func barredFromClusters(s *scene) {
+	s.cluster.Name = "unread"
+	barred(clusterv1.GroupVersion.WithKind("Cluster"))(s)
+}
+
 func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
 	golden.StoriesIn(t, "testdata/rights", map[string]story{
@@ -196,6 +222,14 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
+		"a machine of a Cluster that the user may not read":            {aScene(silent(6*time.Minute, "w1"), told(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
+		"a check of a Cluster that the user may not read":              {aScene(silent(6*time.Minute, "w1"), barredFromClusters), check("workers")},
+		"the status of a Cluster that the user may not read":           {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
+		"a cluster of which the user may not read what makes machines": {aScene(func(s *scene) { s.set = nil }, barred(clusterv1.GroupVersion.WithKind("MachineSet"))), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }},
+		"a machine that a NodeHealthCheck may select":                  {aScene(selectsNothing, barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))), machine("w1")},
+		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
+		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts,
+			told(metav1.ConditionFalse, "HostExternallyProvisioned", "* BareMetalHost rack-w1 is externally provisioned")), machine("w1")},
 		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),

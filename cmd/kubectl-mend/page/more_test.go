@@ -116,13 +116,20 @@ func moreChecks() map[string]story {
 		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
 		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
 		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
-		"a check of which one machine has a spare host":              {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
-		"a check whose wait for a spare host cannot be read":         {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
-		"a check that selects nothing":                               {aScene(selectsNothing), check("workers")},
-		"a check whose limit allows none":                            {aScene(limitOf("10%")), check("workers")},
-		"the status of checks that do nothing":                       {aScene(secondCheck, selectsNothing), nil},
-		"a healthy machine and no manager":                           {aScene(managerGone), machine("w1")},
-		"a check that cannot be explained":                           {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
+		"a machine on a host that is externally provisioned": {aScene(silent(6*time.Minute, "w1"), hosted(func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+		})), machine("w1")},
+		"a check of which one machine has a spare host":      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
+		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
+		"a check whose limit allows none":                    {aScene(limitOf("10%")), check("workers")},
+		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
+		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
+		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
+		"a machine that the other of two checks remediates":  {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1), machine("w1")},
+		"the status of checks that do nothing":               {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":                   {aScene(managerGone), machine("w1")},
+		"a check that cannot be explained":                   {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
 			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
@@ -136,6 +143,49 @@ func moreChecks() map[string]story {
 		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
 		"the status when there is no cluster":               {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
 	}
+}
+
+// hosted puts w1 on a host of that kind.
+func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
+	return func(s *scene) {
+		s.onHost(s.machines["w1"])
+		for _, obj := range s.others {
+			if h, host := obj.(*bmov1alpha1.BareMetalHost); host {
+				edit(h)
+			}
+		}
+	}
+}
+
+// neverMet gives a rule of the check a status that no condition has.
+func neverMet(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions[1].Status = "false" }
+
+// fieldDropped has the manager say so of the check.
+func fieldDropped(s *scene) {
+	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
+		Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.FieldDroppedReason, LastTransitionTime: at(time.Hour),
+		Message: "The field \"unhealthyNodeConditions\", which was applied in spec, does not exist in cluster.x-k8s.io/v1beta2: the API server has dropped it",
+	})
+}
+
+// requestedForW1 has the check have made a request from its template.
+func requestedForW1(s *scene) {
+	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for _, obj := range []*unstructured.Unstructured{template, req} {
+		obj.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta1")
+		obj.SetNamespace("default")
+	}
+	template.SetKind("Metal3RemediationTemplate")
+	template.SetName("reboot")
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+	req.SetKind("Metal3Remediation")
+	req.SetName("w1")
+	req.SetUID("request")
+	req.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "check"})
+	req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "workers"})
+	req.SetCreationTimestamp(at(time.Minute))
+	req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}})
+	s.others = append(s.others, template, req)
 }
 
 // selectsNothing gives the check a selector that no machine matches.

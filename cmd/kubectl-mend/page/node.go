@@ -120,6 +120,19 @@ func nodeChecks(ctx context.Context, a *inspect.Asker, node *corev1.Node, e *Exp
 	return nil
 }
 
+// mayBeOfNodeCheck adds to what could not be read of m, which no check was found to select, what a NodeHealthCheck may select it by.
+func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+	if len(e.Checks) > 0 || m.Status.NodeRef.Name == "" {
+		return nil
+	}
+	exist := false
+	_, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { exist = true; return false })
+	if exist && errors.Is(a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &corev1.Node{}), explain.ErrUnread) {
+		e.Unread = append(e.Unread, "Nodes of the management cluster")
+	}
+	return tolerate(&e.Unread, "NodeHealthChecks", err)
+}
+
 // ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
 func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
 	node := &corev1.Node{}

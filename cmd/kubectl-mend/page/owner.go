@@ -22,6 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -44,6 +45,7 @@ type Owner struct {
 
 	cluster string
 	members []*clusterv1.Machine
+	unread  bool // how many machines it wants is not known
 }
 
 // OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for; obj is an empty one of them.
@@ -74,13 +76,18 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	}
 	e := &Explanation{Subject: explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
 	e.Facts = ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
-	machines, err := machinesIn(ctx, a, key)
+	members, err := machinesIn(ctx, a, key)
 	if err != nil {
 		return nil, err
 	}
-	owners := withOthers(ownersIn(ctx, a, key), key, machines)
-	if err := e.explainOwners(ctx, a, owners); err != nil {
+	owners, unread := ownersIn(ctx, a, key)
+	if err := e.explainOwners(ctx, a, withOthers(owners, key, members, len(unread) > 0)); err != nil {
 		return nil, err
+	}
+	if len(unread) > 0 && e.Answer.State == explain.CapacityComplete { // one of those may want more machines
+		what := strings.Join(unread, ", ")
+		e.answer(explain.Answer{State: explain.IsUnknown, Reason: machines.NotRead, Detail: what, Rest: e.Answer.Rest})
+		e.Next = explain.Step{Reason: machines.NotRead, Manual: true, Text: "ask as a user who may read " + what}
 	}
 	return e, nil
 }
@@ -105,7 +112,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
-		if t.BlockedBy(mendv1.OverlapReason) { // an older check acts on it, and says what is done
+		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(string(machines.OtherCheckRemediates)) { // another check acts on it, and says what is done
 			continue
 		}
 		said := c.AnswerOn(t)
@@ -175,12 +182,19 @@ func ownerOf(obj client.Object) *Owner {
 	return o
 }
 
-// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one.
-func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) []*Owner {
-	var owners []*Owner
-	for _, list := range []client.ObjectList{&controlplanev1.KubeadmControlPlaneList{}, &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}} {
-		_ = a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)) // that some could not be read, the notes say
-		_ = meta.EachListItem(list, func(item runtime.Object) error {
+// ownersIn are what makes the machines of a Cluster: control planes, MachineDeployments, and MachineSets without one; unread are the kinds
+// that could not be read.
+func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (owners []*Owner, unread []string) {
+	for _, owning := range []struct {
+		kind string
+		list client.ObjectList
+	}{
+		{kubeadmKind, &controlplanev1.KubeadmControlPlaneList{}}, {deploymentKind, &clusterv1.MachineDeploymentList{}}, {setKind, &clusterv1.MachineSetList{}},
+	} {
+		if err := a.Reader().List(ctx, owning.list, client.InNamespace(cluster.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+			unread = append(unread, owning.kind+"s")
+		}
+		_ = meta.EachListItem(owning.list, func(item runtime.Object) error {
 			obj := item.(client.Object) // as all items of these lists are
 			o := ownerOf(obj)
 			if o.cluster == cluster.Name && (o.Kind != setKind || metav1.GetControllerOf(obj) == nil) {
@@ -189,19 +203,19 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) [
 			return nil
 		})
 	}
-	return owners
+	return owners, unread
 }
 
 // withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:
-// a control plane of another provider, or a person.
-func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1.Machine) []*Owner {
+// a control plane of another provider, a person, or one that could not be read.
+func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1.Machine, unread bool) []*Owner {
 	known := len(owners)
 	for _, m := range machines {
 		at := slices.IndexFunc(owners, func(o *Owner) bool { return o.owns(m) })
 		if at < 0 {
 			o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: cluster.Namespace}}, cluster: cluster.Name}
 			if by := metav1.GetControllerOf(m); by != nil {
-				o.Kind, o.Name = by.Kind, by.Name
+				o.Kind, o.Name, o.unread = by.Kind, by.Name, unread
 			}
 			at, owners = len(owners), append(owners, o)
 		}
@@ -371,6 +385,9 @@ func (p *page) owner(o *Owner, notes []string) {
 // counts is how many machines o has.
 func (o *Owner) counts() string {
 	counts := fmt.Sprintf("%d wanted, %d exist, %d with a Ready node", o.Replicas, o.Machines, o.Ready)
+	if o.unread {
+		counts = fmt.Sprintf("%d exist, %d with a Ready node; how many are wanted could not be read", o.Machines, o.Ready)
+	}
 	if o.RollingOut {
 		counts += "; rolling out"
 	}

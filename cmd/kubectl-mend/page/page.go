@@ -191,6 +191,9 @@ func (p *page) check(c *Check, first bool) {
 	}
 	p.arithmetic(&c.Check)
 	p.restrictions(c)
+	if flaw := c.Flaw(); flaw != nil {
+		p.line("  ", p.paint.Waits(explain.FlawText(flaw))+".")
+	}
 	p.readErrors(c.ReadErrors)
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])

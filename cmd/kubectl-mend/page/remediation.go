@@ -127,7 +127,7 @@ func (p *page) remediation(r *explain.Remediation) {
 		p.heading(r.Reference.String() + ": " + state)
 	}
 	inCourse := rows != nil && r.Answer().State == explain.InProgress         // what the step waits for blocks nothing
-	if inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason { // else the first blocker says it
+	if does != "" && (inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason) { // else the first blocker says it
 		p.line("  ", does+".")
 	}
 	switch {

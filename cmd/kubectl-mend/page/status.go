@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -105,7 +106,8 @@ func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 	}
 	for _, key := range a.Snapshot.Workloads() {
 		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
-		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks {
+		noted := slices.ContainsFunc(s.Notes, func(note string) bool { return strings.HasPrefix(note, nodesUnread(key.String())) })
+		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks && !noted {
 			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
 		}
 	}

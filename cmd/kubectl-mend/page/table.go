@@ -35,7 +35,7 @@ type Layout struct {
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
 	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
-		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0
+		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0 && r.Flaw() == nil
 }
 
 // Print writes s for a person.
@@ -88,6 +88,13 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 	}
 	if announced.Teardown {
 		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
+	}
+	if ahead := announced.ClockAhead(); ahead != 0 {
+		direction := "ahead of"
+		if ahead < 0 {
+			direction = "behind"
+		}
+		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(ahead.Abs())+" "+direction+" that of the API server"))
 	}
 	p.line("", strings.Join(parts, "; ")+".")
 	var served, unserved []string

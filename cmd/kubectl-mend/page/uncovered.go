@@ -109,9 +109,13 @@ func (s *Status) troubles() string {
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
 		says = "No manager of kubemend runs. "
 	}
+	if n := len(s.Unreachable); n > 0 {
+		says += explain.Number(n, "cluster") + " out of reach. "
+	}
 	short := 0
 	for i := range s.Checks {
-		if r := &s.Checks[i]; r.NodesUnknown == nil && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		r := &s.Checks[i]
+		if seen := r.NodesUnknown == nil && r.Counts.Unknown < r.Counts.NotHealthy(); seen && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
 			short++
 		}
 	}

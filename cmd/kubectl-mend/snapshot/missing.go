@@ -14,6 +14,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
+// NodesOf is what Missing names before the name of a workload cluster whose nodes were not read.
+const NodesOf = "Nodes of cluster "
+
 // Missing is something that a snapshot does not have, because it could not be read.
 type Missing struct {
 	// What was to be read, such as "BareMetalHosts in all namespaces".

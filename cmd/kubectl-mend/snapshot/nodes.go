@@ -57,7 +57,7 @@ func (r *reading) workload(ctx context.Context, cluster *clusterv1.Cluster) {
 			since = probe.LastTransitionTime.Time
 		}
 		r.snapshot.SetUnseen(key, why(err), since)
-		r.snapshot.Lacks("Nodes of cluster "+key.String(), why(err))
+		r.snapshot.Lacks(NodesOf+key.String(), why(err))
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)

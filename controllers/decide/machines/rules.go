@@ -85,8 +85,12 @@ var rules = []Rule{
 		Reason: ManagerClockWrong, Else: true,
 		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ClockWrong },
 		Words: func(c *Case) rule.Blocker {
+			direction := " ahead"
+			if c.ClockAhead < 0 {
+				direction = " behind"
+			}
 			return rule.Blocker{
-				Detail: "ahead by " + c.ClockAhead.String(), EndsWhen: "the clocks agree",
+				Detail: c.ClockAhead.Abs().String() + direction, EndsWhen: "the clocks agree",
 				Text: "The clock of the manager differs from that of an API server by more than the shortest timeout of the check: " +
 					"no machine is judged before that ends",
 				Fix: "See kubemend_clock_error_seconds for which clock is wrong, and set it",
