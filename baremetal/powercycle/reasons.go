@@ -130,3 +130,12 @@ func (v variant) fits(step Step) bool {
 	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
 		(v.from == nil || slices.Contains(v.from, step.From))
 }
+
+// RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
+func RuleOf(reason Reason) Rule {
+	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })
+	if i < 0 {
+		return Rule{Reason: reason, Message: string(reason)}
+	}
+	return rules[i]
+}

@@ -1,9 +1,6 @@
 package powercycle
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
 type Rule struct {
@@ -38,15 +35,6 @@ const (
 	TheQueue   Object = "Queue"
 	TheCluster Object = "Cluster"
 )
-
-// RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
-func RuleOf(reason Reason) Rule {
-	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })
-	if i < 0 {
-		return Rule{Reason: reason, Message: string(reason)}
-	}
-	return rules[i]
-}
 
 const (
 	seeToTheBMC   = "see to the BMC: its address, credentials, network"
