@@ -15,17 +15,26 @@ func After(f Facts, step Step, now time.Time) Memory {
 		m.State, m.Since = step.Next, now
 	}
 	m = m.did(f, step, now)
-	if leaves := step.Next == PoweringOn || step.Next == Servicing; leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
-		m.Moved = step.Reason
-	}
-	if waited := f.State == Preparing && (!f.First && step.Do == Wait || step.Reason == HostLetGoReason); waited {
-		m.Began = now // to wait for others takes nothing of its time
-	}
+	m = m.withAttempt(f, step, now)
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now)
 	m = m.withHost(f, step, now)
 	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
 		m.restore(before) // the same is remembered
+	}
+	return m
+}
+
+// withAttempt is m with why the workload is not waited for any more, and since when the attempt goes on: to wait for others takes nothing
+// of its time.
+func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
+	leaves := step.Next == PoweringOn || step.Next == Servicing
+	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
+		m.Moved = step.Reason
+	}
+	waits := !f.First && step.Do == Wait || step.Reason == HostLetGoReason
+	if f.State == Preparing && waits {
+		m.Began = now
 	}
 	return m
 }
@@ -123,7 +132,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 		m.Held = f.holding() || m.Held && !f.HostAnew
 	}
 	stays := step.Next == f.State && step.Do != Advance
-	if acts := f.State == PoweringOff || f.State == PoweringOn || f.State == Rebooting; acts && stays && f.powerFails() {
+	if stays && f.powerFails() && slices.Contains([]State{PoweringOff, PoweringOn, Rebooting}, f.State) {
 		m.Faulted = true
 	}
 	if step.Reason == SignOfLifeReason && step.Do == Advance {

@@ -169,6 +169,14 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 		t.Deleting = m.DeletionTimestamp.Time
 	}
 	o.observeChecked()
+	o.observeAsked(m)
+	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
+	return nil
+}
+
+// observeAsked notes since when the owner of m is asked to replace it, if that is what the record is about.
+func (o *observed) observeAsked(m *clusterv1.Machine) {
+	t := &o.facts.Target
 	asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
 	other, _ := carriedByMachine(m)
 	t.Superseded = other.Name != "" && !carries(m, o.record) && o.record.Spec.Remediator == mendv1.RemediatedByOwner
@@ -176,12 +184,10 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	if follows && asked != nil && asked.Status == metav1.ConditionFalse {
 		t.Asked = asked.LastTransitionTime.Time
 	}
-	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
-	return nil
 }
 
-// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with another UID: its name
-// tells that it is the same.
+// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with
+// another UID: its name tells that it is the same.
 func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	found := &metav1.PartialObjectMetadata{}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -126,4 +128,20 @@ func ownerFacts(obj client.Object, phase string, paused bool) []explain.Fact {
 		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
 	}
 	return facts
+}
+
+// ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.
+func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
+	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
+	if first == nil {
+		if ready >= replicas {
+			a.State = explain.CapacityComplete
+		}
+		return a
+	}
+	a.Target = cmp.Or(first.Old, first.Machine)
+	if first.Todo.Text != "" {
+		a.State = explain.CapacityBlocked
+	}
+	return waiting(a, first)
 }

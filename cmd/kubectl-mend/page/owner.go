@@ -56,11 +56,11 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	}
 	o := ownerOf(obj)
 	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: ownerFacts(obj, "", annotations.HasPaused(obj))}
-	machines, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
+	members, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
 	}
-	o.members = slices.DeleteFunc(machines, func(m *clusterv1.Machine) bool { return !o.owns(m) })
+	o.members = slices.DeleteFunc(members, func(m *clusterv1.Machine) bool { return !o.owns(m) })
 	if err := e.explainOwners(ctx, a, []*Owner{o}); err != nil {
 		return nil, err
 	}
@@ -208,9 +208,9 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 
 // withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:
 // a control plane of another provider, a person, or one that could not be read.
-func withOthers(owners []*Owner, cluster client.ObjectKey, machines []*clusterv1.Machine, unread bool) []*Owner {
+func withOthers(owners []*Owner, cluster client.ObjectKey, members []*clusterv1.Machine, unread bool) []*Owner {
 	known := len(owners)
-	for _, m := range machines {
+	for _, m := range members {
 		at := slices.IndexFunc(owners, func(o *Owner) bool { return o.owns(m) })
 		if at < 0 {
 			o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: cluster.Namespace}}, cluster: cluster.Name}
@@ -233,16 +233,16 @@ func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey)
 	if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the Machines in %s: %w", cluster.Namespace, err)
 	}
-	machines := make([]*clusterv1.Machine, 0, len(list.Items))
+	members := make([]*clusterv1.Machine, 0, len(list.Items))
 	for i := range list.Items {
 		if m := &list.Items[i]; m.Spec.ClusterName == cluster.Name {
-			machines = append(machines, m)
+			members = append(members, m)
 		}
 	}
-	slices.SortFunc(machines, func(a, b *clusterv1.Machine) int {
+	slices.SortFunc(members, func(a, b *clusterv1.Machine) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
-	return machines, nil
+	return members, nil
 }
 
 // owns reports whether m is a machine of o.
@@ -392,20 +392,4 @@ func (o *Owner) counts() string {
 		counts += "; rolling out"
 	}
 	return counts
-}
-
-// ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.
-func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
-	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
-	if first == nil {
-		if ready >= replicas {
-			a.State = explain.CapacityComplete
-		}
-		return a
-	}
-	a.Target = cmp.Or(first.Old, first.Machine)
-	if first.Todo.Text != "" {
-		a.State = explain.CapacityBlocked
-	}
-	return waiting(a, first)
 }

@@ -126,7 +126,7 @@ func (p *page) remediation(r *explain.Remediation) {
 	} else {
 		p.heading(r.Reference.String() + ": " + state)
 	}
-	inCourse := rows != nil && r.Answer().State == explain.InProgress         // what the step waits for blocks nothing
+	inCourse := rows != nil && r.Answer().State == explain.InProgress                         // what the step waits for blocks nothing
 	if does != "" && (inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason) { // else the first blocker says it
 		p.line("  ", does+".")
 	}

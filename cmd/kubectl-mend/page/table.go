@@ -58,6 +58,17 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	return p.write(out)
 }
 
+// clockText is by how much the clock of a manager is wrong; empty if it is not.
+func clockText(ahead time.Duration) string {
+	switch {
+	case ahead > 0:
+		return "its clock is " + explain.Brief(ahead) + " ahead of that of the API server"
+	case ahead < 0:
+		return "its clock is " + explain.Brief(-ahead) + " behind that of the API server"
+	}
+	return ""
+}
+
 // manager is whether a manager runs and with which flags, and what it does not serve; with what it serves if that is asked for.
 func (p *page) manager(m managerlease.Manager, wide bool) {
 	announced := m.Announcement
@@ -89,12 +100,8 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 	if announced.Teardown {
 		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
 	}
-	if ahead := announced.ClockAhead(); ahead != 0 {
-		direction := "ahead of"
-		if ahead < 0 {
-			direction = "behind"
-		}
-		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(ahead.Abs())+" "+direction+" that of the API server"))
+	if clock := clockText(announced.ClockAhead()); clock != "" {
+		parts = append(parts, p.paint.Bad(clock))
 	}
 	p.line("", strings.Join(parts, "; ")+".")
 	var served, unserved []string

@@ -115,7 +115,8 @@ func (s *Status) troubles() string {
 	short := 0
 	for i := range s.Checks {
 		r := &s.Checks[i]
-		if seen := r.NodesUnknown == nil && r.Counts.Unknown < r.Counts.NotHealthy(); seen && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		seen := r.NodesUnknown == nil && r.Counts.Unknown < r.Counts.NotHealthy()
+		if seen && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
 			short++
 		}
 	}
