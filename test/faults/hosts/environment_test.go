@@ -227,6 +227,11 @@ func (e *environment) begin() {
 // request creates the remediation.
 func (e *environment) request() {
 	e.t.Helper()
+	for _, former := range e.records() { // its controller ends the record of a request that is gone
+		former = former.DeepCopy()
+		former.Status.Ended = new(metav1.NewTime(e.clock.Now()))
+		e.do(e.management.Update(e.t.Context(), former))
+	}
 	m := e.machine()
 	rem := metav1.ObjectMeta{
 		Namespace: e.at.Namespace, Name: e.at.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterKey.Name},
@@ -321,11 +326,11 @@ func (e *environment) remediation() client.Object {
 	return e.management.is[place{e.GroupVersionKind, e.at}]
 }
 
-// records are those of the machine's remediations.
+// records are the open ones of the machine's remediation.
 func (e *environment) records() []*mendv1.RemediationRecord {
 	var all []*mendv1.RemediationRecord
 	for _, o := range e.management.is {
-		if r, is := o.(*mendv1.RemediationRecord); is && r.Spec.Target.Machine.Name == e.at.Name {
+		if r, is := o.(*mendv1.RemediationRecord); is && r.Open() && r.Spec.Target.Machine.Name == e.at.Name {
 			all = append(all, r)
 		}
 	}
