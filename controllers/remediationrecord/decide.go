@@ -157,13 +157,11 @@ func (p *planning) wait() {
 	if c := &p.f.Capacity; c.Known && c.Reason == reason {
 		p.Over, p.Overdue = c.Over, c.Overdue
 	}
-	if current != nil {
-		if current.Reason == reason {
-			return
-		}
-		if !since.After(current.Time.Time) { // the wait before it has hidden it, such as a drain that a budget has blocked until now
-			since = p.f.Now
-		}
+	switch {
+	case current != nil && current.Reason == reason:
+		return
+	case current != nil && !since.After(current.Time.Time): // it has hidden this one, such as a drain that a budget has blocked until now
+		since = p.f.Now
 	}
 	steps := p.Status.Steps
 	if n := len(steps); n >= mostWaits { // waits that come and go must not displace what was done
@@ -172,6 +170,7 @@ func (p *planning) wait() {
 		}
 		p.Status.Steps = steps[:n-1]
 	}
+	p.Confirm = p.Confirm || reason == AwaitingNextStep // the request of that step may have been created a moment ago
 	p.step(p.since(since), reason, object)
 }
 

@@ -64,8 +64,9 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
 				f.Now = later(late)
 				p := Decide(f)
-				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() {
-					t.Fatalf("after %s it waits for %q and has ended as %q", late, p.Waiting, p.Status.Outcome)
+				first := late == 2*time.Minute // a step that was begun a moment ago is not in the cache yet
+				if p.Waiting != AwaitingNextStep || p.Object != ladder || !p.Status.Ended.IsZero() || p.Confirm != first {
+					t.Fatalf("after %s it waits for %q, has ended as %q, reads live: %t", late, p.Waiting, p.Status.Outcome, p.Confirm)
 				}
 				f.Status = p.Status
 			}

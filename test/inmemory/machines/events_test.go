@@ -70,8 +70,7 @@ func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChan
 		s.Eventually(s.note("a", "MachineHealthy")).Should(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
 		s.Eventually(s.note("check", "RemediationEnded")).Should(Equal("Normal: Healthy again: a"))
 
-		// The record says that nothing asks for b as long as the cache does not have the request yet.
-		s.Eventually(s.message("check", mendv1.CapacityBack)).WithTimeout(time.Minute).
+		s.Eventually(s.message("check", mendv1.CapacityBack)).
 			Should(Equal("The capacity of Machine b is not back: Metal3Remediation b has not ended"))
 		// Whether capacity is back is said when a record is closed, and the check says it then too.
 		time.Sleep(10 * time.Second)
