@@ -142,9 +142,9 @@ func (h *Hosts) Release(ctx context.Context, host metav1.Object, by Remediation)
 	return h.annotate(ctx, host, "release", released(host, by))
 }
 
-// LetGo releases the host of a remediation that cannot be stored, and notes on the host for which attempt that was: after a restart it
-// would be powered off once more.
-func (h *Hosts) LetGo(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
+// ReleaseUnstored releases the host of a remediation that cannot be stored, and notes the attempt on the host,
+// so that a restart does not power it off once more.
+func (h *Hosts) ReleaseUnstored(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	changes := released(host, by)
 	changes[mendv1.RebootedForAnnotation] = fmt.Sprintf("%s/%d", by.UID, attempt)
 	return h.annotate(ctx, host, "release", changes)

@@ -54,7 +54,7 @@ func TestWhatKeepsAHostOffAndWhatLetsItGo(t *testing.T) {
 			in(PoweringOff, off, wasHeld, released), Advance, PoweringOn, "HoldRemoved",
 		},
 		{
-			"nor if that was let go and not stored, and the host is on again by now",
+			"nor if that was released and not stored, and the host is on again by now",
 			in(PoweringOff, on, wasHeld, released, rebooted), Advance, PoweringOn, "HoldRemoved",
 		},
 		{

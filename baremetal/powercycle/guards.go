@@ -229,7 +229,7 @@ var (
 	holdRemoved        = is("host not kept powered off any more", func(s situation) bool { return !s.KeptOff && !s.HostAnew })
 	holdRemovedDrained = is("host not kept powered off any more, workload moved",
 		func(s situation) bool { return holdRemoved.holds(s) && s.Drained })
-	// One that was let go without that being stored has the mark of the attempt.
+	// One whose release was not stored has the mark of the attempt.
 	holdRemovedProven = is("host proven off, not kept powered off any more",
 		func(s situation) bool { return holdRemoved.holds(s) && (s.provenOff() || s.RebootAsked) })
 	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
@@ -322,7 +322,7 @@ var (
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
 	keptOffLong     = timed("host kept powered off by others for too long", situation.stateDeadline, situation.keptOff)
 	// The time of the state begins anew then: for the moment that is left of it the host would be at fault.
-	letGo = is("others not waited for any more", func(s situation) bool {
+	othersReleased = is("others not waited for any more", func(s situation) bool {
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
 

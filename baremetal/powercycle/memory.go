@@ -32,7 +32,7 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
 		m.Moved = step.Reason
 	}
-	waits := !f.First && step.Do == Wait || step.Reason == HostLetGoReason
+	waits := !f.First && step.Do == Wait || step.Reason == HostReleasedByOthersReason
 	if f.State == Preparing && waits {
 		m.Began = now
 	}
@@ -213,7 +213,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	if step.Next != f.State || step.Do == Advance { // that the host could not be powered off says nothing of powering it on
 		m.Person, m.Faulted, m.Waited = "", false, false
 	}
-	if step.Reason == HostLetGoReason {
+	if step.Reason == HostReleasedByOthersReason {
 		m.Said = f.Power.Said // an error of before is of the work of others
 	}
 	m.Waited = m.Waited || step.awaitsOthers(f)

@@ -49,7 +49,7 @@ func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
 		now := noon.Add(9*time.Minute + 30*time.Second)
 		f.Memory = After(f, Next(f, policy, now), now)
 		if f.Faulted || f.Waited || !f.Since.Equal(now) {
-			t.Errorf("let go it remembers %+v", f.Memory)
+			t.Errorf("released by others it remembers %+v", f.Memory)
 		}
 		if step := Next(f, policy, now.Add(9*time.Minute)); step.Do != Wait || step.Reason != PoweringOnReason {
 			t.Errorf("%s (%s)", step.Do, step.Reason)

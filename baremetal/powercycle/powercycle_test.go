@@ -21,7 +21,7 @@ func TestNext(t *testing.T) {
 
 		"C7: a host that is switched off is waited for": {in(Pending, switchedOff), Wait, Pending, "HostSwitchedOff"},
 		"and a person asked":                            {in(Pending, switchedOff, stateOver), AskPerson, Pending, "HostSwitchedOff"},
-		"after that its time begins anew":               {in(Pending, stateOver, wasKeptOff), Advance, Pending, "HostLetGo"},
+		"after that its time begins anew":               {in(Pending, stateOver, wasKeptOff), Advance, Pending, "HostReleasedByOthers"},
 		"nor is one touched that others hold off":       {in(Pending, heldElsewhere), Wait, Pending, "HostKeptOff"},
 		"also in an attempt":                            {in(Preparing, heldElsewhere), Wait, Preparing, "HostKeptOff"},
 		"the verdict is asked anew": {
@@ -39,11 +39,11 @@ func TestNext(t *testing.T) {
 		"and the host not condemned": {
 			in(PoweringOn, heldElsewhere, stateOver, second), AskPerson, PoweringOn, "HostKeptOff",
 		},
-		"let go, it has all of its time": {
-			in(PoweringOn, stateOver, second, failing, wasKeptOff), Advance, PoweringOn, "HostLetGo",
+		"released by others, it has all of its time": {
+			in(PoweringOn, stateOver, second, failing, wasKeptOff), Advance, PoweringOn, "HostReleasedByOthers",
 		},
 		"also to be again the machine's": {
-			in(Preparing, attemptOver, anothersHost, wasKeptOff), Advance, Preparing, "HostLetGo",
+			in(Preparing, attemptOver, anothersHost, wasKeptOff), Advance, Preparing, "HostReleasedByOthers",
 		},
 		"nor is one condemned that is paused": {
 			in(PoweringOn, setAside, stateOver, second, hasFailed), AskPerson, PoweringOn, "HostNotReady",
@@ -175,7 +175,7 @@ func TestNext(t *testing.T) {
 			in(PoweringOff, released, notAsked), KeepOff, PoweringOff, "PowerOffRequested",
 		},
 
-		"not again at once if it is let go": {
+		"not again at once if it is released": {
 			in(PoweringOff, released, notAsked, holdsBefore(3, 3*time.Second)), Wait, PoweringOff, "StepUndone",
 		},
 		"but after a growing pause": {

@@ -123,7 +123,7 @@ var rules = []Rule{
 		Fix:    "remove the annotation when the host is to be on again",
 		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, Passes: true, OnMachine: true,
 	},
-	{Reason: HostLetGoReason, Message: "Nobody else keeps the host powered off, paused or detached any more"},
+	{Reason: HostReleasedByOthersReason, Message: "Nobody else keeps the host powered off, paused or detached any more"},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
 		variants: []variant{

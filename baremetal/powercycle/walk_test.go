@@ -253,7 +253,7 @@ func wrong(s scene, step Step) string {
 		!f.PoweredOn && !f.Serviced && !f.NewBoot && !f.HostAnew && f.Host != HostForeign && noon.Before(f.Memory.Deadline(walked)):
 		return "2: ends while the workload of a host that is off is on its way"
 	case step.Do == KeepOff && f.State == PoweringOff && situation{Facts: f}.provenOff() && !f.HostAnew && !f.KeptOff:
-		return "2: holds a host off again that was proven off and let go"
+		return "2: holds a host off again that was proven off and released"
 	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:
 		return "4: holds a second control-plane host off"
 	case step.Do == KeepOff && f.NoPowerOff:

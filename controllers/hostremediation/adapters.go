@@ -29,7 +29,7 @@ type Hosts interface {
 	AskReceipt(ctx context.Context, h metav1.Object, by host.Remediation, asked time.Time) error
 	Reboot(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
 	Release(ctx context.Context, h metav1.Object, by host.Remediation) error
-	LetGo(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
+	ReleaseUnstored(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
 
 	MarkUnhealthy(ctx context.Context, h metav1.Object, machine types.UID) error
 	MarkHealthy(ctx context.Context, h metav1.Object, machine types.UID) error

@@ -71,7 +71,7 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can. The
 		// mark that stays on the host until then is one of the remediation: it has not released the host, and no other one may start.
 		r.keep(w, w.stored.Annotations)
-		return false, errors.Join(storeErr, r.Hosts.LetGo(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt))
+		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt))
 	case storeErr != nil:
 		return false, storeErr
 	}

@@ -23,17 +23,17 @@ import (
 type act string
 
 const (
-	powersOff act = "keep the host powered off"
-	asks      act = "ask for a receipt"
-	reboots   act = "reboot the host"
-	releases  act = "release the host"
-	letsGo    act = "let the host go"
-	marks     act = "mark the host"
-	unmarks   act = "remove the mark"
-	disproves act = "note the disproved power-off"
-	fences    act = "fence the node"
-	unfences  act = "unfence the node"
-	disowns   act = "disown the fence"
+	powersOff        act = "keep the host powered off"
+	asks             act = "ask for a receipt"
+	reboots          act = "reboot the host"
+	releases         act = "release the host"
+	releasesUnstored act = "release the host of what is not stored"
+	marks            act = "mark the host"
+	unmarks          act = "remove the mark"
+	disproves        act = "note the disproved power-off"
+	fences           act = "fence the node"
+	unfences         act = "unfence the node"
+	disowns          act = "disown the fence"
 )
 
 // expects says what is done to host and node from here on, in this order.
@@ -111,8 +111,8 @@ func (f *fakeHosts) Release(context.Context, metav1.Object, host.Remediation) er
 	})
 }
 
-func (f *fakeHosts) LetGo(context.Context, metav1.Object, host.Remediation, int) error {
-	return f.done(letsGo, func(on map[string]string) {
+func (f *fakeHosts) ReleaseUnstored(context.Context, metav1.Object, host.Remediation, int) error {
+	return f.done(releasesUnstored, func(on map[string]string) {
 		clear(on)
 		on[mendv1.RebootedForAnnotation] = string(fixtureUID) + "/1"
 	})

@@ -34,7 +34,7 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 			return c.Patch(ctx, o, patch, opts...)
 		},
 	})
-	k.expects(powersOff, fences, letsGo, letsGo)
+	k.expects(powersOff, fences, releasesUnstored, releasesUnstored)
 	for range 2 {
 		k.clock.SetTime(k.clock.Now().Add(time.Minute))
 		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, refused) {

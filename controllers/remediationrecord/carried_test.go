@@ -55,7 +55,7 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	}
 }
 
-// The owner is asked anew, as after the check let go of the machine or after clusterctl move: that is another record's, and two would end as Replaced.
+// The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as Replaced.
 func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 	for remediator, want := range map[mendv1.RecordRemediator]mendv1.RecordOutcome{mendv1.RemediatedByOwner: mendv1.RecordCancelled, mendv1.RemediatedByRequest: ""} {
 		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = remediator }))...)

@@ -115,7 +115,7 @@ type Target struct {
 	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by hand.
 	Asked  time.Time
 	ByHand bool
-	// Superseded reports that the Machine carries another record: its owner was asked anew, as after the check had let go of it or after
+	// Superseded reports that the Machine carries another record: its owner was asked anew, as after the check had released it or after
 	// clusterctl move.
 	Superseded bool
 	// Evidence is whether what it was unhealthy by still holds, NodeReady what its node says of itself, and NodeReadySince since when.

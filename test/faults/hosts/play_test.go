@@ -70,7 +70,7 @@ var happenings = []happening{
 		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 	}, false},
 	{"somebody keeps the host off", annotates("reboot.metal3.io/somebody"), false},
-	{"nobody else keeps the host off", letGo, false},
+	{"nobody else keeps the host off", releasedByOthers, false},
 	{"the host is registered anew", reregister, false},
 	{"the Metal3Machine names no host for a moment", func(e *environment) {
 		between := e.management.is[place{betweenKind, e.at}]
@@ -123,7 +123,7 @@ func annotates(key string) func(*environment) {
 	return func(e *environment) { e.annotateHost(func(m map[string]string) { m[key] = "" }) }
 }
 
-func letGo(e *environment) {
+func releasedByOthers(e *environment) {
 	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.Online = true
 		delete(h.Annotations, "reboot.metal3.io/somebody")
@@ -168,7 +168,7 @@ func healed(e *environment) {
 	e.box.model.Faults.Firmware = firmware
 	e.box.mute = 0
 	e.box.looks.Restart()
-	letGo(e)
+	releasedByOthers(e)
 	e.annotateHost(func(m map[string]string) {
 		delete(m, bmov1alpha1.PausedAnnotation)
 		delete(m, bmov1alpha1.DetachedAnnotation)

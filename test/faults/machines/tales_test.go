@@ -119,7 +119,7 @@ var tales = []tale{
 			})
 		},
 		[]func(*environment){
-			func(e *environment) { e.fail("m1") },
+			func(e *environment) { e.fail("m1") }, undisturbed, // a check whose write has failed waits a minute for the other one
 			func(e *environment) { e.deleteCheck("a-older") },
 			func(e *environment) { e.recover("m1") },
 		}},
