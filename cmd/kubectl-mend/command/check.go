@@ -57,7 +57,7 @@ func (o *Options) findings(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, AllMachines: true, Everything: true})
+	a, err := o.asker(ctx, snapshot.Scope{AllMachines: true, Everything: true})
 	if err != nil {
 		return nil, err
 	}

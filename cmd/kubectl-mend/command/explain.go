@@ -115,7 +115,7 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	if err != nil {
 		return nil, err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Nodes: true, Cluster: e.cluster, Records: true, AllMachines: true})
+	a, err := o.asker(ctx, snapshot.Scope{Cluster: e.cluster, Records: true, AllMachines: true})
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +284,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
+	scope := snapshot.Scope{Cluster: cluster}
 	switch k { // records say what is over, and which machines came in place of others
 	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind:
 		scope.Records = key.Namespace != ""

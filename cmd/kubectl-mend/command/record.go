@@ -32,7 +32,7 @@ What you may not read is left out and reported.`,
 		Example: fmt.Sprintf("  %[1]s record -A -o fleet.gz\n  %[1]s record --cluster edge-3 -n metal > edge-3.gz", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Nodes: true, Everything: true}, file)
+			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Everything: true}, file)
 		},
 	}
 	o.addScope(cmd)

@@ -69,7 +69,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	if code := run(t, o, "record", "-A", "--cluster", "c1", "-o", file); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
-	if scope.Namespace != "" || scope.Cluster != "c1" || !scope.Nodes || !scope.Everything || out.Len() != 0 {
+	if scope.Namespace != "" || scope.Cluster != "c1" || !scope.Everything || out.Len() != 0 {
 		t.Errorf("read was %+v, and printed %q", scope, out)
 	}
 	want := "Could not be read:\n  BareMetalHosts in all namespaces: forbidden: no\n" +

@@ -19,7 +19,7 @@ import (
 func (o *Options) status() *cobra.Command {
 	var all bool
 	var again watching
-	scope := snapshot.Scope{Nodes: true, Restless: true, OpenRecords: true}
+	scope := snapshot.Scope{Restless: true}
 	var layout page.Layout
 	c := &cobra.Command{
 		Use:   "status",

@@ -228,23 +228,23 @@ func (s *simulation) edit(key nodeKey, change func(*corev1.Node)) {
 	change(node)
 	for _, cluster := range append(s.snapshot.Workloads(), client.ObjectKey{}) {
 		known := s.node(nodeKey{cluster, key.name})
-		if cluster == key.cluster || known != nil && known.UID == node.UID {
-			_ = s.place(cluster).Add(node) // nodes are known by their type
+		if cluster != key.cluster && (known == nil || known.UID != node.UID) {
+			continue
+		}
+		if cluster == (client.ObjectKey{}) {
+			_ = s.snapshot.Add(node) // nodes are known by their type
+		} else {
+			s.snapshot.PutNode(cluster, node)
 		}
 	}
 }
 
-// place has the nodes of a cluster, which is empty for the management cluster.
-func (s *simulation) place(cluster client.ObjectKey) *snapshot.Snapshot {
-	if cluster == (client.ObjectKey{}) {
-		return s.snapshot
-	}
-	return s.snapshot.Workload(cluster)
-}
-
 // node is shared; nil if there is none.
 func (s *simulation) node(key nodeKey) *corev1.Node {
-	return snapshot.One[corev1.Node](s.place(key.cluster), client.ObjectKey{Name: key.name})
+	if key.cluster == (client.ObjectKey{}) {
+		return snapshot.One[corev1.Node](s.snapshot, client.ObjectKey{Name: key.name})
+	}
+	return s.snapshot.Node(key.cluster, key.name)
 }
 
 // nodeOf is the node of a target. A machine without a node gets one of its own name when its remediation is over. A node of the

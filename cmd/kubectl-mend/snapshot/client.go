@@ -2,13 +2,16 @@ package snapshot
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,33 +25,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It
-// refuses every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
-func (w *Snapshot) ReadOnly() client.Client { return &Client{snapshot: w} }
+// ErrReadOnly is the error of a write to a snapshot.
+var ErrReadOnly = errors.New("this is a snapshot of a cluster: nothing can be written to it")
 
-// Client reads a snapshot, and writes to it if it has a clock. It is safe for concurrent use, but by one writer for each object.
+// Client reads a snapshot, and writes to it if it has a clock. It is safe for concurrent use, but by one writer for each object. What it
+// does not implement itself no controller asks of it.
 type Client struct {
+	client.Client
+
 	snapshot *Snapshot
 	clock    clock.PassiveClock
 	changes  atomic.Int64
 }
 
-var _ client.Client = &Client{}
+// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. It
+// refuses every write. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+func (s *Snapshot) ReadOnly() client.Client { return &Client{snapshot: s} }
+
+// Writable is a client through which controllers act on a snapshot, in memory. New objects are dated by the clock. It is no API server: a
+// write is never refused, what is deleted is gone at once, and resource versions are left out.
+func (s *Snapshot) Writable(now clock.PassiveClock) *Client { return &Client{snapshot: s, clock: now} }
+
+// Changes is how often a write has changed anything.
+func (c *Client) Changes() int64 { return c.changes.Load() }
 
 // Scheme has the kinds that controllers and pages read.
-func (c *Client) Scheme() *runtime.Scheme { return c.snapshot.scheme }
+func (c *Client) Scheme() *runtime.Scheme { return scheme }
 
 // RESTMapper knows the kinds that the cluster serves.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.snapshot.RESTMapper() }
 
 // GroupVersionKindFor is the kind of an object.
 func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(obj, c.snapshot.scheme)
+	return apiutil.GVKForObject(obj, scheme)
 }
 
 // IsObjectNamespaced reports whether an object is in a namespace.
 func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return apiutil.IsObjectNamespaced(obj, c.snapshot.scheme, c.RESTMapper())
+	return apiutil.IsObjectNamespaced(obj, scheme, c.RESTMapper())
 }
 
 // Get reads an object, and its kind if nobody has asked for it yet.
@@ -57,30 +71,28 @@ func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	o := (&client.GetOptions{}).ApplyOptions(options)
-	w := c.snapshot
-	if err := w.load(ctx, question{gvk: gvk, namespace: key.Namespace, name: key.Name}); err != nil {
+	if err := c.snapshot.load(ctx, gvk, question{namespace: key.Namespace, name: key.Name}); err != nil {
 		return err
 	}
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	stored, err := w.lookUp(gvk, key)
+	stored, err := c.snapshot.stored(gvk, key)
+	if err == nil {
+		stored, err = as(stored, gvk, obj)
+	}
 	if err != nil {
 		return err
 	}
-	if stored, err = w.as(stored, gvk, obj); err != nil {
-		return err
-	}
-	if !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
+	if o := (&client.GetOptions{}).ApplyOptions(options); !ptr.Deref(o.UnsafeDisableDeepCopy, false) {
 		stored = stored.DeepCopyObject().(client.Object)
 	}
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(stored).Elem())
 	return nil
 }
 
-// lookUp returns the object of a name. One that there may be where nothing was read is not called missing. The lock is held.
-func (w *Snapshot) lookUp(gvk schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
-	k, err := w.find(gvk)
+// stored is the object of a name, which is shared: read only. One that there may be where nothing was read is not called missing.
+func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (client.Object, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k, err := s.find(gvk)
 	if err != nil {
 		return nil, err
 	}
@@ -101,26 +113,23 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 	}
 	gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
 	o := (&client.ListOptions{}).ApplyOptions(options)
-	q := question{gvk: gvk, namespace: o.Namespace}
+	q := question{namespace: o.Namespace}
 	if o.LabelSelector != nil {
 		q.labels = o.LabelSelector.String()
 	}
 	if o.FieldSelector != nil {
 		q.name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	}
-	w := c.snapshot
-	if err := w.load(ctx, q); err != nil {
+	if err := c.snapshot.load(ctx, gvk, q); err != nil {
 		return err
 	}
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	found, err := w.selected(gvk, o)
+	found, err := c.snapshot.selected(gvk, o)
 	if err != nil {
 		return err
 	}
 	items := make([]runtime.Object, 0, len(found))
 	for _, stored := range found {
-		obj, err := w.as(stored, gvk, list)
+		obj, err := as(stored, gvk, list)
 		if err != nil {
 			return err
 		}
@@ -132,24 +141,25 @@ func (c *Client) List(ctx context.Context, list client.ObjectList, options ...cl
 	if err := meta.SetList(list, items); err != nil {
 		return fmt.Errorf("list %s: %w", gvk.Kind, err)
 	}
-	list.SetResourceVersion(strconv.FormatInt(w.version, 10))
 	return nil
 }
 
-// selected are the objects that a list is about, by name. The lock is held.
-func (w *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]client.Object, error) {
-	k, err := w.find(gvk)
+// selected are the objects that a list is about, by name.
+func (s *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]client.Object, error) {
+	s.mu.RLock()
+	k, err := s.find(gvk)
+	namespace := o.Namespace
+	if err == nil && !k.namespaced {
+		namespace = ""
+	}
+	if err == nil {
+		err = k.unread(namespace)
+	}
+	s.mu.RUnlock()
 	if err != nil {
 		return nil, err
 	}
-	namespace := o.Namespace
-	if !k.namespaced {
-		namespace = ""
-	}
-	if err := k.unread(namespace); err != nil {
-		return nil, err
-	}
-	objs := k.in(namespace)
+	objs := s.Objects(gvk, namespace)
 	if o.LabelSelector != nil {
 		objs = slices.DeleteFunc(objs, func(obj client.Object) bool { return !o.LabelSelector.Matches(labels.Set(obj.GetLabels())) })
 	}
@@ -181,7 +191,7 @@ func isTree(obj runtime.Object) bool {
 
 // as returns a stored object in a version and in the form of another object or list: as its type, as metadata or as a tree of values. It is
 // shared: read only. Versions are converted by the names of the fields, as an API server does for a kind without a webhook.
-func (w *Snapshot) as(stored client.Object, gvk schema.GroupVersionKind, like runtime.Object) (client.Object, error) {
+func as(stored client.Object, gvk schema.GroupVersionKind, like runtime.Object) (client.Object, error) {
 	switch {
 	case isMetadata(like):
 		bare := meta.AsPartialObjectMetadata(stored)
@@ -190,11 +200,11 @@ func (w *Snapshot) as(stored client.Object, gvk schema.GroupVersionKind, like ru
 	case stored.GetObjectKind().GroupVersionKind() == gvk && isTree(stored) == isTree(like):
 		return stored, nil
 	}
-	return w.convert(stored, gvk, isTree(like))
+	return convert(stored, gvk, isTree(like))
 }
 
 // convert returns an object in another version, as a tree of values or as its type, which is known then.
-func (w *Snapshot) convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.Object, error) {
+func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.Object, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 	if err != nil {
 		return nil, fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
@@ -204,7 +214,7 @@ func (w *Snapshot) convert(obj client.Object, gvk schema.GroupVersionKind, tree 
 	if tree {
 		return values, nil
 	}
-	typed, err := w.scheme.New(gvk)
+	typed, err := scheme.New(gvk)
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed)
 	}
@@ -212,4 +222,112 @@ func (w *Snapshot) convert(obj client.Object, gvk schema.GroupVersionKind, tree 
 		return nil, fmt.Errorf("convert %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
 	}
 	return typed.(client.Object), nil
+}
+
+// before is the object of the kind and name of obj, as the snapshot has it. It is shared: read only. The error is ErrReadOnly if nothing may
+// be written.
+func (c *Client) before(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if c.clock == nil {
+		err = ErrReadOnly
+	}
+	if err != nil {
+		return nil, gvk, err
+	}
+	stored, err := c.snapshot.stored(gvk, client.ObjectKeyFromObject(obj))
+	if err == nil {
+		stored, err = as(stored, gvk, stored)
+	}
+	return stored, gvk, err
+}
+
+// Create adds a new object.
+func (c *Client) Create(ctx context.Context, obj client.Object, _ ...client.CreateOption) error {
+	_, gvk, err := c.before(obj)
+	if err == nil {
+		return apierrors.NewAlreadyExists(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, obj.GetName())
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	created := obj.DeepCopyObject().(client.Object)
+	created.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
+	created.SetGeneration(1)
+	created.GetObjectKind().SetGroupVersionKind(gvk)
+	c.changes.Add(1)
+	if err := c.snapshot.Add(created); err != nil {
+		return err
+	}
+	return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
+}
+
+// Update replaces the object of that kind and name. An equal object changes nothing.
+func (c *Client) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
+	before, gvk, err := c.before(obj)
+	if err != nil || equality.Semantic.DeepEqual(before, obj) {
+		return err
+	}
+	c.changes.Add(1)
+	if !obj.GetDeletionTimestamp().IsZero() && len(obj.GetFinalizers()) == 0 {
+		c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
+		return nil
+	}
+	return c.snapshot.Add(obj)
+}
+
+// Patch applies a merge patch (RFC 7386).
+func (c *Client) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	before, gvk, err := c.before(obj)
+	if err != nil {
+		return err
+	}
+	next, err := patched(before, obj, patch)
+	if err != nil {
+		return fmt.Errorf("patch %s %s: %w", gvk.Kind, obj.GetName(), err)
+	}
+	if err := c.Update(ctx, next); err != nil {
+		return err
+	}
+	return client.IgnoreNotFound(c.Get(ctx, client.ObjectKeyFromObject(obj), obj))
+}
+
+// patched is a new object of the type of before, with the changes of the patch.
+func patched(before, obj client.Object, patch client.Patch) (client.Object, error) {
+	changes, err := patch.Data(obj)
+	if err != nil {
+		return nil, err
+	}
+	content, err := json.Marshal(before)
+	if err != nil {
+		return nil, err
+	}
+	if content, err = jsonpatch.MergePatch(content, changes); err != nil {
+		return nil, err
+	}
+	next := reflect.New(reflect.TypeOf(before).Elem()).Interface().(client.Object)
+	return next, json.Unmarshal(content, next)
+}
+
+// Delete removes an object.
+func (c *Client) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
+	_, gvk, err := c.before(obj)
+	if err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	c.changes.Add(1)
+	c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
+	return nil
+}
+
+// Status patches the whole object: a controller changes nothing else together with the status.
+func (c *Client) Status() client.SubResourceWriter { return status{client: c} }
+
+type status struct {
+	client.SubResourceWriter
+
+	client *Client
+}
+
+// Patch patches the whole object.
+func (s status) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.client.Patch(ctx, obj, patch)
 }

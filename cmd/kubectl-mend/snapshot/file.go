@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,8 +68,8 @@ type workloadHeader struct {
 
 // Save writes the snapshot to a file: a List in JSON, packed with gzip. It holds only what the commands read: no Secret, no address or
 // credentials of a BMC, no spec of another's template, but names, labels and conditions.
-func (w *Snapshot) Save(to io.Writer) error {
-	items, err := w.items()
+func (s *Snapshot) Save(to io.Writer) error {
+	items, err := s.items()
 	if err != nil {
 		return fmt.Errorf("save the record: %w", err)
 	}
@@ -86,15 +84,15 @@ func (w *Snapshot) Save(to io.Writer) error {
 }
 
 // items are those of a record: its header, and the objects.
-func (w *Snapshot) items() ([]any, error) {
-	head := &header{TypeMeta: headerType, Taken: w.Taken, Missing: w.Missing()}
+func (s *Snapshot) items() ([]any, error) {
+	head := &header{TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing()}
 	items := []any{head}
-	for _, k := range w.installed() {
-		if len(k.scopes) == 0 && w.source != nil || hidden(k.GroupKind) {
+	for _, k := range s.installed() {
+		if len(k.answers) == 0 && s.source != nil || hidden(k.GroupKind) {
 			continue
 		}
 		head.Kinds = append(head.Kinds, k.header())
-		for _, obj := range w.Objects(k.WithVersion(k.versions[0]), "") {
+		for _, obj := range s.Objects(k.WithVersion(k.versions[0]), "") {
 			kept, err := slim(obj)
 			if err != nil {
 				return nil, fmt.Errorf("%s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
@@ -104,10 +102,10 @@ func (w *Snapshot) items() ([]any, error) {
 			}
 		}
 	}
-	for _, key := range w.Workloads() {
+	for _, key := range s.Workloads() {
 		seen := workloadHeader{Namespace: key.Namespace, Name: key.Name}
-		seen.Unseen, seen.Since, _ = w.Unseen(key)
-		for _, node := range w.Nodes(key) {
+		seen.Unseen, seen.Since, _ = s.Unseen(key)
+		for _, node := range s.Nodes(key) {
 			if kept := slimNode(node); kept != nil {
 				seen.Nodes = append(seen.Nodes, *kept)
 			}
@@ -118,18 +116,15 @@ func (w *Snapshot) items() ([]any, error) {
 }
 
 func (k *kind) header() kindHeader {
-	head := kindHeader{
-		Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced, Read: k.read(),
-	}
-	for _, namespace := range slices.Sorted(maps.Keys(k.scopes)) {
-		why, answer := k.scopes[namespace], apierrors.APIStatus(nil)
-		switch {
-		case why == nil:
-		case errors.As(why, &answer):
-			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: answer.Status()})
-		default:
-			head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: metav1.Status{Message: why.Error()}})
+	read, unread := k.namespaces()
+	head := kindHeader{Group: k.Group, Kind: k.Kind, Plural: k.plural, Versions: k.versions, Namespaced: k.namespaced, Read: read}
+	for _, namespace := range unread {
+		_, why := k.answer(namespace)
+		said, answer := metav1.Status{Message: why.Error()}, apierrors.APIStatus(nil)
+		if errors.As(why, &answer) {
+			said = answer.Status()
 		}
+		head.Unread = append(head.Unread, namespaceHeader{Namespace: namespace, Answer: said})
 	}
 	return head
 }
@@ -141,48 +136,48 @@ func Load(from io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load a record: %w", err)
 	}
-	w := New()
+	s := New()
 	if head == nil {
-		head = &header{Taken: w.Clock.Now().UTC()}
+		head = &header{Taken: s.Clock.Now().UTC()}
 	} else {
-		w = empty(w.scheme)
+		s = empty()
 	}
 	for i := range objs {
 		obj := &unstructured.Unstructured{}
 		err := utiljson.Unmarshal(objs[i].Raw, &obj.Object)
 		if err == nil {
-			err = w.Add(obj)
+			err = s.Add(obj)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("load an object of a record: %w", err)
 		}
 	}
-	err = w.takeHeader(head)
-	return w, err
+	err = s.takeHeader(head)
+	return s, err
 }
 
 // takeHeader makes the snapshot, which has its objects, what its header says.
-func (w *Snapshot) takeHeader(head *header) error {
-	w.Taken, w.missing, w.Clock = head.Taken, head.Missing, clocktesting.NewFakePassiveClock(head.Taken)
+func (s *Snapshot) takeHeader(head *header) error {
+	s.Taken, s.missing, s.Clock = head.Taken, head.Missing, clocktesting.NewFakePassiveClock(head.Taken)
 	for _, said := range head.Kinds {
 		gk := schema.GroupKind{Group: said.Group, Kind: said.Kind}
 		if len(said.Versions) == 0 {
 			return fmt.Errorf("load the objects of kind %s: it has no version", said.Kind)
 		}
-		k := w.kindFor(gk.WithVersion(said.Versions[0]), said.Plural, said.Namespaced)
-		k.plural, k.namespaced, k.versions, k.scopes = said.Plural, said.Namespaced, said.Versions, map[string]error{}
+		k := s.kindFor(gk.WithVersion(said.Versions[0]), said.Plural, said.Namespaced)
+		k.plural, k.namespaced, k.versions, k.answers = said.Plural, said.Namespaced, said.Versions, map[question]error{}
 		for _, namespace := range said.Read {
-			k.scopes[namespace] = nil
+			k.answers[question{namespace: namespace}] = nil
 		}
 		for _, unread := range said.Unread {
-			k.scopes[unread.Namespace] = &apierrors.StatusError{ErrStatus: unread.Answer}
+			k.answers[question{namespace: unread.Namespace}] = &apierrors.StatusError{ErrStatus: unread.Answer}
 		}
 	}
 	for _, seen := range head.Workloads {
 		key := client.ObjectKey{Namespace: seen.Namespace, Name: seen.Name}
-		w.SetNodes(key, seen.Nodes)
+		s.SetNodes(key, seen.Nodes)
 		if seen.Unseen != "" {
-			w.SetUnseen(key, seen.Unseen, seen.Since)
+			s.SetUnseen(key, seen.Unseen, seen.Since)
 		}
 	}
 	return nil

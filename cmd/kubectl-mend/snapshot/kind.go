@@ -8,17 +8,57 @@ import (
 	"slices"
 	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// kind is a kind that is installed, and its objects.
+var (
+	hostGVK               = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
+	metal3MachineGVK      = infrav1.GroupVersion.WithKind("Metal3Machine")
+	namespaceGVK          = corev1.SchemeGroupVersion.WithKind("Namespace")
+	nodeGVK               = corev1.SchemeGroupVersion.WithKind("Node")
+	podGVK                = corev1.SchemeGroupVersion.WithKind("Pod")
+	budgetGVK             = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	eventGVK              = eventsv1.SchemeGroupVersion.WithKind("Event")
+	clusterGVK            = clusterv1.GroupVersion.WithKind("Cluster")
+	recordGVK             = mendv1.GroupVersion.WithKind("RemediationRecord")
+	machineGVK            = clusterv1.GroupVersion.WithKind("Machine")
+	machineCheckGVK       = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
+	machineSetGVK         = clusterv1.GroupVersion.WithKind("MachineSet")
+	machineDeploymentGVK  = clusterv1.GroupVersion.WithKind("MachineDeployment")
+	controlPlaneGVK       = controlplanev1.GroupVersion.WithKind("KubeadmControlPlane")
+	nodeCheckGVK          = nhcv1.GroupVersion.WithKind("NodeHealthCheck")
+	definitionGVK         = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
+	leaseGVK              = coordinationv1.SchemeGroupVersion.WithKind("Lease")
+	roleBindingGVK        = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+	clusterRoleBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
+)
+
+// question is which objects of a kind are listed: in a namespace or, if that is empty, in all; those of a name, or with labels.
+type question struct{ namespace, name, labels string }
+
+// kind is a kind that is installed, and what is known of its objects.
 type kind struct {
 	schema.GroupKind
 	plural     string
@@ -27,8 +67,8 @@ type kind struct {
 	versions []string
 	// live says that the API server of the source lists it.
 	live bool
-	// scopes say of a namespace, or of all if it is empty, whether it was read: nil if it was, else why it was not.
-	scopes map[string]error
+	// answers say of what was asked why it was not read; nil if it was.
+	answers map[question]error
 	// objects are shared by all who read them: one is replaced and never changed.
 	objects map[client.ObjectKey]client.Object
 	// indexes have the values by which objects can be selected.
@@ -36,8 +76,8 @@ type kind struct {
 }
 
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
-func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
-	k := w.indexed(gvk.GroupKind())
+func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
+	k := s.indexed(gvk.GroupKind())
 	if len(k.versions) == 0 {
 		k.plural, k.namespaced = plural, namespaced
 	}
@@ -48,21 +88,21 @@ func (w *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespace
 }
 
 // indexed returns the kind, which need not be installed. The lock is held.
-func (w *Snapshot) indexed(gk schema.GroupKind) *kind {
-	if w.kinds[gk] == nil {
-		w.kinds[gk] = &kind{
-			GroupKind: gk, scopes: map[string]error{}, objects: map[client.ObjectKey]client.Object{},
+func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
+	if s.kinds[gk] == nil {
+		s.kinds[gk] = &kind{
+			GroupKind: gk, answers: map[question]error{}, objects: map[client.ObjectKey]client.Object{},
 			indexes: map[string]client.IndexerFunc{
 				metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
 			},
 		}
 	}
-	return w.kinds[gk]
+	return s.kinds[gk]
 }
 
 // find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
-func (w *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
-	k := w.kinds[gvk.GroupKind()]
+func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
+	k := s.kinds[gvk.GroupKind()]
 	if k == nil || !slices.Contains(k.versions, gvk.Version) {
 		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
@@ -78,96 +118,100 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
-// scope is why a namespace of the kind was not read, by itself or with all others; nil if it was, or if nobody has asked for it.
-func (k *kind) scope(namespace string) (asked bool, why error) {
-	if why, asked = k.scopes[namespace]; !asked {
-		why, asked = k.scopes[""]
+// answer is whether anything was asked of a namespace, or of all at once if that is empty, and why it was not read. What of it was read
+// once, stays read.
+func (k *kind) answer(namespace string) (asked bool, why error) {
+	var first question // so that of several errors it is always the same
+	for q, err := range k.answers {
+		switch before := q.name + q.labels; {
+		case q.namespace != namespace:
+		case err == nil:
+			return true, nil
+		case !asked || before < first.name+first.labels:
+			asked, why, first = true, err, q
+		}
 	}
 	return asked, why
 }
 
+// covered is the answer about a namespace, which was asked of by itself or with all others.
+func (k *kind) covered(namespace string) (asked bool, why error) {
+	if asked, why = k.answer(namespace); !asked {
+		asked, why = k.answer("")
+	}
+	return asked, why
+}
+
+// namespaces are those of which anything was asked, sorted: those that were read, and those that were not. An empty name stands for all.
+func (k *kind) namespaces() (read, unread []string) {
+	for q := range k.answers {
+		if _, why := k.answer(q.namespace); why == nil {
+			read = append(read, q.namespace)
+		} else {
+			unread = append(unread, q.namespace)
+		}
+	}
+	slices.Sort(read)
+	slices.Sort(unread)
+	return slices.Compact(read), slices.Compact(unread)
+}
+
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	asked, why := k.scope(namespace)
-	read := k.read()
-	switch {
+	asked, why := k.covered(namespace)
+	read, unread := k.namespaces()
+	switch partly := namespace == "" && len(read) > 0; {
+	case partly && k.GroupKind == leaseGVK.GroupKind(): // Whole says that there may be others
+		return nil
 	case why != nil:
 		return unreadError{why}
-	case asked, len(k.scopes) == 0, namespace == "" && len(read) > 0: // all that was to be read, was
+	case asked, len(k.answers) == 0, partly:
 		return nil
 	case namespace == "":
-		return unreadError{k.scopes[slices.Min(slices.Collect(maps.Keys(k.scopes)))]}
+		_, why = k.answer(unread[0])
+		return unreadError{why}
 	}
 	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(read, ", "))}
 }
 
-// read are the namespaces that were read, sorted; an empty name stands for all.
-func (k *kind) read() []string {
-	var read []string
-	for namespace, why := range k.scopes {
-		if why == nil {
-			read = append(read, namespace)
-		}
-	}
-	slices.Sort(read)
-	return read
-}
-
-// Whole says why objects of a kind may be missing that are in namespaces which were not read; nil if all were.
-func (w *Snapshot) Whole(gvk schema.GroupVersionKind) error {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	k := w.kinds[gvk.GroupKind()]
-	if k == nil || len(k.scopes) == 0 {
+// Whole says that objects of a kind may be missing that are in namespaces which were not read; nil if all were.
+func (s *Snapshot) Whole(gvk schema.GroupVersionKind) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k := s.kinds[gvk.GroupKind()]
+	if k == nil || len(k.answers) == 0 {
 		return nil
 	}
-	if why, known := k.scopes[""]; known {
-		return why
+	if asked, why := k.answer(""); asked && why == nil {
+		return nil
 	}
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(k.read(), ", "), "none"))
+	read, _ := k.namespaces()
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(read, ", "), "none"))
 }
 
-// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and
-// needs the approval of Kubernetes to end with k8s.io.
+// custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the
+// approval of Kubernetes to end with k8s.io.
 func custom(group string) bool {
 	return strings.Contains(group, ".") && !strings.HasSuffix(group, ".k8s.io")
 }
 
 // templated reports whether objects of a kind, of a CustomResourceDefinition, are made from templates.
-func (w *Snapshot) templated(k *kind) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return custom(k.Group) && w.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
-}
-
-// in are the objects in a namespace, or in all if that is empty, by name.
-func (k *kind) in(namespace string) []client.Object {
-	objs := make([]client.Object, 0, len(k.objects))
-	for key, obj := range k.objects {
-		if namespace == "" || key.Namespace == namespace {
-			objs = append(objs, obj)
-		}
-	}
-	slices.SortFunc(objs, func(a, b client.Object) int {
-		return compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b))
-	})
-	return objs
-}
-
-func compareKeys(a, b client.ObjectKey) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+func (s *Snapshot) templated(k *kind) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return custom(k.Group) && s.kinds[schema.GroupKind{Group: k.Group, Kind: k.Kind + remediationrequest.TemplateSuffix}] != nil
 }
 
 // IndexField makes objects of a kind be found by client.MatchingFields. What is known by its metadata alone has no values.
-func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
-	gvk, err := apiutil.GVKForObject(obj, w.scheme)
+func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return fmt.Errorf("index %T by %s: %w", obj, field, err)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.indexed(gvk.GroupKind()).indexes[field] = func(stored client.Object) []string {
-		typed, err := w.as(stored, gvk, obj)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.indexed(gvk.GroupKind()).indexes[field] = func(stored client.Object) []string {
+		typed, err := as(stored, gvk, obj)
 		if err != nil {
 			return nil
 		}
@@ -177,22 +221,17 @@ func (w *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 }
 
 // installed are all kinds that are installed, in a stable order.
-func (w *Snapshot) installed() []*kind {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	kinds := make([]*kind, 0, len(w.kinds))
-	for _, k := range w.kinds {
-		if len(k.versions) > 0 {
-			kinds = append(kinds, k)
-		}
-	}
+func (s *Snapshot) installed() []*kind {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	kinds := slices.DeleteFunc(slices.Collect(maps.Values(s.kinds)), func(k *kind) bool { return len(k.versions) == 0 })
 	slices.SortFunc(kinds, func(a, b *kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 	return kinds
 }
 
 // RESTMapper knows the kinds that are installed by now.
-func (w *Snapshot) RESTMapper() meta.RESTMapper {
-	kinds := w.installed()
+func (s *Snapshot) RESTMapper() meta.RESTMapper {
+	kinds := s.installed()
 	var preferred []schema.GroupVersion
 	for _, k := range kinds {
 		for _, version := range k.versions {
@@ -214,6 +253,79 @@ func (w *Snapshot) RESTMapper() meta.RESTMapper {
 }
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
-func (w *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
-	return slices.ContainsFunc(w.installed(), func(k *kind) bool { return k.plural+"."+k.Group == crd }), nil
+func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
+	return slices.ContainsFunc(s.installed(), func(k *kind) bool { return k.plural+"."+k.Group == crd }), nil
+}
+
+// Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
+// read when they are asked for, or cannot be, so none is watched, polled or discovered later.
+type Kinds[T client.Object] struct {
+	snapshot  *Snapshot
+	namespace string
+}
+
+// NewKinds returns the kinds of s, as they are read for MachineHealthChecks in a namespace, or for NodeHealthChecks in all, if it is empty.
+func NewKinds[T client.Object](s *Snapshot, namespace string) *Kinds[T] {
+	return &Kinds[T]{s, namespace}
+}
+
+// Namespace is the one that is read; empty for all.
+func (s *Snapshot) Namespace() string {
+	if s.source == nil {
+		return ""
+	}
+	return s.source.Namespace
+}
+
+// Notify does nothing.
+func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {
+}
+
+// Named does nothing.
+func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
+	return nil
+}
+
+// Unread returns nothing.
+func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
+
+// Polled is false of all.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
+
+// Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
+// apierrors.IsForbidden if the user may not list it.
+func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	if err := k.snapshot.load(ctx, gvk, question{namespace: k.namespace}); err != nil {
+		return false, err
+	}
+	k.snapshot.mu.RLock()
+	defer k.snapshot.mu.RUnlock()
+	found, err := k.snapshot.find(gvk)
+	if err == nil {
+		err = found.unread(k.namespace)
+	}
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", gvk, err)
+	}
+	return true, nil
+}
+
+// Readable is Ready: nothing is watched.
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, gvk)
+}
+
+// InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
+func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, installed := range k.snapshot.installed() {
+		k.snapshot.mu.RLock()
+		asked, why := installed.covered(k.namespace)
+		k.snapshot.mu.RUnlock()
+		gvk := installed.WithVersion(installed.versions[0])
+		if why == nil && (asked || !installed.live) && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
+			kinds = append(kinds, gvk)
+		}
+	}
+	return kinds
 }

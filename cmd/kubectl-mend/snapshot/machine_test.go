@@ -30,8 +30,7 @@ import (
 // aLargeCluster has workers and a member of the control plane on nodes of their own, and a check that counts them.
 func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	t.Helper()
-	inner, _ := newSnapshot(t)
-	over := inner.Workload(key("c1"))
+	over, _ := newSnapshot(t)
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": serve(t, over)})
 	from.Remove(nhcv1.GroupVersion.WithKind("NodeHealthCheck"), client.ObjectKey{Name: "nodes"})
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers", Generation: 2}}
@@ -134,7 +133,7 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 		"all are for a node":                      {Scope{Node: "node-of-w1"}, nil, all},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.scope.Namespace, tc.scope.Cluster, tc.scope.Nodes = "ns", "c1", true
+			tc.scope.Namespace, tc.scope.Cluster = "ns", "c1"
 			w := readAll(t, aLargeCluster(t, tc.edits...), tc.scope)
 			machines, nodes := machinesOf(t, w)
 			if !slices.Equal(nodes, tc.want) || len(machines) != len(tc.want) || w.Counted(key("c1")) != (len(tc.want) == 2) {
@@ -162,7 +161,7 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 		}
 	})
 	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
-	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "m"})
+	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Machine: "m"})
 	machine := &clusterv1.Machine{}
 	if err := w.ReadOnly().Get(t.Context(), key("m"), machine); err != nil {
 		t.Fatal(err)
@@ -276,7 +275,7 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := aLargeCluster(t, append([]func(*Snapshot){calm(t)}, tc.edits...)...)
-			w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Restless: true, AllMachines: tc.full})
+			w := readAll(t, from, Scope{Namespace: "ns", Restless: true, AllMachines: tc.full})
 			machines, nodes := machinesOf(t, w)
 			if _, _, unseen := w.Unseen(key("c1")); unseen || w.Counted(key("c1")) == tc.read || (len(nodes) > 0) != tc.read || (len(machines) > 0) != tc.read ||
 				!tc.read && w.Unselected(key("c1")) != 1 {
@@ -305,7 +304,7 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 					put(t, w, c, check)
 				}
 			})
-			w := readAll(t, from, Scope{Nodes: true, Restless: true})
+			w := readAll(t, from, Scope{Restless: true})
 			if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
 				t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
 			}
@@ -328,7 +327,7 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 			&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md-a", Labels: inCluster}},
 			&clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md", Labels: inCluster}})
 	}
-	w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Nodes: true, Machine: "w1"})
+	w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Machine: "w1"})
 	siblings, sets := &clusterv1.MachineList{}, &clusterv1.MachineSetList{}
 	err := errors.Join(
 		w.ReadOnly().List(t.Context(), siblings, client.InNamespace("ns"), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: "md"}),

@@ -29,12 +29,11 @@ const firstLook = 2 * time.Minute
 // aroundMachine reads one machine with those of its control plane, whose hosts are power-cycled one at a time. The status of the check
 // counts the others. Where that does not do, or a node is asked for, all are read. It returns of which clusters the nodes are: of those
 // with a machine that was read, or that has the node.
-func (r *reading) aroundMachine(ctx context.Context) func(client.ObjectKey) bool {
+func (r *source) aroundMachine(ctx context.Context) func(client.ObjectKey) bool {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
 	if r.one = r.Machine != "" && !r.AllMachines; r.one {
 		members := labels.Set{clusterv1.ClusterNameLabel: r.Cluster}.String() + "," + clusterv1.MachineControlPlaneLabel
-		r.all(ctx, question{gvk: machineGVK, namespace: r.Namespace, name: r.Machine},
-			question{gvk: machineGVK, namespace: r.Namespace, labels: members})
+		r.all(ctx, reads{machineGVK: {{namespace: r.Namespace, name: r.Machine}, {namespace: r.Namespace, labels: members}}})
 		machine := One[clusterv1.Machine](r.snapshot, key)
 		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster && r.countedByChecks(ctx, machine)
 	}
@@ -44,22 +43,26 @@ func (r *reading) aroundMachine(ctx context.Context) func(client.ObjectKey) bool
 			r.target = string(machine.UID)
 		}
 	} else {
-		r.all(ctx, question{gvk: machineGVK, namespace: r.Namespace})
+		r.all(ctx, reads{machineGVK: {{namespace: r.Namespace}}})
 	}
 	clusters := map[client.ObjectKey]bool{}
 	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
 		if r.one || machine.Status.NodeRef.Name == r.Node {
-			clusters[client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}] = true
+			clusters[clusterOf(machine)] = true
 		}
 	}
 	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
 }
 
+func clusterOf(machine *clusterv1.Machine) client.ObjectKey {
+	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+}
+
 // countedByChecks reports whether the status of all checks that select a machine counts the others. It does not where no manager keeps the
 // status of a claimed check up to date.
-func (r *reading) countedByChecks(ctx context.Context, machine *clusterv1.Machine) bool {
+func (r *source) countedByChecks(ctx context.Context, machine *clusterv1.Machine) bool {
 	acting := r.acting(ctx)
-	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}), &clusterv1.Cluster{})
+	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, clusterOf(machine)), &clusterv1.Cluster{})
 	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
 		return machinehealthcheck.Unselected(check, machine) == "" &&
 			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !acting(check, cluster))
@@ -72,13 +75,13 @@ func claimed(check *clusterv1.MachineHealthCheck) bool {
 
 // restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are
 // nearly all, and their machines and nodes nearly all of what there is to read. It returns of which clusters the nodes are.
-func (r *reading) restless(ctx context.Context) func(client.ObjectKey) bool {
+func (r *source) restless(ctx context.Context) func(client.ObjectKey) bool {
 	unselected, unreported, err := r.metadataOfMachines(ctx)
 	if err != nil {
 		return r.reads
 	}
 	acting, remediated := r.acting(ctx), r.remediated()
-	wanted, calm := map[client.ObjectKey]bool{}, []client.ObjectKey(nil)
+	wanted, calm := map[client.ObjectKey]bool{}, false
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		key := client.ObjectKeyFromObject(cluster)
 		judged := func(check *clusterv1.MachineHealthCheck) bool {
@@ -87,25 +90,24 @@ func (r *reading) restless(ctx context.Context) func(client.ObjectKey) bool {
 		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
 			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, key.Namespace), judged) {
 			wanted[key] = true
-		} else {
-			calm = append(calm, key)
+			continue
 		}
-	}
-	if len(calm) == 0 {
-		return r.reads
-	}
-	for _, key := range calm {
+		calm = true
 		r.snapshot.SetCounted(key, unselected[key])
 		r.snapshot.SetNodes(key, nil)
 	}
-	machines := make([]question, 0, len(wanted))
+	if !calm {
+		return r.reads
+	}
+	var machines []question
 	for key := range wanted {
 		selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
-		machines = append(machines, question{gvk: machineGVK, namespace: key.Namespace, labels: selected})
+		machines = append(machines, question{namespace: key.Namespace, labels: selected})
 	}
-	inParallel(machines, func(q question) { _ = r.ask(ctx, q) }) // the snapshot remembers why one could not be read
+	kind := r.snapshot.served(machineGVK.GroupKind())
+	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers why one was not read
 	if r.calm = true; r.Namespace == "" {
-		r.say(question{gvk: machineGVK}, nil)
+		r.snapshot.remember(kind, question{}, nil)
 	}
 	return func(cluster client.ObjectKey) bool { return wanted[cluster] }
 }
@@ -113,7 +115,7 @@ func (r *reading) restless(ctx context.Context) func(client.ObjectKey) bool {
 // metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that
 // a machine is not Ready: it does when the owner of the machine changes, which a machine without an owner, or of a MachineSet alone, has
 // not.
-func (r *reading) metadataOfMachines(
+func (r *source) metadataOfMachines(
 	ctx context.Context,
 ) (unselected map[client.ObjectKey]int, unreported map[client.ObjectKey]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -135,15 +137,14 @@ func (r *reading) metadataOfMachines(
 			continue
 		}
 		machine.Spec.ClusterName = machine.Labels[clusterv1.ClusterNameLabel]
-		key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 		owner := metav1.GetControllerOf(machine)
 		if owner == nil || owner.Kind == "MachineSet" && machine.Labels[clusterv1.MachineDeploymentNameLabel] == "" {
-			unreported[key] = true
+			unreported[clusterOf(machine)] = true
 		}
 		if !slices.ContainsFunc(checks[machine.Namespace], func(check *clusterv1.MachineHealthCheck) bool {
 			return machinehealthcheck.Unselected(check, machine) == ""
 		}) {
-			unselected[key]++
+			unselected[clusterOf(machine)]++
 		}
 	}
 	return unselected, unreported, nil
@@ -161,7 +162,7 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 
 // acting tells whether a manager keeps the status of a check up to date. It does not if the check is unclaimed, unless its mode for these
 // is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
-func (r *reading) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
+func (r *source) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
 	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
 	managers = slices.DeleteFunc(managers, func(manager managerlease.Manager) bool {
 		said := manager.Announcement
@@ -178,7 +179,7 @@ func (r *reading) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck
 
 // remediated are the clusters with a remediation: that of a machine which is healthy again has an end of its own, and may wait for a
 // person. One that does not say of which cluster it is may be of any in its namespace, whose name is empty.
-func (r *reading) remediated() map[client.ObjectKey]bool {
+func (r *source) remediated() map[client.ObjectKey]bool {
 	clusters := map[client.ObjectKey]bool{}
 	for _, gvk := range r.requestKinds() {
 		for _, req := range r.snapshot.Objects(gvk, "") {

@@ -1,10 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +30,23 @@ type Missing struct {
 // String is the whole sentence.
 func (m Missing) String() string { return m.What + ": " + m.Why }
 
+// Missing is what could not be read, sorted.
+func (s *Snapshot) Missing() []Missing {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.missing)
+}
+
+// Lacks notes that something could not be read.
+func (s *Snapshot) Lacks(what, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := (Missing{what, why}); !slices.Contains(s.missing, m) {
+		s.missing = append(s.missing, m)
+		slices.SortFunc(s.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	}
+}
+
 // errRecorded is the error of a live read of a workload cluster in a record.
 var errRecorded = errors.New("a record cannot be asked for more than was recorded")
 
@@ -36,15 +55,15 @@ var errNoNodeCheck = errors.New("the nodes of the management cluster were not re
 
 // what names what a question reads.
 func (q question) what(k *kind) string {
-	called := plural(q.gvk.Kind)
+	called := plural(k.Kind)
 	switch {
-	case q.gvk == leaseGVK && q.name != "":
+	case k.GroupKind == leaseGVK.GroupKind() && q.name != "":
 		called = "Lease " + q.name
-	case q.labels == managerBindings && q.labels != "":
+	case q.labels == managerBindings:
 		called += " of " + managerlease.ClusterRole
 	}
 	switch {
-	case q.gvk == nodeGVK:
+	case k.GroupKind == nodeGVK.GroupKind():
 		return called + " of the management cluster"
 	case !k.namespaced:
 		return called

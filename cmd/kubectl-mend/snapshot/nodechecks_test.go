@@ -68,10 +68,10 @@ func thatManagesItself(t testing.TB) *Snapshot {
 func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 	from := thatManagesItself(t)
 	for name, scope := range map[string]Scope{
-		"another namespace":                      {Namespace: "ns", Nodes: true},
-		"another cluster":                        {Cluster: "c1", Nodes: true},
-		"another cluster in its namespace":       {Namespace: itself.Namespace, Cluster: "another", Nodes: true},
-		"everything, where there is nothing new": {Nodes: true},
+		"another namespace":                      {Namespace: "ns"},
+		"another cluster":                        {Cluster: "c1"},
+		"another cluster in its namespace":       {Namespace: itself.Namespace, Cluster: "another"},
+		"everything, where there is nothing new": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := readAll(t, from, scope)
@@ -98,7 +98,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	from := thatManagesItself(t)
 	forbid(from, machineGVK, "machines", "")
-	from.kinds[machineGVK.GroupKind()].scopes["ns"] = nil
+	from.Forbid(machineGVK, "machines", true, "ns", nil)
 	w := readAll(t, from, Scope{Namespace: "ns"})
 	err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
 	if !apierrors.IsForbidden(err) {
@@ -233,7 +233,7 @@ func TestAScopeIsKeptTo(t *testing.T) {
 	if err := errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)); err != nil {
 		t.Fatal(err)
 	}
-	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 0 {
+	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 1 {
 		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
 	}
 }
@@ -246,7 +246,7 @@ func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
 		}))
 	}
 	for node, want := range map[string][]client.ObjectKey{"a": {key("c1")}, "b": {key("c2")}, "unknown": nil, "": {key("c1"), key("c2")}} {
-		w := readAll(t, from, Scope{Namespace: "ns", Nodes: true, Node: node})
+		w := readAll(t, from, Scope{Namespace: "ns", Node: node})
 		if got := w.Workloads(); !slices.Equal(got, want) {
 			t.Errorf("for node %q the nodes of %v were read, want %v", node, got, want)
 		}

@@ -137,8 +137,7 @@ func kubeconfigOf(config *rest.Config) []byte {
 
 // workloadOf is a workload cluster with one node, that somebody fences.
 func workloadOf(t testing.TB) *rest.Config {
-	w, _ := newSnapshot(t)
-	inner := w.Workload(key("c1"))
+	inner, _ := newSnapshot(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-m", Annotations: map[string]string{fence.FencedByAnnotation: "r", junk: secret}}}
 	node.Status.NodeInfo.BootID = "boot"
 	node.Status.Addresses = []corev1.NodeAddress{{Address: secret}}
@@ -158,7 +157,7 @@ func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 
 func everything(t testing.TB) *Snapshot {
 	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "silent": {Host: "http://127.0.0.1:1"}})
-	return readAll(t, from, Scope{Nodes: true, Everything: true})
+	return readAll(t, from, Scope{Everything: true})
 }
 
 func TestAllIsReadThatIsLookedAt(t *testing.T) {
@@ -239,10 +238,9 @@ func TestWorkloadClustersAreReadThroughTheirKubeconfigs(t *testing.T) {
 // The manager does not judge by its nodes either, also where no check says that.
 func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.T) {
 	for kept, want := range map[string]bool{"": true, "u/w1": true, "u/w0": false, "other/w0": true} {
-		there, _ := newSnapshot(t)
-		inner := there.Workload(key("c1"))
+		inner, _ := newSnapshot(t)
 		put(t, inner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "w1"}})
-		r, cluster := &reading{snapshot: New()}, aCluster("c1")
+		r, cluster := &source{snapshot: New()}, aCluster("c1")
 		r.client = fake.NewClientBuilder().WithObjects(&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(serve(t, inner))},
 		}).Build()
@@ -259,7 +257,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte(content)}}
-	r := &reading{client: fake.NewClientBuilder().WithObjects(secret).Build(), snapshot: New()}
+	r := &source{client: fake.NewClientBuilder().WithObjects(secret).Build(), snapshot: New()}
 	_, _, err := r.nodes(t.Context(), aCluster("c1"))
 	var refused *workload.RefusedError
 	if !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
@@ -277,7 +275,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	forbid(from, poisonKind, "poisons", "")
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
 	from.Remove(corev1.SchemeGroupVersion.WithKind("Secret"), key("c1-kubeconfig")) // a snapshot gives what it has, whatever else is forbidden
-	w := readAll(t, from, Scope{Nodes: true, Everything: true})
+	w := readAll(t, from, Scope{Everything: true})
 	var got []string
 	for _, m := range w.Missing() {
 		got = append(got, m.String())
@@ -344,7 +342,7 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 			of := &corev1.Secret{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
 			}
-			r := &reading{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
+			r := &source{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
 			if _, _, err := r.nodes(t.Context(), aCluster("c1")); err == nil || !strings.Contains(err.Error(), row.says) {
 				t.Errorf("the error is %v, want that it %s", err, row.says)
 			}

@@ -41,9 +41,9 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 	}{
 		"all":                                   {Scope{Records: true}, "a b c d"},
 		"those of one cluster":                  {Scope{Records: true, Cluster: "test"}, "b"},
-		"those of all namespaces that are open": {Scope{OpenRecords: true}, "a c d"},
-		"those of a namespace, and of the checks of nodes":        {Scope{OpenRecords: true, Namespace: "metal"}, "a c"},
-		"the same of clusters where something is to be looked at": {Scope{OpenRecords: true, Namespace: "metal", Restless: true}, "a c"},
+		"those of all namespaces that are open": {Scope{Restless: true}, "a c d"},
+		"those of a namespace, and of the checks of nodes":        {Scope{Restless: true, Namespace: "metal"}, "a c"},
+		"the same of clusters where something is to be looked at": {Scope{Restless: true, Namespace: "metal"}, "a c"},
 		"those of a namespace":                                    {Scope{Namespace: "other"}, "c d"},
 	} {
 		t.Run(name, func(t *testing.T) {

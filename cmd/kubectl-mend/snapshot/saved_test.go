@@ -104,8 +104,8 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 func contentOf(t testing.TB, w *Snapshot) map[string]any {
 	t.Helper()
 	all := map[string]any{}
-	for gk, k := range w.kinds {
-		for _, obj := range k.in("") {
+	for gk := range w.kinds {
+		for _, obj := range w.Objects(gk.WithVersion(""), "") {
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 			if err != nil {
 				t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package snapshot reads a management cluster and its workload clusters, and remembers each answer.
 //
-// A Snapshot is a client whose objects are in memory. Of a live cluster it lists a kind when somebody first asks for it, with the rights of
+// A Snapshot is a client whose objects are in memory. Of a live cluster it lists a kind when a caller first asks for it, with the rights of
 // the user; a record, and what tests and simulations add, has all its objects from the start. It decides nothing.
 package snapshot
 
@@ -42,8 +42,7 @@ type Snapshot struct {
 	// Clock is that of the cluster: it says how old what was read is by now.
 	Clock clock.PassiveClock
 
-	scheme *runtime.Scheme
-	source *reading // where more can be read; nil for a record
+	source *source // the cluster that more can be read from; nil for a record
 
 	mu        sync.RWMutex
 	kinds     map[schema.GroupKind]*kind
@@ -54,105 +53,91 @@ type Snapshot struct {
 	missing []Missing
 }
 
-// New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
-func New() *Snapshot {
-	scheme := runtime.NewScheme()
-	err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), infrav1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
-		mendv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
+// scheme has the kinds that are known by their types.
+var scheme = func() *runtime.Scheme {
+	known := runtime.NewScheme()
+	err := errors.Join(clientgoscheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), clusterv1.AddToScheme(known),
+		controlplanev1.AddToScheme(known), infrav1.AddToScheme(known), infrav1beta1.AddToScheme(known), nhcv1.AddToScheme(known),
+		mendv1.AddToScheme(known), bmov1alpha1.AddToScheme(known))
 	if err != nil {
 		panic(err) // two packages register the same kind, whatever the input
 	}
-	w := empty(scheme)
-	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, definitionGVK} {
-		w.Install(gvk, guessPlural(gvk), false)
+	return known
+}()
+
+// New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
+func New() *Snapshot {
+	s := empty()
+	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, definitionGVK, leaseGVK, clusterGVK, machineGVK, machineCheckGVK} {
+		namespaced := gvk != namespaceGVK && gvk != nodeGVK && gvk != definitionGVK
+		s.Install(gvk, guessPlural(gvk), namespaced)
 	}
-	for _, gvk := range []schema.GroupVersionKind{leaseGVK, clusterGVK, machineGVK, machineCheckGVK} {
-		w.Install(gvk, guessPlural(gvk), true)
-	}
-	return w
+	return s
 }
 
 // empty has no kinds.
-func empty(scheme *runtime.Scheme) *Snapshot {
+func empty() *Snapshot {
 	return &Snapshot{
-		Clock: clock.RealClock{}, scheme: scheme, kinds: map[schema.GroupKind]*kind{},
+		Clock: clock.RealClock{}, kinds: map[schema.GroupKind]*kind{},
 		workloads: map[client.ObjectKey]*workloadCluster{}, counted: map[client.ObjectKey]int{},
 	}
 }
 
 // Scheme is that of all kinds that are known by their types.
-func (w *Snapshot) Scheme() *runtime.Scheme { return w.scheme }
-
-// Missing is what could not be read, sorted.
-func (w *Snapshot) Missing() []Missing {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return slices.Clone(w.missing)
-}
-
-// Lacks notes that something could not be read.
-func (w *Snapshot) Lacks(what, why string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if m := (Missing{what, why}); !slices.Contains(w.missing, m) {
-		w.missing = append(w.missing, m)
-		slices.SortFunc(w.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
-	}
-}
+func (s *Snapshot) Scheme() *runtime.Scheme { return scheme }
 
 // Counted reports whether not all machines of a cluster were read, since the status of its checks counts them.
-func (w *Snapshot) Counted(cluster client.ObjectKey) bool {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	_, counted := w.counted[cluster]
+func (s *Snapshot) Counted(cluster client.ObjectKey) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	_, counted := s.counted[cluster]
 	return counted
 }
 
 // SetCounted says that not all machines of a cluster were read, and how many there are that no MachineHealthCheck selects.
-func (w *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.counted[cluster] = unselected
+func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counted[cluster] = unselected
 }
 
 // Unselected is how many machines no MachineHealthCheck selects of a cluster whose machines were not read.
-func (w *Snapshot) Unselected(cluster client.ObjectKey) int {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return w.counted[cluster]
+func (s *Snapshot) Unselected(cluster client.ObjectKey) int {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.counted[cluster]
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
-func (w *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kindFor(gvk, plural, namespaced)
+func (s *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kindFor(gvk, plural, namespaced)
 }
 
-// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all others. The error is what
-// a read of it returns.
-func (w *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kindFor(gvk, plural, namespaced).scopes[namespace] = why
+// Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all others. The error is what a read of it
+// returns.
+func (s *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kindFor(gvk, plural, namespaced).answers[question{namespace: namespace}] = why
 }
 
 // Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all
 // namespaces. An object without a UID is given one, and one without a version as well.
-func (w *Snapshot) Add(objs ...client.Object) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (s *Snapshot) Add(objs ...client.Object) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, obj := range objs {
-		gvk, err := apiutil.GVKForObject(obj, w.scheme)
+		gvk, err := apiutil.GVKForObject(obj, scheme)
 		if err != nil {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
-		k := w.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
-		if _, read := k.scopes[obj.GetNamespace()]; !read && w.source == nil {
-			k.scopes[""] = nil
+		k := s.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
+		if asked, _ := k.answer(obj.GetNamespace()); !asked && s.source == nil {
+			k.answers[question{}] = nil
 		}
-		if err := w.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
+		if err := s.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
 			return fmt.Errorf("add %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)
 		}
 	}
@@ -165,9 +150,9 @@ func guessPlural(gvk schema.GroupVersionKind) string {
 }
 
 // keep stores own itself, which belongs to the snapshot from then on, as its type if that is known. The lock is held.
-func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
-	if known := w.scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
-		converted, err := w.convert(own, gvk, !known)
+func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
+	if known := scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
+		converted, err := convert(own, gvk, !known)
 		if err != nil {
 			return err
 		}
@@ -180,13 +165,13 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		own.SetAnnotations(annotations)
 	}
 	if given, err := strconv.ParseInt(own.GetResourceVersion(), 10, 64); err == nil {
-		w.version = max(w.version, given)
+		s.version = max(s.version, given)
 	} else {
-		w.version++
-		own.SetResourceVersion(strconv.FormatInt(w.version, 10))
+		s.version++
+		own.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	}
 	if own.GetUID() == "" { // it depends on what was added before, so that two runs can be compared
-		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), w.version)
+		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version)
 		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
 	}
 	k.objects[client.ObjectKeyFromObject(own)] = own
@@ -194,10 +179,80 @@ func (w *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 }
 
 // Remove takes an object out of the snapshot, if it is there.
-func (w *Snapshot) Remove(kind schema.GroupVersionKind, key client.ObjectKey) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if k := w.kinds[kind.GroupKind()]; k != nil {
+func (s *Snapshot) Remove(gvk schema.GroupVersionKind, key client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k := s.kinds[gvk.GroupKind()]; k != nil {
 		delete(k.objects, key)
 	}
+}
+
+// All are the objects of a type in a namespace, or in all if that is empty, by name. There are none of a kind that is not installed or was
+// not read. They are shared: read only.
+func All[T any, P interface {
+	*T
+	client.Object
+}](s *Snapshot, namespace string) []P {
+	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	var objs []P
+	for _, obj := range s.Objects(gvk, namespace) {
+		if typed, ok := obj.(P); ok {
+			objs = append(objs, typed)
+		}
+	}
+	return objs
+}
+
+// One is the object of a type and name; nil if it is not known. It is shared: read only.
+func One[T any, P interface {
+	*T
+	client.Object
+}](s *Snapshot, key client.ObjectKey) P {
+	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.kinds[gvk.GroupKind()]; k != nil {
+		typed, _ := k.objects[key].(P)
+		return typed
+	}
+	return nil
+}
+
+// Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
+func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []client.Object {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	k := s.kinds[gvk.GroupKind()]
+	if k == nil {
+		return nil
+	}
+	objs := make([]client.Object, 0, len(k.objects))
+	for key, obj := range k.objects {
+		if namespace == "" || key.Namespace == namespace {
+			objs = append(objs, obj)
+		}
+	}
+	slices.SortFunc(objs, func(a, b client.Object) int {
+		return compareKeys(client.ObjectKeyFromObject(a), client.ObjectKeyFromObject(b))
+	})
+	return objs
+}
+
+func compareKeys(a, b client.ObjectKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record
+// from before they were read does not know them.
+func (s *Snapshot) NamespaceLabels(name string) (labels map[string]string, known bool) {
+	if namespace := One[corev1.Namespace](s, client.ObjectKey{Name: name}); namespace != nil {
+		return namespace.GetLabels(), true
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.kinds[namespaceGVK.GroupKind()]; k != nil {
+		asked, why := k.answer("")
+		return nil, asked && why == nil
+	}
+	return nil, false
 }

@@ -3,23 +3,35 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// workloadCluster is what was seen of a workload cluster.
+// workloadCluster is what was seen of a workload cluster: pods, budgets, volumes and leases are not read.
 type workloadCluster struct {
-	// snapshot has its nodes; pods, budgets, volumes and leases are not read.
-	snapshot *Snapshot
+	nodes map[string]*corev1.Node
 	// live reads it itself; nil in a record, and if it cannot be reached.
 	live client.Reader
 	// unseen is why its nodes were not seen, since is since when; empty if they were.
@@ -27,81 +39,84 @@ type workloadCluster struct {
 	since  time.Time
 }
 
-// Workload is a workload cluster, as a snapshot of its own.
-func (w *Snapshot) Workload(cluster client.ObjectKey) *Snapshot {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.workload(cluster).snapshot
+// SetNodes says that a workload cluster was seen, and that these are its nodes.
+func (s *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
+	seen := &workloadCluster{nodes: map[string]*corev1.Node{}}
+	for i := range nodes {
+		seen.put(&nodes[i])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workloads[cluster] = seen
+}
+
+// PutNode adds a node to a workload cluster, or replaces the one of its name.
+func (s *Snapshot) PutNode(cluster client.ObjectKey, node *corev1.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.workload(cluster).put(node)
+}
+
+func (c *workloadCluster) put(node *corev1.Node) {
+	own := node.DeepCopy()
+	own.SetGroupVersionKind(nodeGVK)
+	c.nodes[own.Name] = own
 }
 
 // workload is a workload cluster, which is known from now on. The lock is held.
-func (w *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
-	if w.workloads[cluster] == nil {
-		nodes := empty(w.scheme)
-		nodes.kindFor(nodeGVK, "nodes", false)
-		w.workloads[cluster] = &workloadCluster{snapshot: nodes, unseen: explain.NodesNotAsked}
+func (s *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
+	if s.workloads[cluster] == nil {
+		s.workloads[cluster] = &workloadCluster{nodes: map[string]*corev1.Node{}, unseen: explain.NodesNotAsked}
 	}
-	return w.workloads[cluster]
-}
-
-// SetNodes says that a workload cluster was seen, and that these are its nodes.
-func (w *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.workloads, cluster)
-	seen := w.workload(cluster)
-	seen.unseen = ""
-	for i := range nodes {
-		_ = seen.snapshot.Add(&nodes[i]) // nodes are known by their type
-	}
+	return s.workloads[cluster]
 }
 
 // SetUnseen says that a workload cluster cannot be seen, why, and since when; since may be zero. Its nodes are as they were.
-func (w *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := w.workload(cluster)
+func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.workload(cluster)
 	c.unseen, c.since = cmp.Or(why, explain.NodesNotAsked), since
 }
 
 // known is what is known of a workload cluster; one that was not seen if that is nothing.
-func (w *Snapshot) known(cluster client.ObjectKey) workloadCluster {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	if c := w.workloads[cluster]; c != nil {
+func (s *Snapshot) known(cluster client.ObjectKey) workloadCluster {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if c := s.workloads[cluster]; c != nil {
 		return *c
 	}
-	return workloadCluster{snapshot: empty(w.scheme), unseen: explain.NodesNotAsked}
+	return workloadCluster{unseen: explain.NodesNotAsked}
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
-func (w *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
-	c := w.known(cluster)
+func (s *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
+	c := s.known(cluster)
 	return c.unseen, c.since, c.unseen != ""
 }
 
 // Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
-func (w *Snapshot) Workloads() []client.ObjectKey {
-	w.mu.RLock()
-	defer w.mu.RUnlock()
-	return slices.SortedFunc(maps.Keys(w.workloads), compareKeys)
+func (s *Snapshot) Workloads() []client.ObjectKey {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.SortedFunc(maps.Keys(s.workloads), compareKeys)
 }
 
 // Nodes are those of a workload cluster, by name. They are shared: read only.
-func (w *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
-	return All[corev1.Node](w.known(cluster).snapshot, "")
+func (s *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
+	return slices.SortedFunc(maps.Values(s.known(cluster).nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
-func (w *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
-	return One[corev1.Node](w.known(cluster).snapshot, client.ObjectKey{Name: name})
+func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
+	return s.known(cluster).nodes[name]
 }
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
-func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	c := w.known(cluster)
+func (s *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
+	c := s.known(cluster)
 	switch {
-	case w.source == nil:
+	case s.source == nil:
 		return nil, errRecorded
 	case c.live == nil:
 		return nil, unseenError(cluster, cmp.Or(c.unseen, explain.NodesNotAsked))
@@ -113,7 +128,7 @@ func (w *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 type Clusters struct{ snapshot *Snapshot }
 
 // Clusters are the workload clusters. One of which nothing was read counts as down.
-func (w *Snapshot) Clusters() *Clusters { return &Clusters{w} }
+func (s *Snapshot) Clusters() *Clusters { return &Clusters{s} }
 
 // View is what was seen of a workload cluster. Nothing is watched.
 func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
@@ -140,4 +155,155 @@ func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names
 		present[name] = c.snapshot.Node(cluster, name) != nil
 	}
 	return present, nil
+}
+
+const (
+	// reachPatience is how long a workload cluster may take until it begins to answer. One that is out of reach must not hold up the others
+	// for longer; all that it has to say may take as long as that of the management cluster.
+	reachPatience = 5 * time.Second
+	// longestAnswer is how long an answer of a workload cluster may be, in bytes: all nodes at once, 4600 of them with 50 images each. Who
+	// controls the cluster decides what it answers, on the machine of the person who asks.
+	longestAnswer = 64 << 20
+)
+
+// readNodes reads the nodes of the workload clusters that are wanted.
+func (r *source) readNodes(ctx context.Context, wanted func(client.ObjectKey) bool) {
+	clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
+		return !wanted(client.ObjectKeyFromObject(cluster))
+	})
+	inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
+}
+
+func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
+	key := client.ObjectKeyFromObject(cluster)
+	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
+		r.snapshot.SetUnseen(key, explain.ControlPlaneNotInitialized, time.Time{})
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	nodes, reader, err := r.nodes(ctx, cluster)
+	if err != nil {
+		since := time.Time{} // since when the management cluster cannot reach it either
+		probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
+		if probe != nil && probe.Status != metav1.ConditionTrue {
+			since = probe.LastTransitionTime.Time
+		}
+		r.snapshot.SetUnseen(key, why(err), since)
+		r.snapshot.Lacks(NodesOf+key.String(), why(err))
+		return
+	}
+	r.snapshot.SetNodes(key, nodes)
+	r.snapshot.mu.Lock()
+	defer r.snapshot.mu.Unlock()
+	r.snapshot.workload(key).live = reader
+}
+
+// nodes reads the nodes of a workload cluster, and returns how it can be read.
+func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, client.Reader, error) {
+	key := client.ObjectKeyFromObject(cluster)
+	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := r.nodesWith(ctx, reader, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kept := workload.Kept(cluster); kept != "" {
+		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
+			return nil, nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
+		}
+	}
+	nodes := make([]corev1.Node, 0, len(list))
+	for i := range list { // who controls the cluster decides how long names and texts are, and a page shows them
+		if kept := slimNode(&list[i]); kept != nil {
+			nodes = append(nodes, *kept)
+		}
+	}
+	return nodes, reader, nil
+}
+
+// nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another
+// node may have its provider ID.
+func (r *source) nodesWith(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]corev1.Node, error) {
+	var nodes []corev1.Node
+	known := r.one
+	for _, machine := range All[clusterv1.Machine](r.snapshot, cluster.Namespace) {
+		if !known || machine.Spec.ClusterName != cluster.Name {
+			continue
+		}
+		node := corev1.Node{}
+		if machine.Status.NodeRef.Name != "" {
+			err := reader.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, &node)
+			if client.IgnoreNotFound(err) != nil {
+				return nil, err
+			}
+			if err == nil {
+				nodes = append(nodes, node)
+			}
+		}
+		ready := func(cond corev1.NodeCondition) bool {
+			return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
+		}
+		known = machine.Spec.ProviderID == "" || health.IsNodeOf(machine, &node) && slices.ContainsFunc(node.Status.Conditions, ready)
+	}
+	if known {
+		return nodes, nil
+	}
+	list := &corev1.NodeList{}
+	err := reader.List(ctx, list, fromMemory())
+	return list.Items, err
+}
+
+// WorkloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
+func (s *Snapshot) WorkloadReader(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
+	data, err := kubeconfig.FromSecret(ctx, management, cluster)
+	var config *rest.Config
+	if err == nil {
+		config, err = workload.RESTConfig(data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read its kubeconfig: %w", err)
+	}
+	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
+	config.Wrap(answering(reachPatience))
+	config.Wrap(workload.Bounded(longestAnswer, s.Clock.Now))
+	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: inWorkloads()})
+	if err != nil {
+		return nil, fmt.Errorf("use its kubeconfig: %w", err)
+	}
+	return reader, nil
+}
+
+// inWorkloads knows the kinds that anybody reads in a workload cluster, so that none has to be asked which kinds it serves.
+func inWorkloads() meta.RESTMapper {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{
+		corev1.SchemeGroupVersion, policyv1.SchemeGroupVersion, storagev1.SchemeGroupVersion, coordinationv1.SchemeGroupVersion,
+	})
+	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")} {
+		mapper.Add(gvk, meta.RESTScopeRoot)
+	}
+	for _, gvk := range []schema.GroupVersionKind{podGVK, budgetGVK, leaseGVK} {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return mapper
+}
+
+// answering ends requests to which no answer has begun in time, however long the rest of it takes then.
+func answering(within time.Duration) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			ctx, end := context.WithCancel(request.Context()) // while the answer is read, it lasts as long as the request
+			late := time.AfterFunc(within, end)
+			response, err := next.RoundTrip(request.WithContext(ctx))
+			if began := late.Stop(); began || request.Context().Err() != nil {
+				return response, err
+			}
+			if response != nil {
+				err = errors.Join(err, response.Body.Close())
+			}
+			return nil, errors.Join(err, context.DeadlineExceeded)
+		})
+	}
 }

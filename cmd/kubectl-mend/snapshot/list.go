@@ -1,0 +1,209 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/managerlease"
+)
+
+var (
+	// selectedKinds are those of which only the objects are read that are asked for by name or by labels: there are many others.
+	selectedKinds = []schema.GroupKind{
+		leaseGVK.GroupKind(), namespaceGVK.GroupKind(), definitionGVK.GroupKind(), roleBindingGVK.GroupKind(), clusterRoleBindingGVK.GroupKind(),
+	}
+	// machineKinds are those of which there are as many objects as Machines.
+	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
+)
+
+// load reads what is asked for, unless that was read before. A record has nothing more to read. The error is that of the context.
+func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
+	if s.source == nil {
+		return nil
+	}
+	return s.source.load(ctx, gvk, q)
+}
+
+func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
+	k := r.snapshot.served(gvk.GroupKind())
+	if k == nil {
+		return nil
+	}
+	switch {
+	case !k.namespaced:
+		q.namespace = ""
+	case q.namespace == "" && slices.Contains(scoped, gvk):
+		q.namespace = r.Namespace
+	}
+	if r.Namespace == "" && q.namespace != "" && custom(gvk.Group) { // one list of all is faster than one for each namespace
+		everywhere := q
+		everywhere.namespace = ""
+		if err := r.load(ctx, gvk, everywhere); err != nil {
+			return err
+		}
+	}
+	q, wanted := r.widened(k, q)
+	if !wanted || r.snapshot.answered(k, q) {
+		return nil
+	}
+	err := r.ask(ctx, gvk, k, q)
+	if ctx.Err() != nil {
+		return fmt.Errorf("list %s: %w", plural(k.Kind), errors.Join(ctx.Err(), err))
+	}
+	return nil
+}
+
+// served is a kind that the API server lists; nil if it does not.
+func (s *Snapshot) served(gk schema.GroupKind) *kind {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if k := s.kinds[gk]; k != nil && k.live {
+		return k
+	}
+	return nil
+}
+
+// widened is what is listed to answer a question: all objects of its kind in a namespace, but by name or labels where there are many
+// others. It is false where no more is read than was.
+func (r *source) widened(k *kind, q question) (question, bool) {
+	selected := q.name != "" || q.labels != ""
+	switch gk := k.GroupKind; {
+	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
+		r.snapshot.remember(k, question{}, errNoNodeCheck)
+		return q, false
+	case gk == machineGVK.GroupKind() && (r.calm || r.one && !selected):
+		return q, false
+	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
+		return q, true
+	}
+	return question{namespace: q.namespace, labels: r.selection(k.GroupKind).String()}, true
+}
+
+// selection are the labels by which a kind is listed.
+func (r *source) selection(gk schema.GroupKind) labels.Set {
+	switch {
+	case gk == machineGVK.GroupKind():
+		return r.labelled()
+	case gk != recordGVK.GroupKind():
+	case r.Restless:
+		return labels.Set{mendv1.RecordOpenLabel: "true"}
+	case r.target != "":
+		return labels.Set{mendv1.RecordTargetLabel: r.target}
+	case r.Cluster != "":
+		return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
+	}
+	return nil
+}
+
+// labelled selects what belongs to the cluster in scope; everything if that are all. A NodeHealthCheck judges by the Machines of any.
+func (r *source) labelled() labels.Set {
+	if r.Cluster == "" || len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 {
+		return nil
+	}
+	return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
+}
+
+// answered reports whether what q asks for was read, by itself or with more. What may not be read everywhere may be read in a namespace.
+func (s *Snapshot) answered(k *kind, q question) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if _, asked := k.answers[q]; asked {
+		return true
+	}
+	return slices.ContainsFunc([]question{{namespace: q.namespace}, {name: q.name, labels: q.labels}, {}}, func(more question) bool {
+		why, asked := k.answers[more]
+		return asked && why == nil
+	})
+}
+
+func (s *Snapshot) remember(k *kind, q question, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.answers[q] = err
+}
+
+// ask lists what a question asks for, and remembers why it could not. What was not read when the context ended is asked again.
+func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
+	err := r.list(ctx, gvk, k, q)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err == nil {
+		r.snapshot.remember(k, q, nil)
+		return nil
+	}
+	r.snapshot.remember(k, q, fmt.Errorf("list %s: %w", plural(k.Kind), err))
+	r.snapshot.Lacks(q.what(k), why(err))
+	if gvk == leaseGVK && q.namespace == "" && apierrors.IsForbidden(err) { // a user may read those where managers usually run
+		q.namespace = managerlease.UsualNamespace
+		return r.ask(ctx, gvk, k, q)
+	}
+	return err
+}
+
+// fromMemory reads what the API server has in memory: it is as new as a controller's cache, and costs it less than a read of its database.
+func fromMemory() client.ListOption {
+	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // the client writes its selectors into it
+}
+
+// list reads what a question asks for into the snapshot. An object that is there already may have been changed there, and stays.
+func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
+	if !slices.Contains(k.versions, gvk.Version) {
+		return fmt.Errorf("they are served in %s, and version %s is needed", strings.Join(k.versions, ", "), gvk.Version)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var list client.ObjectList = &unstructured.UnstructuredList{}
+	listGVK := gvk.GroupVersion().WithKind(gvk.Kind + "List")
+	if typed, err := scheme.New(listGVK); err == nil {
+		list = typed.(client.ObjectList)
+	}
+	list.GetObjectKind().SetGroupVersionKind(listGVK)
+	selector, err := labels.Parse(q.labels)
+	if err != nil {
+		return err
+	}
+	options := []client.ListOption{client.InNamespace(q.namespace), client.MatchingLabelsSelector{Selector: selector}, fromMemory()}
+	if q.name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: q.name})
+	}
+	if err := r.client.List(ctx, list, options...); err != nil {
+		return err
+	}
+	cluster := r.labelled()[clusterv1.ClusterNameLabel]
+	r.snapshot.mu.Lock()
+	defer r.snapshot.mu.Unlock()
+	return meta.EachListItem(list, func(item runtime.Object) error {
+		obj, ok := item.(client.Object)
+		if !ok || !inCluster(obj, cluster) || k.objects[client.ObjectKeyFromObject(obj)] != nil {
+			return nil
+		}
+		return r.snapshot.keep(k, gvk, obj)
+	})
+}
+
+// inCluster reports whether a Cluster or a MachineHealthCheck is in the scope of a cluster; it is if the name is empty. Neither has a label
+// by which it could be selected.
+func inCluster(obj client.Object, cluster string) bool {
+	switch obj := obj.(type) {
+	case *clusterv1.Cluster:
+		return cluster == "" || obj.Name == cluster
+	case *clusterv1.MachineHealthCheck:
+		return cluster == "" || obj.Spec.ClusterName == cluster
+	}
+	return true
+}
