@@ -16,20 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:depguard,staticcheck // manifests of this version are converted, as its webhook does
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// The kinds of checks.
+const (
+	machineCheckKind = "MachineHealthCheck"
+	nodeCheckKind    = "NodeHealthCheck"
 )
 
 // Manifest is what is to be applied: checks, and the templates that they name.
@@ -68,16 +71,10 @@ func Read(from io.Reader, name, namespace string) (*Manifest, error) {
 	return m, nil
 }
 
-var manifestScheme = func() *runtime.Scheme {
-	scheme := snapshot.New().Scheme()
-	if err := clusterv1beta1.AddToScheme(scheme); err != nil {
-		panic(err) // two packages register the same kind, whatever the input
-	}
-	return scheme
-}()
+// known has the kinds of checks, and of templates of which more is known than that they are some.
+var known = snapshot.New().Scheme()
 
-// decode reads one document, and takes no field that its kind does not have. A check has to be of a version that is known; a template may
-// be of any kind.
+// decode reads one document, and takes no field that its kind does not have. A template may be of any kind.
 func decode(data []byte) (client.Object, error) {
 	typeMeta := metav1.TypeMeta{}
 	if err := yaml.Unmarshal(data, &typeMeta); err != nil {
@@ -87,13 +84,18 @@ func decode(data []byte) (client.Object, error) {
 	if err := refuseKind(kind); err != nil {
 		return nil, err
 	}
-	tree := &unstructured.Unstructured{}
-	var obj client.Object = tree
+	var obj client.Object
 	var err error
-	if manifestScheme.Recognizes(kind) {
-		obj, err = decodeStrictly(data)
+	if known.Recognizes(kind) {
+		var decoded runtime.Object
+		decoded, _, err = serializer.NewCodecFactory(known, serializer.EnableStrict).UniversalDeserializer().Decode(data, nil, nil)
+		obj, _ = decoded.(client.Object) // as all kinds are that may be in a manifest
 	} else {
-		err = yaml.UnmarshalStrict(data, &tree.Object)
+		tree := &unstructured.Unstructured{}
+		obj, err = tree, yaml.UnmarshalStrict(data, &tree.Object)
+	}
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		err = errors.Join(strict.Errors()...)
 	}
 	switch {
 	case err != nil:
@@ -101,15 +103,7 @@ func decode(data []byte) (client.Object, error) {
 	case obj.GetName() == "":
 		return nil, errors.New("metadata.name is missing")
 	}
-	switch check := obj.(type) {
-	case *clusterv1beta1.MachineHealthCheck:
-		converted := &clusterv1.MachineHealthCheck{}
-		if err := clusterv1beta1.Convert_v1beta1_MachineHealthCheck_To_v1beta2_MachineHealthCheck(check, converted, nil); err != nil {
-			return nil, fmt.Errorf("convert it to %s: %w", clusterv1.GroupVersion, err)
-		}
-		converted.SetGroupVersionKind(kind) // which says that it was converted, until it is applied
-		return converted, selectsNothing(&converted.Spec)
-	case *clusterv1.MachineHealthCheck:
+	if check, ok := obj.(*clusterv1.MachineHealthCheck); ok {
 		return obj, selectsNothing(&check.Spec)
 	}
 	return obj, nil
@@ -118,29 +112,18 @@ func decode(data []byte) (client.Object, error) {
 // refuseKind is why an object of that kind cannot be in a manifest; nil if it can.
 func refuseKind(kind schema.GroupVersionKind) error {
 	name, template := strings.CutSuffix(kind.Kind, remediationrequest.TemplateSuffix)
-	check := kind.GroupKind() == clusterv1.GroupVersion.WithKind("MachineHealthCheck").GroupKind() ||
-		kind.GroupKind() == nhcv1.GroupVersion.WithKind("NodeHealthCheck").GroupKind()
+	check := kind.GroupKind() == clusterv1.GroupVersion.WithKind(machineCheckKind).GroupKind() ||
+		kind.GroupKind() == nhcv1.GroupVersion.WithKind(nodeCheckKind).GroupKind()
 	switch {
 	case kind.Kind == "" || kind.Version == "":
 		return errors.New("it has no apiVersion or no kind")
 	case !check && !(template && name != "" && kind.Group != ""):
 		return fmt.Errorf("it is a %s of %s: expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template",
 			kind.Kind, kind.GroupVersion())
-	case check && !manifestScheme.Recognizes(kind):
+	case check && !known.Recognizes(kind):
 		return fmt.Errorf("version %s of %s is not known here", kind.Version, kind.Kind)
 	}
 	return nil
-}
-
-// decodeStrictly decodes an object of a kind that is known.
-func decodeStrictly(data []byte) (client.Object, error) {
-	strictly := json.SerializerOptions{Yaml: true, Strict: true}
-	decoded, _, err := json.NewSerializerWithOptions(json.DefaultMetaFactory, manifestScheme, manifestScheme, strictly).Decode(data, nil, nil)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		return nil, errors.Join(strict.Errors()...)
-	}
-	obj, _ := decoded.(client.Object) // as all kinds are that may be in a manifest
-	return obj, err
 }
 
 // selectsNothing is why a check would select nothing, for which the API server refuses it.
@@ -179,12 +162,6 @@ func (m *Manifest) Elsewhere(namespace string) string {
 	return ""
 }
 
-// The kinds of checks.
-const (
-	machineCheckKind = "MachineHealthCheck"
-	nodeCheckKind    = "NodeHealthCheck"
-)
-
 func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
 // refOf names an object of a kind.
@@ -194,47 +171,41 @@ func refOf(kind string, obj client.Object) explain.Ref {
 
 // apply puts what the manifest has into the snapshot, and returns notes about it. Whether an API server would let it in is not asked:
 // kubectl apply --dry-run=server answers that.
-func (m *Manifest) apply(w *snapshot.Snapshot, now time.Time) (notes []string, err error) {
+func (m *Manifest) apply(s *snapshot.Snapshot, now time.Time) (notes []string, err error) {
 	for _, obj := range m.objects {
 		ref := refOf(kindOf(obj), obj)
-		for _, note := range apply(w, obj, now) {
+		for _, note := range apply(s, obj, now) {
 			notes = append(notes, ref.String()+": "+note)
 		}
-		if err := w.Add(obj); err != nil {
+		if err := s.Add(obj); err != nil {
 			return nil, fmt.Errorf("apply %s: %w", ref, err)
 		}
 	}
 	return notes, nil
 }
 
-// apply makes an object what it would be in the cluster, and makes its kind known.
-func apply(w *snapshot.Snapshot, obj client.Object, now time.Time) (notes []string) {
-	key, kind := client.ObjectKeyFromObject(obj), obj.GetObjectKind().GroupVersionKind()
+// apply makes an object what it would be in the cluster, and makes the kind of a template known with that of the requests made from it.
+func apply(s *snapshot.Snapshot, obj client.Object, now time.Time) (notes []string) {
+	var before *metav1.ObjectMeta
 	switch check := obj.(type) {
 	case *clusterv1.MachineHealthCheck:
-		var before *metav1.ObjectMeta
-		if there := snapshot.One[clusterv1.MachineHealthCheck](w, key); there != nil {
+		if there := snapshot.One[clusterv1.MachineHealthCheck](s, client.ObjectKeyFromObject(obj)); there != nil {
 			before, check.Status = &there.ObjectMeta, there.Status
 		}
 		notes = replace(before, &check.ObjectMeta, now)
 		if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // kubemend is to act on it
 			metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
-			notes = append(notes, fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s Cluster API core acts on it",
-				clusterv1.PausedAnnotation+": "+mendv1.Claim))
-		}
-		if kind.GroupVersion() != clusterv1.GroupVersion {
-			check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(machineCheckKind))
-			notes = append(notes, fmt.Sprintf("It is of %s, and was converted to %s", kind.GroupVersion(), clusterv1.GroupVersion))
+			notes = append(notes, fmt.Sprintf("It is simulated as if it were claimed: without the annotation %s: %s Cluster API core acts on it",
+				clusterv1.PausedAnnotation, mendv1.Claim))
 		}
 	case *nhcv1.NodeHealthCheck:
-		var before *metav1.ObjectMeta
-		if there := snapshot.One[nhcv1.NodeHealthCheck](w, key); there != nil {
+		if there := snapshot.One[nhcv1.NodeHealthCheck](s, client.ObjectKeyFromObject(obj)); there != nil {
 			before, check.Status = &there.ObjectMeta, there.Status
 		}
 		notes = replace(before, &check.ObjectMeta, now)
 		setDefaults(&check.Spec)
 	default:
-		install(w, kind)
+		install(s, obj.GetObjectKind().GroupVersionKind())
 	}
 	return notes
 }
@@ -250,21 +221,20 @@ func replace(before, check *metav1.ObjectMeta, now time.Time) []string {
 		}
 		return []string{"It is new"}
 	}
-	merged := before.DeepCopy()
-	merged.Labels, merged.Annotations = labels.Merge(before.Labels, check.Labels), labels.Merge(before.Annotations, check.Annotations)
-	merged.ResourceVersion, merged.Generation = "", before.Generation+1
+	notes := []string{"It replaces the one of its name"}
 	var kept []string
 	for name, value := range before.Annotations {
 		if _, mentioned := check.Annotations[name]; !mentioned {
 			kept = append(kept, name+": "+value)
 		}
 	}
-	*check = *merged
-	notes := []string{"It replaces the one of its name"}
-	slices.Sort(kept)
-	if len(kept) > 0 {
+	if slices.Sort(kept); len(kept) > 0 {
 		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
+	merged := before.DeepCopy()
+	merged.Labels, merged.Annotations = labels.Merge(before.Labels, check.Labels), labels.Merge(before.Annotations, check.Annotations)
+	merged.ResourceVersion, merged.Generation = "", before.Generation+1
+	*check = *merged
 	return notes
 }
 
@@ -280,20 +250,13 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-// install makes the kind of a template known, and that of the requests made from it, in all versions that there are.
-func install(w *snapshot.Snapshot, template schema.GroupVersionKind) {
+// install makes the kind of a template known, and that of the requests made from it.
+func install(s *snapshot.Snapshot, template schema.GroupVersionKind) {
 	if remediationrequest.Refusal(template) != nil {
 		return
 	}
-	versions := []string{template.Version}
-	if template.Group == infrav1.GroupVersion.Group && w.Scheme().Recognizes(infrav1.GroupVersion.WithKind(template.Kind)) {
-		versions = []string{infrav1.GroupVersion.Version, infrav1beta1.GroupVersion.Version}
-	}
-	for _, version := range versions {
-		for _, kind := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
-			kind.Version = version
-			plural, _ := meta.UnsafeGuessKindToResource(kind)
-			w.Install(kind, plural.Resource, true)
-		}
+	for _, kind := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		s.Install(kind, plural.Resource, true)
 	}
 }

@@ -16,14 +16,10 @@ import (
 
 // note adds to the answer what has started since the checks decided last, and what their limits answer now.
 func (s *simulation) note(checks []explain.Check) {
-	before := map[explain.Ref]*cliv1.SimulatedStart{}
-	for ref, t := range s.targets {
-		before[ref], t.starting = t.starting, nil
-	}
 	for i := range checks {
 		check := &checks[i]
 		for j := range check.Targets {
-			s.noteTarget(check, &check.Targets[j], before)
+			s.noteTarget(check, &check.Targets[j])
 		}
 		if s.concerns(check.Reference) {
 			s.noteLimit(check)
@@ -32,7 +28,7 @@ func (s *simulation) note(checks []explain.Check) {
 }
 
 // noteTarget adds the remediation of a target if it has started, and why it has not if the target is unhealthy.
-func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target, before map[explain.Ref]*cliv1.SimulatedStart) {
+func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	ref, now := judged.Reference, s.clock.Now()
 	t := s.targets[ref]
 	if t == nil {
@@ -55,10 +51,10 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target, be
 	if !judged.InFlight {
 		return
 	}
-	if start := before[ref]; start != nil && t.counts {
-		s.answer.Starts, t.remediated = append(s.answer.Starts, *start), true
-		delete(before, ref)
+	if t.starting != nil && t.counts {
+		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}
+	t.starting = nil
 	if t.ends.IsZero() && check.Mode == explain.Acting {
 		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
 	}
