@@ -112,7 +112,7 @@ func (o *Options) snapshot(ctx context.Context, scope snapshot.Scope) (*snapshot
 	if err != nil {
 		return nil, err
 	}
-	w, err := snapshot.Read(ctx, snapshot.Source{Config: config, Clock: o.Clock}, scope)
+	w, err := snapshot.Read(ctx, config, o.Clock, scope)
 	o.sayClock()
 	return w, err
 }

@@ -172,7 +172,6 @@ func (p *machinePlay) compareMachine(t *explain.Target, said *explain.Check, bef
 		}
 	default:
 		p.compareVerdict(t, was, is)
-		p.compareSpare(t, is)
 	}
 }
 
@@ -259,11 +258,7 @@ func (p *machinePlay) compareCheck(said *explain.Check, before, after objects) {
 	if want := [3]int32{int32(said.Counts.Total()), int32(said.Counts.Healthy), int32(said.Limits.Remaining)}; got != want {
 		p.Errorf("%s: said to watch, find healthy and allow %v, and stored %v", said, want, got)
 	}
-	restricts := clusterv1.MachineHealthCheckRemediationAllowedCondition
-	if waitsForSpare(said.Reason) {
-		restricts = mendv1.SpareHostAvailable
-	}
-	if c := conditions.Get(check, restricts); c.Message != said.Message || c.Message != "" && c.Reason != said.Reason {
+	if c := conditions.Get(check, clusterv1.MachineHealthCheckRemediationAllowedCondition); c.Message != said.Message || c.Message != "" && c.Reason != said.Reason {
 		p.Errorf("%s: said %s %q, and stored %s %q", said, said.Reason, said.Message, c.Reason, c.Message)
 	}
 }
@@ -298,15 +293,9 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 				first = health.Earliest(first, h.Until)
 			}
 		}
-		if b := spareBlocker(t); b != nil {
-			first = health.Earliest(first, b.Until)
-			if t.Next.Reason == b.Reason {
-				next = health.Earliest(next, b.Until)
-			}
-		}
 	}
 	if !begins && !next.Equal(said.Next.At) {
-		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy, or waits no longer, at %s", said, said.Next, next)
+		p.Errorf("%s: next is said to be %+v, and the first machine becomes unhealthy at %s", said, said.Next, next)
 	}
 	again := time.Time{}
 	if result.RequeueAfter > 0 {
@@ -323,9 +312,6 @@ func (p *machinePlay) compareMoments(said *explain.Check, result ctrl.Result) {
 	if refused && again.Before(first) || refused && first.IsZero() {
 		return // it is tried again, ever more rarely
 	}
-	if rereads := again.Sub(now).Truncate(time.Second) == time.Minute; rereads && p.scene.waitsForSpares(said) && (first.IsZero() || again.Before(first)) {
-		return // a host, or what a machine asks of one, could not be read, and is read again
-	}
 	if !sameMoment(again, first) {
 		p.Errorf("%s: the next reconcile is at %s, and by what is said something changes at %s", said, again, first)
 	}
@@ -338,7 +324,7 @@ func (p *machinePlay) story(check string) {
 	p.pass(check) // what a reconcile changes enqueues the check again: a request that it has adopted is deleted by the next one
 	before := p.ask(check)
 	next := before.Next
-	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) || waitsForSpare(next.Reason) {
+	if before.Mode != explain.Acting || !next.At.After(p.clock.Now()) {
 		return
 	}
 	name, text, _ := strings.Cut(next.Text, ": ")
@@ -360,7 +346,7 @@ func (p *machinePlay) story(check string) {
 			together++
 		}
 	}
-	if t := targetOf(then); together == 1 && spareBlocker(t) == nil && t.StartsNow != (strings.Contains(text, "counts as unhealthy unless ") && strings.Contains(text, ", and kubemend ")) {
+	if t := targetOf(then); together == 1 && t.StartsNow != (strings.Contains(text, "counts as unhealthy unless ") && strings.Contains(text, ", and kubemend ")) {
 		p.Errorf("%s: it is said that %q; then it begins: %t, blocked by %+v", name, text, t.StartsNow, t.Blockers)
 	}
 }

@@ -49,25 +49,12 @@ func (s *Snapshot) Writable(now clock.PassiveClock) *Client { return &Client{sna
 // Changes is how often a write has changed anything.
 func (c *Client) Changes() int64 { return c.changes.Load() }
 
-// Scheme has the kinds that controllers and pages read.
-func (c *Client) Scheme() *runtime.Scheme { return scheme }
-
 // RESTMapper knows the kinds that the cluster serves.
 func (c *Client) RESTMapper() meta.RESTMapper { return c.snapshot.RESTMapper() }
 
-// GroupVersionKindFor is the kind of an object.
-func (c *Client) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
-	return apiutil.GVKForObject(obj, scheme)
-}
-
-// IsObjectNamespaced reports whether an object is in a namespace.
-func (c *Client) IsObjectNamespaced(obj runtime.Object) (bool, error) {
-	return apiutil.IsObjectNamespaced(obj, scheme, c.RESTMapper())
-}
-
 // Get reads an object, and its kind if nobody has asked for it yet.
 func (c *Client) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
-	gvk, err := c.GroupVersionKindFor(obj)
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
@@ -107,7 +94,7 @@ func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
 func (c *Client) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	gvk, err := c.GroupVersionKindFor(list)
+	gvk, err := apiutil.GVKForObject(list, scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
 	}
@@ -227,7 +214,7 @@ func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.
 // before is the object of the kind and name of obj, as the snapshot has it. It is shared: read only. The error is ErrReadOnly if nothing may
 // be written.
 func (c *Client) before(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
-	gvk, err := c.GroupVersionKindFor(obj)
+	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if c.clock == nil {
 		err = ErrReadOnly
 	}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -155,7 +156,7 @@ func TestAReadThatIsInterruptedGivesNoSnapshot(t *testing.T) {
 				inner.ServeHTTP(out, in)
 			}))
 			t.Cleanup(server.Close)
-			w, err := Read(ctx, Source{Config: &rest.Config{Host: server.URL}}, Scope{})
+			w, err := Read(ctx, &rest.Config{Host: server.URL}, clock.RealClock{}, Scope{})
 			if w != nil || !errors.Is(err, context.Canceled) {
 				t.Errorf("it gives %v, %v", w, err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,8 +20,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	corev1 "k8s.io/api/core/v1"
-
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -29,14 +28,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// Source is a management cluster that can be read.
-type Source struct {
-	// Config says which cluster, and the user.
-	Config *rest.Config
-	// Clock says when it is read; the real one if nil.
-	Clock clock.PassiveClock
-}
 
 // Scope is how much of a management cluster is read.
 type Scope struct {
@@ -91,11 +82,8 @@ type source struct {
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and
 // later what is asked for, once. What may not be read, or does not answer, is Missing in the snapshot; it is an error only if the
 // management cluster cannot be asked for anything, or ctx ends.
-func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
-	if from.Clock == nil {
-		from.Clock = clock.RealClock{}
-	}
-	r, err := begin(ctx, from, scope)
+func Read(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*Snapshot, error) {
+	r, err := begin(ctx, rest.CopyConfig(config), now, scope)
 	if err == nil {
 		r.readScope(ctx)
 		err = ctx.Err() // what was not read then, is not what the user may not read
@@ -108,8 +96,7 @@ func Read(ctx context.Context, from Source, scope Scope) (*Snapshot, error) {
 
 // begin asks the API server which kinds it serves, and installs those that it lists; but no caller of a snapshot is given Secrets and
 // ConfigMaps.
-func begin(ctx context.Context, from Source, scope Scope) (*source, error) {
-	config := rest.CopyConfig(from.Config)
+func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*source, error) {
 	config.QPS, config.Burst, config.Timeout = requestsPerSecond, requestBurst, patience
 	config.WarningHandler = rest.NoWarnings{} // that a version is deprecated is not for who looks
 	httpClient, err := rest.HTTPClientFor(config)
@@ -121,7 +108,7 @@ func begin(ctx context.Context, from Source, scope Scope) (*source, error) {
 		return nil, err
 	}
 	s := empty()
-	s.Taken, s.Clock = from.Clock.Now().UTC(), from.Clock
+	s.Taken, s.Clock = now.Now().UTC(), now
 	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err

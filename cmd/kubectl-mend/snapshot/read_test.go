@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -148,7 +149,7 @@ func workloadOf(t testing.TB) *rest.Config {
 
 func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 	t.Helper()
-	w, err := Read(t.Context(), Source{Config: serve(t, from), Clock: clocktesting.NewFakePassiveClock(noon)}, scope)
+	w, err := Read(t.Context(), serve(t, from), clocktesting.NewFakePassiveClock(noon), scope)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +297,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 }
 
 func TestAClusterThatCannotBeAskedAtAllIsAnError(t *testing.T) {
-	if _, err := Read(t.Context(), Source{Config: &rest.Config{Host: "http://127.0.0.1:1"}}, Scope{}); err == nil {
+	if _, err := Read(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}, clock.RealClock{}, Scope{}); err == nil {
 		t.Error("a snapshot was read from nowhere")
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,7 +64,7 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 	about, w := recordOf("a", "prod", 1), New()
 	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
 	put(t, w, old, about, recordOf("b", "prod", 2))
-	read, err := Read(t.Context(), Source{Config: serve(t, w)}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"})
+	read, err := Read(t.Context(), serve(t, w), clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +76,7 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 // recorded are the machines of the records that are read of w within a scope, in order.
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()
-	read, err := Read(t.Context(), Source{Config: serve(t, w)}, scope)
+	read, err := Read(t.Context(), serve(t, w), clock.RealClock{}, scope)
 	if err != nil {
 		t.Fatal(err)
 	}

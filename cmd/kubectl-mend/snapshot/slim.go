@@ -65,7 +65,8 @@ var keptFields = map[schema.GroupKind][]string{
 }
 
 // slim is an object without what no command reads. It keeps a record small and free of secrets; nil is returned for an object that is not
-// kept at all.
+// kept at all. Of a template no more is kept than of what kind its requests are, and whether it can be used: what they would say is between
+// the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
 	if event, ok := obj.(*eventsv1.Event); ok && !ofInterest(event) {
 		return nil, nil
@@ -84,7 +85,14 @@ func slim(obj client.Object) (map[string]any, error) {
 	case err != nil:
 		return content, err
 	case isTree(obj) && strings.HasSuffix(gvk.Kind, remediationrequest.TemplateSuffix):
-		return slimTemplate(content), nil
+		if said, has, _ := unstructured.NestedFieldNoCopy(content, "spec", "template", "spec"); has {
+			usable := any(map[string]any{})
+			if _, isMap := said.(map[string]any); !isMap {
+				usable = "" // what cannot be used stays so
+			}
+			_ = unstructured.SetNestedField(content, usable, "spec", "template", "spec") // only maps are above it
+		}
+		fields = []string{"spec.template.apiVersion", "spec.template.kind", "spec.template.spec"}
 	case gvk.Group == openshift.ConfigGroup || gvk == openshift.MachineHealthChecks:
 		fields = []string{"spec", "status.conditions"}
 	case isTree(obj) && fields == nil:
@@ -92,46 +100,18 @@ func slim(obj client.Object) (map[string]any, error) {
 	case fields == nil:
 		return content, nil
 	}
-	return onlyFields(content, fields)
+	return onlyFields(content, fields), nil
 }
 
-// onlyFields keeps of an object no more than its metadata and some fields.
-func onlyFields(content map[string]any, fields []string) (map[string]any, error) {
+// onlyFields keeps of an object no more than its metadata and some fields, those that it has.
+func onlyFields(content map[string]any, fields []string) map[string]any {
 	kept := map[string]any{"apiVersion": content["apiVersion"], "kind": content["kind"], "metadata": content["metadata"]}
 	for _, field := range fields {
 		path := strings.Split(field, ".")
-		value, has, err := unstructured.NestedFieldCopy(content, path...)
-		if err == nil && has {
-			err = unstructured.SetNestedField(kept, value, path...)
-		}
-		if err != nil {
-			return nil, err
+		if value, has, _ := unstructured.NestedFieldNoCopy(content, path...); has {
+			_ = unstructured.SetNestedField(kept, value, path...) // only maps are above it
 		}
 	}
-	return kept, nil
-}
-
-// slimTemplate keeps of a template whether it can be used, and of what kind its requests are. What they would say is between the user and
-// the remediator: there may be passwords in it.
-func slimTemplate(template map[string]any) map[string]any {
-	kept := map[string]any{"apiVersion": template["apiVersion"], "kind": template["kind"], "metadata": template["metadata"]}
-	embedded, found, err := unstructured.NestedMap(template, "spec", "template")
-	if err != nil || !found {
-		return kept
-	}
-	usable := map[string]any{}
-	for _, name := range []string{"apiVersion", "kind"} {
-		if value, has := embedded[name]; has {
-			usable[name] = value
-		}
-	}
-	if spec, has := embedded["spec"]; has {
-		usable["spec"] = map[string]any{}
-		if _, isMap := spec.(map[string]any); !isMap {
-			usable["spec"] = "" // what cannot be used stays so
-		}
-	}
-	kept["spec"] = map[string]any{"template": usable}
 	return kept
 }
 
