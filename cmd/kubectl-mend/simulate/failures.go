@@ -133,7 +133,7 @@ func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
 		}
 		return nodes[:number], nil
 	}
-	if kind, _, listed := strings.Cut(fail, "/"); listed && (slices.Contains(nodeNames, kind) || slices.Contains(machineNames, kind)) {
+	if called, _, listed := strings.Cut(fail, "/"); listed && slices.Contains(slices.Concat(nodeNames, machineNames), called) {
 		return named(strings.Split(fail, ","), candidates)
 	}
 	selector, err := labels.Parse(fail)
@@ -154,9 +154,9 @@ var nodeNames, machineNames = []string{"node", "no"}, []string{"machine", "ma"}
 func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	nodes := make([]nodeKey, 0, len(names))
 	for _, text := range names {
-		kind, name, _ := strings.Cut(strings.TrimSpace(text), "/")
+		called, name, _ := strings.Cut(strings.TrimSpace(text), "/")
 		found := nodesOf(candidates, func(c candidate) bool {
-			return name != "" && (slices.Contains(nodeNames, kind) && c.name == name || slices.Contains(machineNames, kind) && c.machine == name)
+			return name != "" && (slices.Contains(nodeNames, called) && c.name == name || slices.Contains(machineNames, called) && c.machine == name)
 		})
 		switch len(found) {
 		case 0:

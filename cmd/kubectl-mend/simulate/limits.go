@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -37,56 +38,55 @@ func CheckLimit(text string) error {
 
 // setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
 func (s *simulation) setLimits() error {
+	var checks []client.Object
+	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
+		if s.simulates(check) && s.concerns(refOf(machineCheckKind, check)) {
+			checks = append(checks, check.DeepCopy())
+		}
+	}
+	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
+		if s.simulatesNodes(check) && s.concerns(refOf(nodeCheckKind, check)) {
+			checks = append(checks, check.DeepCopy())
+		}
+	}
 	for _, text := range s.Set {
 		name, value, _ := strings.Cut(text, "=")
 		set := false
-		for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
-			changed := check.DeepCopy()
-			if s.simulates(check) && s.concerns(refOf(machineCheckKind, check)) && limitMachines(changed, name, value) {
-				set = true
-				_ = s.snapshot.Add(changed) // checks are known by their types
-			}
-		}
-		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
-			changed := check.DeepCopy()
-			if s.simulatesNodes(check) && s.concerns(refOf(nodeCheckKind, check)) && limitNodes(&changed.Spec, name, value) {
-				set = true
-				_ = s.snapshot.Add(changed)
-			}
+		for _, check := range checks {
+			set = limit(check, name, value) || set
 		}
 		if !set {
 			return fmt.Errorf("--set %s: none of the checks that are simulated can have that limit", text)
 		}
 	}
-	return nil
+	return s.snapshot.Add(checks...)
 }
 
-// limitMachines gives a check a limit, in place of the one that excludes it; false if a check of its kind has none of that name.
-func limitMachines(check *clusterv1.MachineHealthCheck, name, value string) bool {
-	trigger, amount := &check.Spec.Remediation.TriggerIf, intstr.Parse(value)
-	switch name {
-	case "maxUnhealthy":
-		trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = &amount, ""
-	case "unhealthyInRange":
-		trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = nil, value
-	case "maxInFlight":
-		metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.MaxInFlightAnnotation, value)
-	default:
-		return false
-	}
-	return true
-}
-
-// limitNodes is the same of a NodeHealthCheck.
-func limitNodes(spec *nhcv1.NodeHealthCheckSpec, name, value string) bool {
+// limit gives a check a limit, in place of the one that excludes it; false if a check of its kind has none of that name.
+func limit(check client.Object, name, value string) bool {
 	amount := intstr.Parse(value)
-	switch name {
-	case "maxUnhealthy":
-		spec.MaxUnhealthy, spec.MinHealthy = &amount, nil
-	case "minHealthy":
-		spec.MaxUnhealthy, spec.MinHealthy = nil, &amount
-	default:
-		return false
+	switch check := check.(type) {
+	case *clusterv1.MachineHealthCheck:
+		switch trigger := &check.Spec.Remediation.TriggerIf; name {
+		case "maxUnhealthy":
+			trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = &amount, ""
+			return true
+		case "unhealthyInRange":
+			trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = nil, value
+			return true
+		case "maxInFlight":
+			metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.MaxInFlightAnnotation, value)
+			return true
+		}
+	case *nhcv1.NodeHealthCheck:
+		switch name {
+		case "maxUnhealthy":
+			check.Spec.MaxUnhealthy, check.Spec.MinHealthy = &amount, nil
+			return true
+		case "minHealthy":
+			check.Spec.MaxUnhealthy, check.Spec.MinHealthy = nil, &amount
+			return true
+		}
 	}
-	return true
+	return false
 }

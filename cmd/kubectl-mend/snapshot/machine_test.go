@@ -222,6 +222,17 @@ func calm(t *testing.T, says ...func(*managerlease.Announcement)) func(*Snapshot
 	}
 }
 
+// coreSays has Cluster API say so of the cluster.
+func coreSays(t *testing.T, kind string, status metav1.ConditionStatus) func(*Snapshot) {
+	return func(w *Snapshot) {
+		cluster := One[clusterv1.Cluster](w, key("c1")).DeepCopy()
+		cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{
+			Type: kind, Status: status,
+		})
+		put(t, w, cluster)
+	}
+}
+
 func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		full  bool
@@ -271,6 +282,15 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 		"a machine has no owner whose change would tell that it is not Ready": {false, []func(*Snapshot){func(w *Snapshot) {
 			put(t, w, aMachine("w1"))
 		}}, true},
+		"Cluster API says that all workers are Ready": {false, []func(*Snapshot){
+			coreSays(t, clusterv1.ClusterWorkerMachinesReadyCondition, metav1.ConditionTrue),
+		}, false},
+		"Cluster API says that a worker is not": {false, []func(*Snapshot){
+			coreSays(t, clusterv1.ClusterWorkerMachinesReadyCondition, metav1.ConditionFalse),
+		}, true},
+		"Cluster API does not know it of the control plane": {false, []func(*Snapshot){
+			coreSays(t, clusterv1.ClusterControlPlaneMachinesReadyCondition, metav1.ConditionUnknown),
+		}, true},
 		"there is a check of nodes": {false, []func(*Snapshot){checkedNodes}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
