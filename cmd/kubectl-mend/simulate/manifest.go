@@ -228,7 +228,8 @@ func replace(before, check *metav1.ObjectMeta, now time.Time) []string {
 			kept = append(kept, name+": "+value)
 		}
 	}
-	if slices.Sort(kept); len(kept) > 0 {
+	slices.Sort(kept)
+	if len(kept) > 0 {
 		notes = append(notes, "It keeps annotations that the manifest does not mention: "+strings.Join(kept, ", "))
 	}
 	merged := before.DeepCopy()

@@ -211,8 +211,8 @@ func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.
 	return typed.(client.Object), nil
 }
 
-// before is the object of the kind and name of obj, as the snapshot has it. It is shared: read only. The error is ErrReadOnly if nothing may
-// be written.
+// before is the object of the kind and name of obj, as the snapshot has it. It is shared: read only. The error is ErrReadOnly if nothing
+// may be written.
 func (c *Client) before(obj client.Object) (client.Object, schema.GroupVersionKind, error) {
 	gvk, err := apiutil.GVKForObject(obj, scheme)
 	if c.clock == nil {

@@ -249,7 +249,7 @@ func (r *source) rest() reads {
 		lists[eventGVK] = append(lists[eventGVK], question{namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
 		lists[namespaceGVK] = []question{{name: r.Namespace}}                                   // it may be being deleted
 	}
-	if r.snapshot.served(openshift.ClusterVersions.GroupKind()) != nil && r.AllMachines { // what a NodeHealthCheck looks at if it is not disabled
+	if r.AllMachines && r.snapshot.served(openshift.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
 		etcd := []question{{namespace: openshift.EtcdNamespace}}
 		lists[openshift.Machines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}

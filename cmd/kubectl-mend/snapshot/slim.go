@@ -146,8 +146,8 @@ func slimManagedFields(obj client.Object) {
 
 // annotationsOf are the beginnings of the annotations that are looked at. What others keep in theirs may be anything.
 var annotationsOf = []string{
-	clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation, "clusterctl." + clusterv1.GroupVersion.Group + "/", "kubemend.io/",
-	"remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
+	clusterv1.GroupVersion.Group + "/", "clusterctl." + clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation,
+	"kubemend.io/", "remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
 	clusterv1.RevisionAnnotation, clusterv1.PreDrainDeleteHookAnnotationPrefix, clusterv1.PreTerminateDeleteHookAnnotationPrefix,
 	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
 	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
