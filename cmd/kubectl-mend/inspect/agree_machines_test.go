@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,14 +19,12 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -56,14 +53,8 @@ func (s *machineScene) play(t reporter) *machinePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &machinePlay{scene: s, play: played(t, w, managerlease.Announcement{Version: "v0.1.0", Unclaimed: string(s.unclaimed)})}
-	c := w.Writable(p.clock)
-	hosts := snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, "")
-	p.asker.machines.Hosts = hosts
-	p.reconciler = &machinehealthcheck.Reconciler{
-		Client: c, Live: c, Clusters: managersView{w.Clusters(), s.unseen}, Requests: &remediationrequest.Requests{Client: c, Live: c},
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, ""), Hosts: hosts, Recorder: p.recorder, Clock: p.clock, Unclaimed: s.unclaimed,
-		Metal: &host.Hosts{Client: c, Live: c},
-	}
+	p.reconciler, _ = p.asker.Acting(w.Writable(p.clock), p.clock)
+	p.reconciler.Clusters, p.reconciler.Recorder, p.reconciler.Unclaimed = managersView{w.Clusters(), s.unseen}, p.recorder, s.unclaimed
 	return p
 }
 

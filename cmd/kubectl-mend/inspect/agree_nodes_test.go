@@ -15,13 +15,10 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // nodePlay is a play of NodeHealthChecks.
@@ -34,13 +31,8 @@ func (s *nodeScene) play(t reporter) *nodePlay {
 	t.Helper()
 	w := s.snapshot(t)
 	p := &nodePlay{play: played(t, w, managerlease.Announcement{Version: "v0.1.0", NodeLeaseNamespace: nhcv1.DefaultLeaseNamespace})}
-	c := w.Writable(p.clock)
-	p.reconciler = &nodehealthcheck.Reconciler{
-		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: &remediationrequest.Requests{Client: c, Live: c}, Installed: w.Installed,
-		Kinds:    snapshot.NewKinds[*unstructured.Unstructured](w, ""),
-		Gate:     &begin.Gate{Clock: p.clock},
-		Recorder: p.recorder, Clock: p.clock, LeaseNamespace: nhcv1.DefaultLeaseNamespace,
-	}
+	_, p.reconciler = p.asker.Acting(w.Writable(p.clock), p.clock)
+	p.reconciler.Recorder = p.recorder
 	return p
 }
 

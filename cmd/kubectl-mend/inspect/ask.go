@@ -22,6 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -55,7 +56,7 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	machines, nodes := a.controllers(c, now)
 	machines.Unclaimed = machinehealthcheck.Act
-	machines.Recorder, nodes.Recorder = &events.FakeRecorder{}, &events.FakeRecorder{}
+	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: now}
 	return machines, nodes
 }
 

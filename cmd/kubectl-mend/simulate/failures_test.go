@@ -1,11 +1,17 @@
 package simulate
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 func TestWhatFails(t *testing.T) {
@@ -54,5 +60,26 @@ func TestWhyANodeIsNotKnownIsSaid(t *testing.T) {
 	const want = `--fail "machine/w3": there is no "machine/w3" that a check selects and whose node is known; `
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestALimitReplacesTheOneThatExcludesIt(t *testing.T) {
+	for text, want := range map[string]string{
+		"maxUnhealthy=40%":       `{"triggerIf":{"unhealthyLessThanOrEqualTo":"40%"}} [null,"40%"]`,
+		"unhealthyInRange=[1-3]": `{"triggerIf":{"unhealthyInRange":"[1-3]"}} [1,2]`,
+		"minHealthy=5":           `{"triggerIf":{"unhealthyLessThanOrEqualTo":3,"unhealthyInRange":"[0-1]"}} [5,null]`,
+	} {
+		machines, nodes := &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
+		trigger := &machines.Spec.Remediation.TriggerIf
+		trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = ptr.To(intstr.FromInt32(3)), "[0-1]"
+		nodes.Spec.MinHealthy, nodes.Spec.MaxUnhealthy = ptr.To(intstr.FromInt32(1)), ptr.To(intstr.FromInt32(2))
+		name, value, _ := strings.Cut(text, "=")
+		limit(machines, name, value)
+		limit(nodes, name, value)
+		ofMachines, _ := json.Marshal(machines.Spec.Remediation)
+		ofNodes, _ := json.Marshal([]any{nodes.Spec.MinHealthy, nodes.Spec.MaxUnhealthy})
+		if got := string(ofMachines) + " " + string(ofNodes); got != want {
+			t.Errorf("--set %s: %s, want %s", text, got, want)
+		}
 	}
 }
