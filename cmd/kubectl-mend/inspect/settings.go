@@ -32,7 +32,9 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	if err != nil {
 		return Managers{Unknown: err.Error()}
 	}
-	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return alive(b) - alive(a) })
+	runs := func(manager managerlease.Manager) bool { return manager.Alive }
+	gone := slices.DeleteFunc(slices.Clone(all), runs)
+	all = append(slices.DeleteFunc(all, func(manager managerlease.Manager) bool { return !runs(manager) }), gone...)
 	m := Managers{All: all}
 	var unknown []string
 	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
@@ -63,13 +65,6 @@ func (m Managers) clockAhead() time.Duration {
 		if is.Alive && is.Announcement != nil && is.Announcement.ClockAheadSeconds != 0 {
 			return is.Announcement.ClockAhead()
 		}
-	}
-	return 0
-}
-
-func alive(m managerlease.Manager) int {
-	if m.Alive {
-		return 1
 	}
 	return 0
 }
