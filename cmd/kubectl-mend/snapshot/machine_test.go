@@ -305,30 +305,16 @@ func TestOfClustersWhereAllIsWellMachinesAndNodesAreNotRead(t *testing.T) {
 	}
 }
 
-// TestMachinesAreNotReadWithoutTheirNodes has an unhealthy cluster of the name of a healthy one, and so many of them that the machines of all are read.
+// A cluster of the name of another one, in which something is wrong, is not read for it.
 func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
-	for name, restless := range map[string][]client.ObjectKey{
-		"another one has the name": {{Namespace: "ns2", Name: "c1"}},
-		"there are many others": func() (many []client.ObjectKey) {
-			for i := range 100 {
-				many = append(many, key(fmt.Sprintf("restless-%d", i)))
-			}
-			return many
-		}(),
-	} {
-		t.Run(name, func(t *testing.T) {
-			from := aLargeCluster(t, calm(t), func(w *Snapshot) {
-				for _, is := range restless {
-					c, check := aCluster(is.Name), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: is.Namespace, Name: is.Name}}
-					c.Namespace, c.Status.Conditions, check.Spec.ClusterName = is.Namespace, nil, is.Name
-					put(t, w, c, check)
-				}
-			})
-			w := readAll(t, from, Scope{Restless: true})
-			if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
-				t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
-			}
-		})
+	from := aLargeCluster(t, calm(t), func(w *Snapshot) {
+		cluster, check := aCluster("c1"), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns2", Name: "c1"}}
+		cluster.Namespace, cluster.Status.Conditions, check.Spec.ClusterName = "ns2", nil, "c1"
+		put(t, w, cluster, check)
+	})
+	w := readAll(t, from, Scope{Restless: true})
+	if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
+		t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
 	}
 }
 
