@@ -72,9 +72,8 @@ func remediationNext(facts *machines.Facts, machine *machines.Target, target *Ta
 func ownerNext(machine *machines.Target) Step {
 	ref := metav1.GetControllerOf(machine)
 	owner := ref.Kind + " " + ref.Name
-	familiar := machines.Answers[ref.Kind]
 	switch reason := machines.OwnerAnswer(machine.Machine); {
-	case reason == "" && !familiar:
+	case reason == "" && machine.OwnerKindSilent:
 		return Step{Reason: OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
 	case reason == "":
 		return Step{Reason: OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}

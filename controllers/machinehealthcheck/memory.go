@@ -46,6 +46,8 @@ type remembered struct {
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
 	pass     pass
+	// answering are the kinds of owners that report what they do.
+	answering map[string]bool
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
@@ -125,7 +127,7 @@ func after(state *observed, plan *machines.Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
+		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {

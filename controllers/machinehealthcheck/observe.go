@@ -31,6 +31,9 @@ type observed struct {
 	// selector is the check's, others are the other checks of the cluster.
 	selector labels.Selector
 	others   []otherCheck
+	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
+	// the Cluster since this process was started.
+	answering map[string]bool
 
 	remediation remediation
 	spares      observedSpares

@@ -3,9 +3,11 @@ package machinehealthcheck
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -45,6 +47,13 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
+	}
+	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
+	maps.Copy(state.answering, state.before.answering)
+	for _, machine := range list {
+		if kind := machines.AnsweringOwner(machine); kind != "" {
+			state.answering[kind] = true
+		}
 	}
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
@@ -93,6 +102,9 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone.
 func (state *observed) add(machine *clusterv1.Machine) {
 	added, leftAlone := &machines.Target{Machine: machine}, len(machines.LeftAloneBy(machine)) > 0
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		added.OwnerKindSilent = !state.answering[owner.Kind]
+	}
 	for i, other := range state.others {
 		if !other.selector.Matches(labels.Set(machine.Labels)) {
 			continue

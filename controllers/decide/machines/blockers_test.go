@@ -59,6 +59,18 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"one against which there is a rule": {of(bad(updatingNow, ruledOut)), nil},
 		"one of more than two hours":        {of(bad(updatingFor(2 * time.Hour))), nil},
 		"one of less":                       {of(bad(updatingFor(time.Hour))), []Reason{MachineUpdating}},
+		"one of more that has made progress": {
+			of(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineUpToDateCondition, time.Hour))), []Reason{MachineUpdating},
+		},
+		"one of more without progress": {
+			of(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineUpToDateCondition, 2*time.Hour))), nil,
+		},
+		"one of more whose machine a check has marked": {
+			of(bad(updatingFor(5*time.Hour), turnedAgo(HealthCheckSucceeded, time.Hour), turnedAgo(clusterv1.MachineReadyCondition, 0))), nil,
+		},
+		"one of more that turns tomorrow, by the clock of its kubelet": {
+			of(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineNodeReadyCondition, -24*time.Hour))), nil,
+		},
 		"one of more on a host whose firmware is written": {
 			of(bad(onHost, updatingFor(2*time.Hour), host(Host{Serviced: true}))), []Reason{MachineUpdating},
 		},
@@ -76,6 +88,9 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			of(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},
 		"a place of an owner that never answers, after an hour": {of(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"no place, as owners of its kind answer": {
+			of(bad(), bad(askedAgo(26*time.Hour), func(t *given) { t.OwnerKindSilent = false })).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
 		"an update in place":               {of(bad(updatingNow)), []Reason{MachineUpdating}},
 		"a power cycle":                    {of(bad(cycled)), []Reason{PowerCycleInProgress}},
 		"power cycles that cannot be read": {of(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},

@@ -90,7 +90,8 @@ func (decision *Decision) NeedsHost(facts *Facts) bool {
 	if decision.Target.Host != nil || !OnHost(machine) || Deleting(machine) || decision.InFlight {
 		return false
 	}
-	longUpdate := updating(machine) != nil && !updatingUntil(machine).IsZero() && !facts.Now.Before(updatingUntil(machine))
+	until := updatingUntil(machine, facts.Now)
+	longUpdate := !until.IsZero() && !facts.Now.Before(until)
 	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
 }
 

@@ -137,6 +137,12 @@ func updatingFor(d time.Duration) func(*given) {
 		has(t.Machine, since(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "", ago(d)))
 	}
 }
+
+// turnedAgo is a machine one of whose conditions turned so long ago.
+func turnedAgo(kind string, d time.Duration) func(*given) {
+	return func(t *given) { has(t.Machine, since(kind, metav1.ConditionFalse, "", ago(d))) }
+}
+
 func ruledOut(t *given) {
 	t.Verdict.Findings[0].Signal = health.Signal{Source: health.OnMachine, Type: clusterv1.MachineUpdatingCondition}
 }
@@ -148,7 +154,7 @@ func host(h Host) func(*given) { return func(t *given) { t.Host = &h } }
 func askedAgo(d time.Duration) func(*given) {
 	return func(t *given) {
 		marked(t)
-		t.OwnerReferences[0].Kind = "TalosControlPlane"
+		t.OwnerReferences[0].Kind, t.OwnerKindSilent = "TalosControlPlane", true
 		has(t.Machine, since(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, ago(d)))
 	}
 }

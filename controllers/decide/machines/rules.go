@@ -148,11 +148,11 @@ var rules = []Rule{
 		When: updateHolds,
 		Words: func(c *Case) rule.Blocker {
 			b := rule.Blocker{
-				EndsWhen: "its update is over, or has taken two hours",
+				EndsWhen: "its update is over, or has made no progress for two hours",
 				Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
 					"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
 			}
-			if until := updatingUntil(c.Target.Machine); c.Now.Before(until) {
+			if until := updatingUntil(c.Target.Machine, c.Now); c.Now.Before(until) {
 				b.Until = until
 			}
 			return b

@@ -37,6 +37,8 @@ type Target struct {
 	Cycle *metav1.PartialObjectMetadata
 	// Host is what was read of the Machine's host; nil if it was not.
 	Host *Host
+	// OwnerKindSilent says that no owner of that kind is known to report what it does in OwnerRemediated.
+	OwnerKindSilent bool
 	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 }
@@ -136,12 +138,25 @@ func updating(machine *clusterv1.Machine) *metav1.Condition {
 	return cond
 }
 
-// updatingUntil is until when an update in place keeps machine from being remediated; zero if it is not known when it began.
-func updatingUntil(machine *clusterv1.Machine) time.Time {
-	if began := Since(updating(machine)); !began.IsZero() {
-		return began.Add(updatesWithin)
+// updatingUntil is until when an update in place keeps machine from being remediated; zero if it is not known when it began. Each condition
+// of the machine that turns meanwhile is progress, but those that a check sets, and the summaries of these. A stamp of NodeReady is of the
+// kubelet's clock, and none if it is in the future. (Cluster API, machine_controller_status.go.)
+func updatingUntil(machine *clusterv1.Machine, now time.Time) time.Time {
+	last := Since(updating(machine))
+	if last.IsZero() {
+		return last
 	}
-	return time.Time{}
+	for i := range machine.Status.Conditions {
+		switch cond := &machine.Status.Conditions[i]; cond.Type {
+		case HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated, mendv1.Remediation, mendv1.SpareHostAvailable,
+			clusterv1.MachineReadyCondition, clusterv1.MachineAvailableCondition:
+		default:
+			if turned := cond.LastTransitionTime.Time; turned.After(last) && !turned.After(now) {
+				last = turned
+			}
+		}
+	}
+	return last.Add(updatesWithin)
 }
 
 // LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not
@@ -215,22 +230,29 @@ const (
 )
 
 const (
-	// updatesWithin is for how long an update in place keeps a machine from being remediated: as long as the firmware of a host may take.
+	// updatesWithin is for how long an update in place without progress keeps a machine from being remediated: as long as the firmware of a
+	// host may take.
 	updatesWithin = 2 * time.Hour
 	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in
 	// flight.
 	ownerAnswersWithin = time.Hour
 )
 
-// Answers are the kinds of owners that report what they do in OwnerRemediated: as long as they do not, they will. (Cluster API.)
-var Answers = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true}
+// AnsweringOwner is the kind of the owner of machine if that was asked and has answered, in the condition of v1beta2; else it is empty.
+func AnsweringOwner(machine *clusterv1.Machine) string {
+	owner := metav1.GetControllerOfNoCopy(machine)
+	if asked := ConditionOf(machine, OwnerRemediated); owner == nil || asked == nil || asked.Reason == waitingForRemediation {
+		return ""
+	}
+	return owner.Kind
+}
 
 // silentFrom is from when on the owner of target, which was asked, counts as one that never answers, since its kind may know nothing of
 // remediations; zero if it does not. It answers in the condition of v1beta2 that Cluster API knows.
 func (target *Target) silentFrom() time.Time {
-	asked, owner := ConditionOf(target, OwnerRemediated), metav1.GetControllerOfNoCopy(target.Machine)
+	asked := ConditionOf(target, OwnerRemediated)
 	from := Since(asked)
-	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || Answers[owner.Kind] {
+	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || !target.OwnerKindSilent {
 		return time.Time{}
 	}
 	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer

@@ -61,6 +61,12 @@ func saying(kind string, status metav1.ConditionStatus, reason string) func(*clu
 	}
 }
 
+// cannotAct gives a check the condition Effective, which it has only while it is False.
+func cannotAct(c *clusterv1.MachineHealthCheck) {
+	c.Status.Conditions = append(c.Status.Conditions,
+		said(mendv1.Effective, metav1.ConditionFalse, mendv1.NoRulesReason, "the message of NoRules"))
+}
+
 func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = value }
 }
@@ -87,6 +93,7 @@ func machineChecks() map[string]state {
 		"its template is not there":           {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateNotFoundReason)), degraded, "the message of RemediationTemplateNotFound", failed},
 		"its template is none":                {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateRefusedReason)), degraded, "the message of TemplateRefused", failed},
 		"another check selects its machines":  {check(saying(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason)), degraded, "the message of Overlap", failed},
+		"it can never act as it is written":   {check(cannotAct), degraded, "the message of NoRules", failed},
 		"the workload cluster is unreachable": {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionFalse, mendv1.UnreachableReason), notAllowed(string(machines.TooManyUnhealthy))), degraded, "the message of Unreachable", failed},
 		"the workload cluster is being made":  {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionUnknown, mendv1.NotInitializedReason), notAllowed(string(machines.TooManyUnhealthy))), progressing, "the message of NotInitialized", inProgress},
 		"a change is not looked at yet":       {check(changed), progressing, "Waiting for its reconcile", inProgress},
