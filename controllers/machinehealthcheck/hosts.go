@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -20,8 +22,9 @@ const (
 	hostAgain = time.Minute
 )
 
-// observeHosts reads the hosts of the machines about which something depends on them. One that cannot be read blocks nothing: where the
-// rights to hosts are not given, the owner is asked as ever.
+// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their kinds
+// are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is to replace
+// a machine on a host that is externally provisioned.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *machines.Plan) {
 	if r.Metal == nil {
 		state.Read.Hosts = true
@@ -31,7 +34,10 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *ma
 	defer done()
 	for _, i := range plan.Open {
 		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
-			target.Host = r.hostOf(asking, target)
+			host, err := r.hostOf(asking, target)
+			if target.Host = &host; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+				state.cyclesUnknown(hostKind.GroupKind(), err)
+			}
 			if target.Host.External || target.Host.Serviced || target.Host.Paused {
 				state.lookAgainIn(hostAgain)
 			}
@@ -39,27 +45,27 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *ma
 	}
 }
 
-func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) *machines.Host {
+func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) (machines.Host, error) {
 	found, err := r.Metal.Of(ctx, target.Machine)
 	if errors.Is(err, explain.ErrUnread) {
-		return writtenHost(target)
+		return writtenHost(target), nil
 	} else if err != nil {
-		return &machines.Host{}
+		return machines.Host{}, err
 	}
-	read := &machines.Host{Paused: found.Paused}
+	read := machines.Host{Paused: found.Paused}
 	if found.Is == powercycle.HostOurs {
 		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
 	}
-	return read
+	return read, nil
 }
 
 // writtenHost is the host of target for a reader who may not read it: as what the manager wrote on the Machine has it.
-func writtenHost(target *machines.Target) *machines.Host {
+func writtenHost(target *machines.Target) machines.Host {
 	cond := machines.ConditionOf(target, mendv1.Remediation)
 	if cond == nil || cond.Status != metav1.ConditionFalse {
-		return &machines.Host{}
+		return machines.Host{}
 	}
-	return &machines.Host{
+	return machines.Host{
 		Name: "of the machine", External: cond.Reason == string(machines.HostExternal), Paused: cond.Reason == string(machines.HostPaused),
 	}
 }

@@ -3,9 +3,14 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -28,17 +33,19 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 		metal   metal
 		blocked machines.Reason // empty if it starts
 	}{
-		"an ordinary host":                    {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
-		"one that is externally provisioned":  {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, machines.HostExternal},
-		"one that is another machine's":       {metal{found: host.Found{Is: powercycle.HostForeign, Host: external}}, ""},
-		"a paused Metal3Machine":              {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, machines.HostPaused},
-		"a host that cannot be read, as ever": {metal{err: errors.New("no rights")}, ""},
+		"an ordinary host":                      {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
+		"one that is externally provisioned":    {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, machines.HostExternal},
+		"one that is another machine's":         {metal{found: host.Found{Is: powercycle.HostForeign, Host: external}}, ""},
+		"a paused Metal3Machine":                {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, machines.HostPaused},
+		"a host that may not be read, as ever":  {metal{err: apierrors.NewForbidden(schema.GroupResource{}, "h", nil)}, ""},
+		"a kind that is not installed, as ever": {metal{err: fmt.Errorf("read it: %w", &meta.NoKindMatchError{})}, ""},
+		"a host that cannot be read now":        {metal{err: errors.New("no answer")}, machines.PowerCyclesUnread},
 	} {
 		onHost := func(target *machines.Target) {
 			target.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		}
 		w := aCheck(a("m", health.Unhealthy, onHost))
-		w.Read.Cycles = true
+		w.Read.Cycles, w.unread = true, map[schema.GroupKind]time.Time{}
 		plan, r := decide(w), &Reconciler{Metal: tc.metal}
 		if !plan.Needs.Hosts {
 			t.Fatalf("%s: the host is not read", name)
@@ -47,6 +54,12 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 		decision := decide(w).Decisions[0]
 		if decision.Starts() != (tc.blocked == "") || tc.blocked != "" && !decision.Blocked(tc.blocked) {
 			t.Errorf("%s: it starts %t, blocked by %v", name, decision.Starts(), decision.Blockers)
+		}
+		w.before.unread, w.Now = w.unread, w.Now.Add(machines.CyclesUnreadFor)
+		w.Targets[0].Host, w.CyclesUnread = nil, time.Time{}
+		r.observeHosts(t.Context(), w, plan)
+		if tc.blocked == machines.PowerCyclesUnread && !decide(w).Decisions[0].Starts() {
+			t.Errorf("%s: it does not start after ten minutes", name)
 		}
 	}
 }

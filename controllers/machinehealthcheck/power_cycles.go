@@ -40,12 +40,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 		kind := versions[0].GroupKind()
 		cycles, err := r.cyclesOf(ctx, state, versions)
 		if err != nil {
-			since, before := state.before.unread[kind]
-			if !before {
-				since = state.Now
-			}
-			state.unread[kind] = since
-			state.cyclesUnknown(err, since.Add(machines.CyclesUnreadFor))
+			state.cyclesUnknown(kind, err)
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
@@ -63,8 +58,15 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	}
 }
 
-// cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
-func (state *observed) cyclesUnknown(err error, until time.Time) {
+// cyclesUnknown notes that a kind of power cycles, or hosts, cannot be read, which blocks machines on hosts for a while. When that is over
+// it is still said.
+func (state *observed) cyclesUnknown(kind schema.GroupKind, err error) {
+	since, before := state.before.unread[kind]
+	if !before {
+		since = state.Now
+	}
+	state.unread[kind] = since
+	until := since.Add(machines.CyclesUnreadFor)
 	if errors.Is(err, errListing) {
 		state.lookAgainIn(syncingRequests)
 	} else {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -41,11 +42,14 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	mode := func(m Mode) func(*Facts) {
 		return func(f *Facts) { f.Mode, f.SelectorErr = m, errors.New("it is odd") }
 	}
-	applied := func(spec string) func(*Facts) {
+	applied := func(version, spec string) func(*Facts) {
 		return func(f *Facts) {
-			f.Check.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": `{"apiVersion":"cluster.x-k8s.io/v1beta2","spec":{` + spec + `}}`}
+			f.Check.Annotations = map[string]string{
+				corev1.LastAppliedConfigAnnotation: `{"apiVersion":"cluster.x-k8s.io/` + version + `","spec":{` + spec + `}}`,
+			}
 		}
 	}
+	dropped := map[string]string{mendv1.Effective: "False/FieldDropped"}
 	steady := map[string]string{
 		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
 		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
@@ -101,8 +105,13 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"a status that no condition has": {of(unclaimed, func(f *Facts) {
 			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
 		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
-		"a field of the older version under the newer": {of(unclaimed, applied(`"unhealthyNodeConditions":[]`)), false, map[string]string{mendv1.Effective: "False/FieldDropped"}},
-		"fields that there are":                        {of(unclaimed, applied(`"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)), false, nil},
+		"a field of the older version under the newer": {of(unclaimed, applied("v1beta2", `"unhealthyConditions":[]`)), false, dropped},
+		"a field of the newer version under the older": {of(unclaimed, applied("v1beta1", `"checks":{}`)), false, dropped},
+		"a field in another case":                      {of(unclaimed, applied("v1beta2", `"checks":{"nodestartuptimeoutseconds":0}`)), false, dropped},
+		"fields that there are": {
+			of(unclaimed, applied("v1beta2", `"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)), false, nil,
+		},
+		"fields that there were": {of(unclaimed, applied("v1beta1", `"maxUnhealthy":"40%"`)), false, nil},
 		"a selector of nothing": {of(unclaimed, func(f *Facts) { f.SelectsNothing = true }), false,
 			map[string]string{mendv1.Effective: "False/SelectsNothing"}},
 		"one of a check whose Machines may come": {of(unclaimed, func(f *Facts) {

@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,7 +8,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:depguard,staticcheck // users may still apply it
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	kjson "sigs.k8s.io/json"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -53,27 +54,31 @@ func effective(facts *Facts) metav1.Condition {
 	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
 }
 
-// droppedField says which field of spec a user has applied and the API server has dropped, such as one of an older version; empty if none
-// is known: kubectl keeps what it applied in an annotation.
+// droppedField says which field of spec a user has applied and the API server has dropped, such as one of another version; empty if none
+// is known: kubectl keeps what it applied in an annotation. The API server minds the case of a field.
 func droppedField(check *clusterv1.MachineHealthCheck) string {
 	var applied struct {
 		APIVersion string          `json:"apiVersion"`
 		Spec       json.RawMessage `json:"spec"`
 	}
-	err := json.Unmarshal([]byte(check.Annotations[corev1.LastAppliedConfigAnnotation]), &applied)
-	if err != nil || applied.APIVersion != clusterv1.GroupVersion.String() || len(applied.Spec) == 0 {
+	if err := json.Unmarshal([]byte(check.Annotations[corev1.LastAppliedConfigAnnotation]), &applied); err != nil {
 		return ""
 	}
-	strict := json.NewDecoder(bytes.NewReader(applied.Spec))
-	strict.DisallowUnknownFields()
-	err = strict.Decode(&clusterv1.MachineHealthCheckSpec{})
-	if err == nil {
+	var spec any
+	switch applied.APIVersion {
+	case clusterv1.GroupVersion.String():
+		spec = &clusterv1.MachineHealthCheckSpec{}
+	case clusterv1beta1.GroupVersion.String():
+		spec = &clusterv1beta1.MachineHealthCheckSpec{}
+	default:
 		return ""
 	}
-	field, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
-	if !unknown {
-		return ""
+	dropped, _ := kjson.UnmarshalStrict(applied.Spec, spec) // what is of another type the API server has refused
+	for _, err := range dropped {
+		if field, unknown := strings.CutPrefix(err.Error(), "unknown field "); unknown {
+			return fmt.Sprintf("The field %s, which was applied in spec, does not exist in %s: the API server has dropped it",
+				health.Quoted(field), applied.APIVersion)
+		}
 	}
-	return fmt.Sprintf("The field %s, which was applied in spec, does not exist in %s: the API server has dropped it",
-		health.Quoted(field), applied.APIVersion)
+	return ""
 }

@@ -210,7 +210,7 @@ var rules = []Rule{
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: NotRead, Text: "Which power cycles are in progress is not known", Until: c.CyclesUnread,
+				Reason: NotRead, Text: "Which power cycles are in progress, or on which hosts, is not known", Until: c.CyclesUnread,
 				EndsWhen: "they can be read, or " + CyclesUnreadFor.String() + " after that first failed",
 			}
 		},
