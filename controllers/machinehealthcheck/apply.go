@@ -231,15 +231,14 @@ func (r *Reconciler) set(
 
 // save writes the conditions of machine, and reports whether they are stored.
 func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
-	r.written.begin(machine)
 	err := machinestatus.PatchConditions(ctx, r.Client, machine)
-	o.again = r.written.end(machine, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
 	case err == nil:
+		r.written.note(machine)
 		o.saved, o.at = machine, r.Clock.Now()
 	}
 	return o, err == nil

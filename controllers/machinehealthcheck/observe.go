@@ -36,7 +36,7 @@ type observed struct {
 	answering map[string]bool
 
 	remediation remediation
-	spares      observedSpares
+	sparesBegun int // as spares.begun was before the hosts were read
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.

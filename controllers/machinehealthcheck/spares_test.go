@@ -140,7 +140,6 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r.start()
 			r.pass(time.Minute, "c2")
 		},
-		"while a machine is gone whose owner waits for that": func(r *pool) { r.pass(0, "c1"); r.gone("a"); r.pass(time.Minute, "c2") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newPool(t)

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,45 +18,25 @@ import (
 
 // ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
 // that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Nothing is
-// lost: the patch fails unless it was made on the version that the reconcile had read.
+// lost: the patch fails unless it was made on the version that the reconcile had read. An event that comes before the answer to the write
+// is looked at.
 type ownWrites struct {
 	mu sync.Mutex
 	// written are the versions whose events are still to come.
 	written map[types.UID]string
-	// held are the versions whose events came while a write was under way, of which it is not known yet whose they are.
-	held map[types.UID][]string
 	// saved are the versions that the caches may not show yet.
 	saved consistency.Writes
 }
 
-// begin says that machine is being written. Its events are held until end.
-func (o *ownWrites) begin(machine client.Object) {
+// note says that machine was written as it is now.
+func (o *ownWrites) note(machine client.Object) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.held == nil {
-		o.held, o.written = map[types.UID][]string{}, map[types.UID]string{}
+	if o.written == nil {
+		o.written = map[types.UID]string{}
 	}
-	if _, writing := o.held[machine.GetUID()]; !writing {
-		o.held[machine.GetUID()] = nil
-	}
-	delete(o.written, machine.GetUID())
-}
-
-// end says that machine was written as it is now, or that it could not be. It reports whether somebody else's event was held meanwhile,
-// after which the check has to be looked at again.
-func (o *ownWrites) end(machine client.Object, saved bool) (missed bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	uid, version := machine.GetUID(), machine.GetResourceVersion()
-	held := o.held[uid]
-	delete(o.held, uid)
-	if saved {
-		o.saved.Note(machine)
-	}
-	if saved && !slices.Contains(held, version) {
-		o.written[uid] = version
-	}
-	return slices.ContainsFunc(held, func(v string) bool { return !saved || v != version })
+	o.saved.Note(machine)
+	o.written[machine.GetUID()] = machine.GetResourceVersion()
 }
 
 // ignored drops the events of own writes.
@@ -71,19 +50,14 @@ func (o *ownWrites) ignored() predicate.Predicate {
 	}
 }
 
-// own reports whether the event of machine is that of an own write, or may be and is held.
+// own reports whether the event of machine is that of an own write.
 func (o *ownWrites) own(machine client.Object) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	uid, version := machine.GetUID(), machine.GetResourceVersion()
-	if held, writing := o.held[uid]; writing {
-		o.held[uid] = append(held, version)
-		return true
-	}
-	if o.written[uid] != version {
+	if o.written[machine.GetUID()] != machine.GetResourceVersion() {
 		return false
 	}
-	delete(o.written, uid)
+	delete(o.written, machine.GetUID())
 	return true
 }
 

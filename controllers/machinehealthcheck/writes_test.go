@@ -21,10 +21,7 @@ func (o *ownWrites) reconciles(m *clusterv1.Machine) bool {
 
 func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	var own ownWrites
-	own.begin(version("m1", "7"))
-	if own.end(version("m1", "8"), true) {
-		t.Error("an event was missed, though none came")
-	}
+	own.note(version("m1", "8"))
 	steps := []struct {
 		name    string
 		machine *clusterv1.Machine
@@ -41,55 +38,19 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 			t.Errorf("%s: reconciles: %t, want %t", step.name, got, step.want)
 		}
 	}
-	own.begin(version("m1", "9"))
-	own.end(version("m1", "10"), true)
+	own.note(version("m1", "10"))
 	if !own.ignored().Delete(event.DeleteEvent{Object: version("m1", "11")}) {
 		t.Error("the deletion of a machine is not looked at")
 	}
-	if len(own.written)+len(own.held) > 0 {
-		t.Errorf("of a machine that is gone something is kept: %v %v", own.written, own.held)
-	}
-}
-
-func TestEventsThatComeBeforeTheAnswer(t *testing.T) {
-	cases := map[string]struct {
-		events []string
-		saved  bool
-		missed bool
-		later  map[string]bool // what reconciles afterwards
-	}{
-		"the own one is ignored":                      {[]string{"8"}, true, false, map[string]bool{"8": true, "9": true}},
-		"somebody else's is not lost":                 {[]string{"9"}, true, true, map[string]bool{"8": false}},
-		"nor if both come":                            {[]string{"8", "9"}, true, true, map[string]bool{"9": true}},
-		"nor if nothing could be written":             {[]string{"8"}, false, true, map[string]bool{"8": true}},
-		"a failed write leaves nothing to be ignored": {nil, false, false, map[string]bool{"8": true, "7": true}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			var own ownWrites
-			own.begin(version("m1", "7"))
-			for _, v := range tc.events {
-				if own.reconciles(version("m1", v)) {
-					t.Errorf("the event of version %s reconciles although it is not known whose it is", v)
-				}
-			}
-			if got := own.end(version("m1", "8"), tc.saved); got != tc.missed {
-				t.Errorf("missed: %t, want %t", got, tc.missed)
-			}
-			for v, want := range tc.later {
-				if got := own.reconciles(version("m1", v)); got != want {
-					t.Errorf("version %s reconciles afterwards: %t, want %t", v, got, want)
-				}
-			}
-		})
+	if len(own.written) > 0 {
+		t.Errorf("of a machine that is gone something is kept: %v", own.written)
 	}
 }
 
 // A reconcile that found the cache to be stale waits for nothing but the write. Its event must not be dropped then.
 func TestTheEventOfAWriteEnqueuesTheReconcileThatWaitsForIt(t *testing.T) {
 	var own ownWrites
-	own.begin(version("m1", "7"))
-	own.end(version("m1", "8"), true)
+	own.note(version("m1", "8"))
 	if !own.stale(version("m1", "7")) {
 		t.Error("a machine as it was before the write is not stale")
 	}
