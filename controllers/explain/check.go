@@ -21,7 +21,7 @@ func (c *Check) ActsElsewhere() bool {
 
 // BlockedBy reports whether t has a blocker of that reason.
 func (t *Target) BlockedBy(reason string) bool {
-	return t.blocker(reason) != nil
+	return t.Blocker(reason) != nil
 }
 
 // NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.

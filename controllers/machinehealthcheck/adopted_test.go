@@ -11,13 +11,12 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// byHand marks a machine for remediation by hand, which is the simplest way to be unhealthy: it takes no node.
-func byHand(t *machines.Target) {
+// askedByHand marks a machine for remediation by hand, which is the simplest way to be unhealthy: it takes no node.
+func askedByHand(t *Target) {
 	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 }
 
@@ -28,10 +27,10 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 		w    *observed
 		want int
 	}{
-		"of a machine that is unhealthy":          {aCheck(a("m", health.Unhealthy, byHand, requestedBy("", ""))).external(), 1},
-		"not one that names its record":           {aCheck(a("m", health.Unhealthy, byHand, recorded)).external(), 0},
+		"of a machine that is unhealthy":          {aCheck(a("m", health.Unhealthy, askedByHand, requestedBy("", ""))).external(), 1},
+		"not one that names its record":           {aCheck(a("m", health.Unhealthy, askedByHand, recorded)).external(), 0},
 		"nor one whose machine is healthy again":  {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), 0},
-		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, byHand, requestedBy("check", "old-uid"))).external(), 1},
+		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, askedByHand, requestedBy("check", "old-uid"))).external(), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
@@ -45,7 +44,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 			}}
 			p := decide(tc.w)
 			s := stepOf(tc.w, p, p.Decisions[0])
-			if s.Step != machines.AdoptRequest {
+			if s.Step != AdoptRequest {
 				t.Fatalf("the step is %q", s.Step)
 			}
 			named := r.recordAdopted(t.Context(), tc.w, s)

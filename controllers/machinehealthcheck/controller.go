@@ -1,8 +1,7 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below
-// controllers/decide.
+// A reconcile of one check observes, decides, applies and tells. What is decided stands in rules.go, decide.go and the files *_decide.go.
 package machinehealthcheck
 
 import (
@@ -23,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -48,7 +46,7 @@ type Reconciler struct {
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
 	// Hosts are those that checks wait for which ask for a spare host; nil for a reconciler that reads none.
-	Hosts    Hosts
+	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they
@@ -104,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	measureMode(req.NamespacedName, state)
-	if state == nil || state.Mode < machines.Observed {
+	if state == nil || state.Mode < Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
@@ -130,7 +128,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // decide decides on state, and reads what a plan needs that was not read.
-func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan {
+func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	for {
 		plan := state.decide()
 		switch {

@@ -12,7 +12,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -46,11 +45,11 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 				"1 of 5 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 0 of 5 allows 0"},
 		"the queue is not known": {aCheck(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
 			w.Check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
-		}), []string{string(machines.QueueUnread)}, ""},
+		}), []string{string(QueueUnread)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := explanationOf(tc.given)
-			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Message != tc.text {
+			if got := reasonsOf(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Message != tc.text {
 				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Message, tc.blockers, tc.text)
 			}
 			if !is.CountedByStatus || is.Counts.Total() != 5 {

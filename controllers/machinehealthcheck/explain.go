@@ -13,7 +13,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -36,15 +35,15 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 }
 
 // explained explains p, with the conditions that the check would have.
-func explained(state *observed, plan *machines.Plan) *explain.Check {
-	check := explain.MachineHealthCheck(&state.Facts, plan)
+func explained(state *observed, plan *Plan) *explain.Check {
+	check := MachineHealthCheck(&state.Facts, plan)
 	if check.CountedByStatus {
 		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
 		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	}
 	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
-	written := machines.ConditionOf(state.Check, mendv1.Effective)
+	written := ConditionOf(state.Check, mendv1.Effective)
 	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
 		meta.SetStatusCondition(&check.Conditions, *written)
 	}
@@ -66,13 +65,13 @@ func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine)
 
 // Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the
 // check as it is, or not kept up to date: kubemend does not write it while the check is paused.
-func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
+func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *StatusCounts {
 	status := &check.Status
-	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == machines.Active
+	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active
 	if !current || status.ExpectedMachines == nil || status.CurrentHealthy == nil {
 		return nil
 	}
-	return &machines.Counted{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
+	return &StatusCounts{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
 }
 
 // Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
@@ -82,11 +81,11 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
 		return false
 	}
-	if template := machines.ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+	if template := ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
 		return false
 	}
-	allowed := machines.ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	return allowed != nil && allowed.Message == "" && machines.ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
+	allowed := ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
 // StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not

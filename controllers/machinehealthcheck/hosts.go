@@ -11,7 +11,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -25,7 +24,7 @@ const (
 // observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their kinds
 // are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is to replace
 // a machine on a host that is externally provisioned.
-func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *machines.Plan) {
+func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
 	if r.Metal == nil {
 		state.Read.Hosts = true
 		return
@@ -45,14 +44,14 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *ma
 	}
 }
 
-func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) (machines.Host, error) {
+func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
 	found, err := r.Metal.Of(ctx, target.Machine)
 	if errors.Is(err, explain.ErrUnread) {
 		return writtenHost(target), nil
 	} else if err != nil {
-		return machines.Host{}, err
+		return Host{}, err
 	}
-	read := machines.Host{Paused: found.Paused}
+	read := Host{Paused: found.Paused}
 	if found.Is == powercycle.HostOurs {
 		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
 	}
@@ -60,12 +59,12 @@ func (r *Reconciler) hostOf(ctx context.Context, target *machines.Target) (machi
 }
 
 // writtenHost is the host of target for a reader who may not read it: as what the manager wrote on the Machine has it.
-func writtenHost(target *machines.Target) machines.Host {
-	cond := machines.ConditionOf(target, mendv1.Remediation)
+func writtenHost(target *Target) Host {
+	cond := ConditionOf(target, mendv1.Remediation)
 	if cond == nil || cond.Status != metav1.ConditionFalse {
-		return machines.Host{}
+		return Host{}
 	}
-	return machines.Host{
-		Name: "of the machine", External: cond.Reason == string(machines.HostExternal), Paused: cond.Reason == string(machines.HostPaused),
+	return Host{
+		Name: "of the machine", External: cond.Reason == string(HostExternal), Paused: cond.Reason == string(HostPaused),
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // metal has one host for all machines.
@@ -31,17 +30,17 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 	external := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Power: powercycle.Power{External: true}}
 	for name, tc := range map[string]struct {
 		metal   metal
-		blocked machines.Reason // empty if it starts
+		blocked Reason // empty if it starts
 	}{
 		"an ordinary host":                      {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
-		"one that is externally provisioned":    {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, machines.HostExternal},
+		"one that is externally provisioned":    {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, HostExternal},
 		"one that is another machine's":         {metal{found: host.Found{Is: powercycle.HostForeign, Host: external}}, ""},
-		"a paused Metal3Machine":                {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, machines.HostPaused},
+		"a paused Metal3Machine":                {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, HostPaused},
 		"a host that may not be read, as ever":  {metal{err: apierrors.NewForbidden(schema.GroupResource{}, "h", nil)}, ""},
 		"a kind that is not installed, as ever": {metal{err: fmt.Errorf("read it: %w", &meta.NoKindMatchError{})}, ""},
-		"a host that cannot be read now":        {metal{err: errors.New("no answer")}, machines.PowerCyclesUnread},
+		"a host that cannot be read now":        {metal{err: errors.New("no answer")}, PowerCyclesUnread},
 	} {
-		onHost := func(target *machines.Target) {
+		onHost := func(target *Target) {
 			target.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		}
 		w := aCheck(a("m", health.Unhealthy, onHost))
@@ -55,10 +54,10 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 		if decision.Starts() != (tc.blocked == "") || tc.blocked != "" && !decision.Blocked(tc.blocked) {
 			t.Errorf("%s: it starts %t, blocked by %v", name, decision.Starts(), decision.Blockers)
 		}
-		w.before.unread, w.Now = w.unread, w.Now.Add(machines.CyclesUnreadFor)
+		w.before.unread, w.Now = w.unread, w.Now.Add(CyclesUnreadFor)
 		w.Targets[0].Host, w.CyclesUnread = nil, time.Time{}
 		r.observeHosts(t.Context(), w, plan)
-		if tc.blocked == machines.PowerCyclesUnread && !decide(w).Decisions[0].Starts() {
+		if tc.blocked == PowerCyclesUnread && !decide(w).Decisions[0].Starts() {
 			t.Errorf("%s: it does not start after ten minutes", name)
 		}
 	}

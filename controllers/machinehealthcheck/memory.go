@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
@@ -42,7 +41,7 @@ type remembered struct {
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
 	contact contact
-	decided machines.Memory
+	decided Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
 	pass     pass
@@ -57,7 +56,7 @@ type remembered struct {
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// blocked is how many machines were blocked by what.
-	blocked map[machines.Reason]int
+	blocked map[Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -88,7 +87,7 @@ func (m *memory) store(check types.NamespacedName, next remembered) {
 }
 
 // tell remembers the opinions of a check, which other checks read. It reports whether they are news.
-func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machines.Opinion) (news bool) {
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := m.checks[check]
@@ -98,8 +97,8 @@ func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machine
 	return news
 }
 
-func sameOpinions(a, b map[types.UID]machines.Opinion) bool {
-	return maps.EqualFunc(a, b, machines.Opinion.Equal)
+func sameOpinions(a, b map[types.UID]Opinion) bool {
+	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
@@ -120,7 +119,7 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 }
 
 // after is what is to be remembered of state, of the plan for it and of what became of that.
-func after(state *observed, plan *machines.Plan, done applied) remembered {
+func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		pass: pass{
@@ -174,9 +173,9 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	if o.err != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, now)
 	}
-	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == machines.RequestOwnerRemediation
+	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == RequestOwnerRemediation
 	switch {
-	case begun && (o.Step == machines.CreateRequest || asksOwner):
+	case begun && (o.Step == CreateRequest || asksOwner):
 		next.decided.Began(o.Target.UID, asksOwner)
 	case o.Starts():
 		next.decided.NotBegun(o.Target.UID)
@@ -193,8 +192,8 @@ func (state *observed) remediator() string {
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(state *observed, plan *machines.Plan) int {
-	if state.Mode != machines.Active || !state.Template.Known || state.before.inFlight == nil {
+func begunUncounted(state *observed, plan *Plan) int {
+	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
 		return 0
 	}
 	begun := 0
@@ -207,7 +206,7 @@ func begunUncounted(state *observed, plan *machines.Plan) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(state *observed, plan *machines.Plan) map[ending]int {
+func ended(state *observed, plan *Plan) map[ending]int {
 	results := map[ending]int{}
 	if !state.Template.Known {
 		return results
@@ -221,7 +220,7 @@ func ended(state *observed, plan *machines.Plan) map[ending]int {
 }
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
+func (state *observed) resultOf(plan *Plan, id types.UID, name string) string {
 	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
 		switch decision := plan.Decisions[i]; {
 		case decision.InFlight:

@@ -5,8 +5,6 @@ import (
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestMode(t *testing.T) {
@@ -14,16 +12,16 @@ func TestMode(t *testing.T) {
 		annotation *string
 		paused     bool
 		unclaimed  Unclaimed
-		want       machines.Mode
+		want       Mode
 	}{
-		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, machines.Active},
-		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, machines.Paused},
-		"any other value is a pause":                            {ptr.To("true"), false, Act, machines.Paused},
-		"even the empty one":                                    {ptr.To(""), false, Observe, machines.Paused},
-		"an unclaimed check is observed":                        {nil, false, Observe, machines.Observed},
-		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, machines.Paused},
-		"an unclaimed check is acted on where the flag says so": {nil, false, Act, machines.Active},
-		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, machines.Ignored},
+		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, Active},
+		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, Paused},
+		"any other value is a pause":                            {ptr.To("true"), false, Act, Paused},
+		"even the empty one":                                    {ptr.To(""), false, Observe, Paused},
+		"an unclaimed check is observed":                        {nil, false, Observe, Observed},
+		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, Paused},
+		"an unclaimed check is acted on where the flag says so": {nil, false, Act, Active},
+		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, Ignored},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -18,7 +17,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	w := aCheck(a("broken", health.Unhealthy), a("pending", health.Pending))
 	of(w.Targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
-	failing := []outcome{{step: step{Decision: &machines.Decision{Target: w.Targets[0]}}, err: errors.New("refused by a webhook")}}
+	failing := []outcome{{step: step{Decision: &Decision{Target: w.Targets[0]}}, err: errors.New("refused by a webhook")}}
 	for range 20 {
 		r.memory.recall(w)
 		if result := r.tell(t.Context(), w, decide(w), applied{outcomes: failing}); result.RequeueAfter > 3*time.Second {
@@ -32,7 +31,7 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
 	next := func(outcomes ...outcome) time.Duration {
 		r.memory.recall(w)
-		return r.tell(t.Context(), w, &machines.Plan{}, applied{outcomes: outcomes}).RequeueAfter
+		return r.tell(t.Context(), w, &Plan{}, applied{outcomes: outcomes}).RequeueAfter
 	}
 	conflict := outcome{released: &remediationrequest.Metadata{}, again: true}
 	var last time.Duration

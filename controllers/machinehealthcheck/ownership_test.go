@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -15,16 +14,16 @@ func TestWhoseARequestIs(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		given *observed
-		want  machines.Ownership
+		want  Ownership
 	}{
-		"one of this check":                 {requested(me, myUID), machines.OwnRequest},
-		"W9: one of another check":          {requested("other", "x"), machines.ForeignRequest},
-		"one of its predecessor":            {requested(me, "old-uid"), machines.AdoptableRequest},
-		"one that core made":                {requested("", ""), machines.AdoptableRequest},
-		"one of another template then":      {requested("", "", otherTemplate), machines.AdoptableRequest},
-		"one of another check's template":   {requested("", "", otherTemplate).with(otherCheckWith("another")), machines.ForeignRequest},
-		"one of a template of another kind": {requested("", "", otherTemplateKind), machines.ForeignRequest},
-		"one of a Machine of that name":     {requested(me, myUID, ofAnotherMachine), machines.ForeignRequest},
+		"one of this check":                 {requested(me, myUID), OwnRequest},
+		"W9: one of another check":          {requested("other", "x"), ForeignRequest},
+		"one of its predecessor":            {requested(me, "old-uid"), AdoptableRequest},
+		"one that core made":                {requested("", ""), AdoptableRequest},
+		"one of another template then":      {requested("", "", otherTemplate), AdoptableRequest},
+		"one of another check's template":   {requested("", "", otherTemplate).with(otherCheckWith("another")), ForeignRequest},
+		"one of a template of another kind": {requested("", "", otherTemplateKind), ForeignRequest},
+		"one of a Machine of that name":     {requested(me, myUID, ofAnotherMachine), ForeignRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.given.ownership(tc.given.Targets[0]); got != tc.want {

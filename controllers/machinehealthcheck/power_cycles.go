@@ -15,7 +15,6 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -44,7 +43,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
-			if !machines.CycleUnderWay(req, state.Now) {
+			if !CycleUnderWay(req, state.Now) {
 				continue
 			}
 			for _, owner := range req.OwnerReferences {
@@ -66,7 +65,7 @@ func (state *observed) cyclesUnknown(kind schema.GroupKind, err error) {
 		since = state.Now
 	}
 	state.unread[kind] = since
-	until := since.Add(machines.CyclesUnreadFor)
+	until := since.Add(CyclesUnreadFor)
 	if errors.Is(err, errListing) {
 		state.lookAgainIn(syncingRequests)
 	} else {

@@ -13,13 +13,12 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // powerCycled gives the target a power cycle that a person asked for, under a name of its own.
-func powerCycled(t *machines.Target) {
+func powerCycled(t *Target) {
 	t.Cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
@@ -53,7 +52,7 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	} {
 		r := &remediationrequest.Metadata{}
 		tc.given(r)
-		if machines.CycleUnderWay(r, noon) != tc.want {
+		if CycleUnderWay(r, noon) != tc.want {
 			t.Errorf("%s: under way is %t", name, !tc.want)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -26,7 +25,7 @@ func (w *observed) oneAtOnce() *observed {
 	return w
 }
 
-func refusedBefore(t *machines.Target) {
+func refusedBefore(t *Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
@@ -51,7 +50,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			if tc.refused { // its conditions are all set
 				was := of(&m)
 				m.Machine = written(m.Machine, was.verdict.Due(noon), ago(time.Minute),
-					append(machines.NotCreated(errors.New("it is odd")), setUnhealthy)...)
+					append(NotCreated(errors.New("it is odd")), setUnhealthy)...)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()
@@ -108,7 +107,7 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 			t.Errorf("%s is tried again before b", s.Target.Machine.Name)
 		}
 	}
-	first.Step = machines.CreateRequest
+	first.Step = CreateRequest
 	m.leave(w, decide(w), outcome{step: first, requested: true})
 	if w = pass(); len(w.before.decided.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")

@@ -20,7 +20,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -93,7 +92,7 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return result.RequeueAfter, machines.OwnerOf(m) != machines.NotAsked
+	return result.RequeueAfter, OwnerOf(m) != NotAsked
 }
 
 func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
@@ -151,13 +150,13 @@ func (r *reconciled) machine() *clusterv1.Machine {
 	return m
 }
 
-// outdated is a client whose cache has a machine as it was.
-type outdated struct {
+// outdatedReader is a client whose cache has a machine as it was.
+type outdatedReader struct {
 	client.Client
 	was *clusterv1.Machine
 }
 
-func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (o outdatedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	err := o.Client.List(ctx, list, opts...)
 	if all, is := list.(*clusterv1.MachineList); is {
 		all.Items = []clusterv1.Machine{*o.was.DeepCopy()}
@@ -165,7 +164,7 @@ func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...clie
 	return err
 }
 
-func (o outdated) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := o.Client.Get(ctx, key, obj, opts...)
 	if _, is := obj.(*metav1.PartialObjectMetadata); is && key.Name == o.was.Name {
 		obj.SetResourceVersion(o.was.ResourceVersion)
@@ -186,7 +185,7 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
 		t.Fatal(err)
 	}
-	c := machines.ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := `Remediation is not allowed, spec.selector: "Is" is not a valid label selector operator; the operators are In, NotIn, Exists and DoesNotExist`
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != mendv1.InvalidSelectorReason || c.Message != want {
 		t.Errorf("the check says %+v, want False InvalidSelector: %s", c, want)

@@ -13,7 +13,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // recordOfFirst is the record of the first target of w, on that host.
@@ -26,8 +25,8 @@ func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.Remediation
 	return recordOf(w, stepOf(w, p, p.Decisions[0]), on)
 }
 
-func unhealthyBy(all ...health.Finding) func(*machines.Target) {
-	return func(t *machines.Target) { of(t).verdict.Findings = all }
+func unhealthyBy(all ...health.Finding) func(*Target) {
+	return func(t *Target) { of(t).verdict.Findings = all }
 }
 
 func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
@@ -36,7 +35,7 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 		Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(6 * time.Minute)},
 	}
 	w := aCheck(
-		a("m", health.Unhealthy, unhealthyBy(silent), func(t *machines.Target) {
+		a("m", health.Unhealthy, unhealthyBy(silent), func(t *Target) {
 			m := t.Machine
 			m.OwnerReferences[0].UID = "set-uid"
 			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
@@ -97,8 +96,8 @@ func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
-	marked := func(value string) func(*machines.Target) {
-		return func(t *machines.Target) {
+	marked := func(value string) func(*Target) {
+		return func(t *Target) {
 			t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: value}
 			of(t).verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
 		}
@@ -120,7 +119,7 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 		}
 	}
 	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
-	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *machines.Target) {
+	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
 	})), nil)
 	if is.Spec.Requester.User != "" {

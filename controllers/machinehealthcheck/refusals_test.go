@@ -9,7 +9,6 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition does.
@@ -28,7 +27,7 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 			st.Target.Machine.Status = st.with(w, st.Target.Machine, st.Conditions).Status
 		}
 		m.leave(w, s)
-		if machines.ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
+		if ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
 			t.Fatalf("reconcile %d removes the refusal, although nothing was tried", i)
 		}
 	}

@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
@@ -62,7 +61,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if machines.Deleting(machine) {
+	if Deleting(machine) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
 	cluster, err := r.clusterOf(ctx, machine)
@@ -74,7 +73,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
-	if !machines.Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
+	if !Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, len(checks) > 0)
@@ -116,11 +115,11 @@ func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, clus
 	var oldest *clusterv1.MachineHealthCheck
 	for _, check := range checks {
 		_, invalid := selectorOf(check) // a check with such a selector judges no machine
-		if invalid == nil && modeFor(check, cluster, Act) != machines.Paused && (oldest == nil || older(check, oldest)) {
+		if invalid == nil && modeFor(check, cluster, Act) != Paused && (oldest == nil || older(check, oldest)) {
 			oldest = check
 		}
 	}
-	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == machines.Active
+	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == Active
 }
 
 // releaseRequests deletes the requests for machine whose maker does not judge it any more. Those of a maker that does are its own affair.
@@ -204,7 +203,7 @@ func (r *Releaser) tell(ctx context.Context, machine *clusterv1.Machine, text st
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return machines.Marked(o.(*clusterv1.Machine)) })
+	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return Marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -279,7 +278,7 @@ func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectK
 	}
 	var found []reconcile.Request
 	for i := range list.Items {
-		if machine := &list.Items[i]; machines.Marked(machine) || requested[machine.Name] {
+		if machine := &list.Items[i]; Marked(machine) || requested[machine.Name] {
 			found = append(found, self(ctx, machine)...)
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -181,7 +180,7 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				t.Fatal(err)
 			}
-			if stays := machines.ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || machines.Failed(m) == nil {
+			if stays := ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || Failed(m) == nil {
 				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -38,7 +37,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 }
 
 // failedAndReady is a machine that its provider has failed, and whose node is Ready.
-func failedAndReady(t *machines.Target) {
+func failedAndReady(t *Target) {
 	message := "authentication failed"
 	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
 	t.Machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
@@ -62,7 +61,7 @@ func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
 
 // A provider with a wrong credential fails all its machines: users read of it where they look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
-	of := func(name string) machines.Target { return a(name, health.Unhealthy, failedAndReady) }
+	of := func(name string) Target { return a(name, health.Unhealthy, failedAndReady) }
 	w := aCheck(of("first"), of("second"), of("third"))
 	p := w.decide()
 	got := map[string]string{}

@@ -22,13 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Hosts begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
-type Hosts interface {
+// HostWatch begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
+type HostWatch interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
 }
@@ -92,7 +91,7 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 
 // claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun one
 // in the namespace since state was observed: then the hosts have to be read again.
-func (s *spares) claim(state *observed, plan *machines.Plan) bool {
+func (s *spares) claim(state *observed, plan *Plan) bool {
 	begins := func(i int) bool { return plan.Decisions[i].Starts() && plan.Decisions[i].Spare != nil }
 	if !slices.ContainsFunc(plan.Open, begins) {
 		return true
@@ -135,8 +134,8 @@ func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
 }
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
-func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *machines.Plan) {
-	state.Spares, state.Read.Spares = machines.Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
+func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
+	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
 	state.sparesBegun = r.spares.begunIn(state.Check.Namespace)
 	if !state.Explains {
 		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
@@ -213,16 +212,16 @@ func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHo
 		onto[host.Consumer(bmh)] = true
 	}
 	var expected []*clusterv1.Machine
-	owned, siblings := map[types.UID][]*clusterv1.Machine{}, map[types.UID][]machines.Sibling{}
+	owned, siblings := map[types.UID][]*clusterv1.Machine{}, map[types.UID][]Sibling{}
 	for _, machine := range inNamespace {
-		if !machines.OnHost(machine) {
+		if !OnHost(machine) {
 			continue
 		}
-		sibling := machines.Sibling{
-			Created: machine.CreationTimestamp.Time, Deleting: machines.Deleting(machine), Asked: begun[machine.UID],
+		sibling := Sibling{
+			Created: machine.CreationTimestamp.Time, Deleting: Deleting(machine), Asked: begun[machine.UID],
 		}
-		if machines.OwnerOf(machine) == machines.Asked {
-			sibling.Asked = machines.Since(machines.ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition))
+		if OwnerOf(machine) == Asked {
+			sibling.Asked = Since(ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition))
 		}
 		if owner := metav1.GetControllerOf(machine); owner != nil {
 			owned[owner.UID], siblings[owner.UID] = append(owned[owner.UID], machine), append(siblings[owner.UID], sibling)
@@ -232,7 +231,7 @@ func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHo
 		}
 	}
 	for owner := range owned {
-		for _, i := range machines.ToCome(siblings[owner]) {
+		for _, i := range ToCome(siblings[owner]) {
 			expected = append(expected, owned[owner][i])
 		}
 	}
@@ -267,7 +266,7 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 // more that it was counted for.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && machines.OnHost(m) {
+	if m, ok := machine.(*clusterv1.Machine); ok && OnHost(m) {
 		for _, waiting := range r.spares.waitingIn(m.Namespace) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)

@@ -30,7 +30,6 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -195,7 +194,7 @@ func (r *pool) asked() string {
 	}
 	var names []string
 	for i := range list.Items {
-		if machines.OwnerOf(&list.Items[i]) != machines.NotAsked {
+		if OwnerOf(&list.Items[i]) != NotAsked {
 			names = append(names, list.Items[i].Name)
 		}
 	}

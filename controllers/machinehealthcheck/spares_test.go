@@ -16,7 +16,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 const (
@@ -147,10 +146,10 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r.bad("c2", "b")
 			r.host("spare", "", "")
 			second(r)
-			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == (machines.OwnerOf(r.get("b")) != machines.NotAsked) {
+			if got, first := r.asked(), name != "at the same moment"; got == "a b" || first == (OwnerOf(r.get("b")) != NotAsked) {
 				t.Errorf("asked: %q, want one of them: the one that was first", got)
 			}
-			if waits := r.says(r.get("b")); waits == "" && machines.OwnerOf(r.get("b")) == machines.NotAsked {
+			if waits := r.says(r.get("b")); waits == "" && OwnerOf(r.get("b")) == NotAsked {
 				t.Error("the one that waits does not say so")
 			}
 			r.host("another", "", "")
@@ -268,7 +267,7 @@ func TestForHowLongACheckWaitsForASpareHost(t *testing.T) {
 	} {
 		w := aCheck(a("m", health.Unhealthy))
 		w.Check.Annotations = tc.annotations
-		d, invalid := machines.SpareWaitOf(w.Check)
+		d, invalid := SpareWaitOf(w.Check)
 		if ptr.Deref(d, 0) != tc.want && invalid == nil || (invalid == nil) != (tc.why == "") {
 			t.Errorf("%s: it waits %v (%v)", name, d, invalid)
 		}

@@ -17,7 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
@@ -31,7 +30,7 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 		"does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
 			"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3": ranged,
 	} {
-		c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 		want = "Remediation is not allowed, the number of not started or unhealthy machines " + want
 		if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
 			t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
@@ -41,21 +40,21 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 
 func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
 	for name, tc := range map[string]struct {
-		targets []machines.Target
+		targets []Target
 		want    string
 	}{
 		"one begins beside one in flight, and two wait": {
-			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
+			[]Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
 			"2 remediations wait, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
 		"one waits": {
-			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
+			[]Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
 			"1 remediation waits, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"none waits": {[]machines.Target{a("a", health.Unhealthy)}, ""},
+		"none waits": {[]Target{a("a", health.Unhealthy)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck(tc.targets...)
 			w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-			c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
 				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
 			}
@@ -123,7 +122,7 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	if got := statusAfter(w, decide(w), result{}).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
 		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
 	}
-	many := make([]machines.Target, maxTargets+1)
+	many := make([]Target, maxTargets+1)
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
@@ -146,11 +145,11 @@ func TestAGenerationIsObservedOnlyByAReconcileThatSucceeded(t *testing.T) {
 
 func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
 	w := aCheck()
-	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
+	if c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
 		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
 	}
 	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
+	if c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
 		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
 	}
 }
@@ -160,13 +159,13 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w.Targets[0].Machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector, acting: true}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.Overlaps = []machines.Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	w.Overlaps = []Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
 	targets := w.Targets
 	w.Targets = nil
 	for _, target := range targets {
 		w.add(target.Machine)
 	}
-	c := machines.ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
+	c := ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +
 		"of a machine is in progress at a time\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: kubemend does not act on that check, which is older, and leaves them alone"
@@ -196,7 +195,7 @@ func TestEnded(t *testing.T) {
 // The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
 func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(count int) float64 {
-		targets := make([]machines.Target, count)
+		targets := make([]Target, count)
 		for i := range targets {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}

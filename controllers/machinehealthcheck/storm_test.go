@@ -10,7 +10,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
@@ -20,7 +19,7 @@ func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
 	s := decide(w)
 	const until = "2026-01-01T12:09:00Z"
 	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
-		if c := machines.ConditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
+		if c := ConditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
 			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
 		}
 	}

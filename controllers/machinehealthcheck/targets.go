@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not
@@ -24,16 +23,16 @@ type pass struct {
 	check            types.UID
 	generation       int64
 	at               time.Time
-	targets, skipped []*machines.Target
+	targets, skipped []*Target
 }
 
 // place is where the Machine of that name is among targets, which are sorted by name; false if it is not among them.
-func place(targets []*machines.Target, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(targets, name, func(target *machines.Target, name string) int { return cmp.Compare(target.Name, name) })
+func place(targets []*Target, name string) (at int, found bool) {
+	return slices.BinarySearchFunc(targets, name, func(target *Target, name string) int { return cmp.Compare(target.Name, name) })
 }
 
 // find returns the target of that name in one of the lists; nil if there is none.
-func find(name string, lists ...[]*machines.Target) *machines.Target {
+func find(name string, lists ...[]*Target) *Target {
 	for _, list := range lists {
 		if at, found := place(list, name); found {
 			return list[at]
@@ -51,18 +50,18 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
 	maps.Copy(state.answering, state.before.answering)
 	for _, machine := range list {
-		if kind := machines.AnsweringOwner(machine); kind != "" {
+		if kind := AnsweringOwner(machine); kind != "" {
 			state.answering[kind] = true
 		}
 	}
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	state.Targets = make([]*machines.Target, 0, len(list))
+	state.Targets = make([]*Target, 0, len(list))
 	for i := range state.others {
 		other := &state.others[i]
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
-		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
+		state.Overlaps = append(state.Overlaps, Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -101,7 +100,7 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone.
 func (state *observed) add(machine *clusterv1.Machine) {
-	added, leftAlone := &machines.Target{Machine: machine}, len(machines.LeftAloneBy(machine)) > 0
+	added, leftAlone := &Target{Machine: machine}, len(LeftAloneBy(machine)) > 0
 	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 		added.OwnerKindSilent = !state.answering[owner.Kind]
 	}
@@ -116,7 +115,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		case other.acting:
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.name, other.older
-			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != machines.Active // others tell nothing to who does not act
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
 		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name
@@ -147,7 +146,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 }
 
 // stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
-func (state *observed) stateHealth(target *machines.Target, known health.Node) {
+func (state *observed) stateHealth(target *Target, known health.Node) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
 	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
@@ -155,7 +154,7 @@ func (state *observed) stateHealth(target *machines.Target, known health.Node) {
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
-		missed := machines.Since(machines.ConditionOf(target, clusterv1.MachineNodeReadyCondition))
+		missed := Since(ConditionOf(target, clusterv1.MachineNodeReadyCondition))
 		starts := []time.Time{target.Health.AwaitedSince, target.OtherNode.CreationTimestamp.Time, missed}
 		target.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
@@ -171,15 +170,15 @@ func (state *observed) sameRules() bool {
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
 // target before.
-func (state *observed) datedSignals(target *machines.Target, signals []health.Signal) []health.Signal {
-	var seen machines.Seen
+func (state *observed) datedSignals(target *Target, signals []health.Signal) []health.Signal {
+	var seen Seen
 	if last := find(target.Machine.Name, state.before.pass.targets, state.before.pass.skipped); last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
 		if state.sameRules() {
 			at = state.before.pass.at
 		}
 		if last.Machine.UID == target.Machine.UID {
-			seen = ptr.Deref(last.Seen, machines.Seen{})
+			seen = ptr.Deref(last.Seen, Seen{})
 		}
 		if seen.Machine.At = at; last.Node != nil || at.IsZero() {
 			seen.Node.At = at
@@ -210,8 +209,8 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 }
 
 // dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
-func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen) {
-	if state.Link != machines.LinkUp {
+func (state *observed) dateStartup(target *Target, seen *Seen) {
+	if state.Link != LinkUp {
 		return
 	}
 	if state.outage.Now {
