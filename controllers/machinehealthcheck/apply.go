@@ -121,11 +121,6 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	switch s.Step {
 	case CreateRequest:
 		return r.begin(ctx, state, s, o)
-	case Release:
-		if next := releasedCopy(s.Target.Machine); next != nil {
-			o, _ = r.save(ctx, next, o)
-		}
-		return o
 	case DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
 			set = without(set, ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
@@ -279,9 +274,6 @@ func stepsOf(state *observed, plan *Plan) []step {
 		if decision := plan.Decisions[i]; !decision.Idle() {
 			steps = append(steps, stepOf(state, plan, decision))
 		}
-	}
-	for _, decision := range plan.Releases {
-		steps = append(steps, step{Decision: decision})
 	}
 	return steps
 }

@@ -55,7 +55,6 @@ func Decide(facts Facts) Plan {
 	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), sparesUntil(&plan)} {
 		plan.Recheck = health.Earliest(plan.Recheck, at)
 	}
-	plan.Releases = releases(&facts)
 	plan.VerdictsUntil = verdictsUntil(&facts, &plan)
 	plan.Memory = facts.Memory.after(&facts, &plan)
 	plan.Needs = needs(&facts, &plan)

@@ -137,24 +137,6 @@ func TestWhatActsOnAMachine(t *testing.T) {
 	}
 }
 
-func TestASkippedMachineIsReleasedIfACheckHasMarkedIt(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given givenMachine
-		want  int
-	}{
-		"one that is marked":                {is(health.Healthy, marked), 1},
-		"not one that never was":            {is(health.Healthy), 0},
-		"not one that is being deleted":     {is(health.Healthy, marked, deleting), 0},
-		"not one that an older check marks": {is(health.Healthy, marked, olderActs), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := len(Decide(facts().with(func(f *Facts) { f.Skipped = []*Target{&tc.given.Target} })).Releases); got != tc.want {
-				t.Errorf("%d are released, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestARequestIsCreatedOrAnOwnerAskedExactlyWhereARemediationStarts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")

@@ -31,8 +31,6 @@ type Plan struct {
 	// Open are the places of those about which there is something to decide. All others are about machines that are healthy, and do
 	// nothing.
 	Open []int
-	// Releases are those about Facts.Skipped, as far as there is something to do.
-	Releases []*Decision
 	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is
 	// the first one at which time alone changes what is known of a machine.
 	Recheck, VerdictsUntil time.Time

@@ -34,7 +34,7 @@ import (
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
-// machines now, or because the machine was relabelled. It deletes the requests that were made for them and removes
+// machines now, or because the machine was relabelled, or annotated to be left alone. It deletes the requests that were made for them and removes
 // the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim
 // was taken away or it was paused, it removes the conditions that only kubemend sets.
 //
@@ -73,10 +73,12 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
-	if !Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
+	acts, skipped := r.actedOn(checks, cluster), len(LeftAloneBy(machine)) > 0
+	judged := len(checks) > 0 && !(acts && skipped)
+	if !Marked(machine) || judged && !machinestatus.HasOwn(machine) || acts && !skipped {
 		return ctrl.Result{}, err
 	}
-	result, conditionsErr := r.removeConditions(ctx, machine, len(checks) > 0)
+	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
 	return result, errors.Join(err, conditionsErr)
 }
 
@@ -149,15 +151,16 @@ func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machi
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what we said of machine. Whether it was us who said it stands in the managed fields, which caches do not hold;
-// of our own types only kubemend sets any. On a machine that is judged those are all that goes.
-func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged bool) (ctrl.Result, error) {
+// removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster API
+// core before the check was claimed. Else it is what kubemend has set, which stands in the managed fields, and caches do not hold these; of
+// our own types only kubemend sets any. On a machine that is judged those are all that goes.
+func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged, acts bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	next := releasedCopy(live)
-	if judged || !writtenByUs(live) {
+	if judged || !acts && !writtenByUs(live) {
 		next = statusCopy(live)
 		machinestatus.DropOwn(next)
 	}

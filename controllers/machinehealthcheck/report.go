@@ -67,9 +67,6 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 			add(kind, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", marked+"healthy again by "+check)
-		case o.saved != nil && o.Step == Release:
-			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
-				marked+"not to be judged; "+check+" removed the conditions that it had set")
 		}
 		if o.newlyRefused() {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",

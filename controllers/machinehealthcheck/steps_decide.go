@@ -24,8 +24,6 @@ const (
 	AdoptRequest Step = "adopt request"
 	// DeleteRequest deletes the request of a machine that is healthy again.
 	DeleteRequest Step = "delete request"
-	// Release removes what checks have set on a machine that is not to be judged any more.
-	Release Step = "release"
 )
 
 // The conditions of a Machine that a check sets.
@@ -222,17 +220,6 @@ func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool 
 // Idle reports whether decision does nothing. Whether a condition is there already is found out when it is written.
 func (decision *Decision) Idle() bool {
 	return decision.Step == NoStep && len(decision.Conditions) == 0
-}
-
-// releases are the decisions about the machines that their users want left alone, and that have conditions of a check that are not good.
-func releases(facts *Facts) []*Decision {
-	var decisions []*Decision
-	for _, target := range facts.Skipped {
-		if Marked(target.Machine) && target.OlderCheck == "" && !Deleting(target.Machine) {
-			decisions = append(decisions, &Decision{Target: target, Step: Release})
-		}
-	}
-	return decisions
 }
 
 // NotCreated are the conditions of a machine whose request could not be created, and why.
