@@ -8,6 +8,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/flags"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -180,4 +182,39 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// Unclaimed says what to do with checks that are not claimed for kubemend. It is the
+// value of the flag --unclaimed-machine-health-checks.
+type Unclaimed string
+
+const (
+	// Observe judges, exports metrics and answers questions, and writes records of what it would have done, and nothing else.
+	Observe Unclaimed = "observe"
+	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
+	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
+	Act Unclaimed = "act"
+	// Ignore does not look at unclaimed checks at all.
+	Ignore Unclaimed = "ignore"
+)
+
+// Options are the settings of the MachineHealthCheck controller.
+type Options struct {
+	Unclaimed   Unclaimed
+	Concurrency int
+}
+
+// AddFlags adds the controller's flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Var(flags.OneOf(&o.Unclaimed, Observe, Act, Ignore), "unclaimed-machine-health-checks",
+		"What to do with a MachineHealthCheck that is not claimed by the annotation cluster.x-k8s.io/paused: kubemend. "+
+			"observe: judge, export metrics, write nothing but RemediationRecords. "+
+			"act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
+			"ignore: do not read it.")
+	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
+}
+
+// Validate returns what is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return flags.Positive("machinehealthcheck-concurrency", o.Concurrency)
 }

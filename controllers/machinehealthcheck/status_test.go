@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -217,5 +218,89 @@ func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	}
 	if few, many := allocations(10), allocations(1000); many > few {
 		t.Errorf("%.0f allocations for 1000 machines, %.0f for 10", many, few)
+	}
+}
+
+func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
+	w := aCheck()
+	says := func(is Capacity) string {
+		w.Capacity = is
+		w.Capacity.Reported = ConditionOf(w.Check, mendv1.CapacityBack) != nil
+		w.Check = statusAfter(w, decide(w), result{})
+		c := ConditionOf(w.Check, mendv1.CapacityBack)
+		if c == nil {
+			return ""
+		}
+		return string(c.Status) + " " + c.Reason + ": " + c.Message
+	}
+	one := Capacity{Known: true, Missing: 1, Target: "Machine w7", Reason: "NoHost", Message: "No host fits Machine w17"}
+	two, brief := one, one
+	two.Missing, brief.Message = 2, ""
+	for i, step := range []struct {
+		capacity Capacity
+		want     string
+	}{
+		{Capacity{}, ""},
+		{Capacity{Known: true}, ""},
+		{one, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"},
+		{Capacity{}, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"}, // after a restart
+		{two, "False NoHost: The capacity of 2 remediations is not back, for the longest time that of Machine w7: No host fits Machine w17"},
+		{brief, "False NoHost: The capacity of Machine w7 is not back"},
+		{Capacity{Known: true}, "True CapacityBack: "},
+		{Capacity{}, "True CapacityBack: "},
+	} {
+		if got := says(step.capacity); got != step.want {
+			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
+		}
+		if c := ConditionOf(w.Check, mendv1.CapacityBack); c != nil && c.Status == metav1.ConditionFalse && c.LastTransitionTime.IsZero() {
+			t.Errorf("step %d: it does not say since when", i)
+		}
+	}
+}
+
+func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
+	w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
+	w.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
+	w.Check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
+	s := decide(w)
+	const until = "2026-01-01T12:09:00Z"
+	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
+		if c := ConditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
+			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
+		}
+	}
+	is := seen(w, s, w.Targets[0])
+	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !is.Next.At.Equal(noon.Add(9*time.Minute)) {
+		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
+	}
+}
+
+func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation, value, reason, want string
+	}{
+		"a cooldown that is no duration":   {mendv1.StormCooldownAnnotation, "ten", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "ten" is no duration of zero or more, such as 10m`},
+		"a cooldown below zero":            {mendv1.StormCooldownAnnotation, "-1m", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "-1m" is no duration`},
+		"none in flight is not one":        {mendv1.MaxInFlightAnnotation, "0", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0": none may be in flight`},
+		"nor is no percent":                {mendv1.MaxInFlightAnnotation, "0%", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0%"`},
+		"a limit that is no number":        {mendv1.MaxInFlightAnnotation, "many", mendv1.InvalidLimitReason, "metadata.annotations[kubemend.io/max-in-flight]: "},
+		"a small percentage of a few is 1": {mendv1.MaxInFlightAnnotation, "1%", clusterv1.MachineHealthCheckRemediationAllowedReason, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aCheck(a("a", health.Unhealthy))
+			w.Check.Annotations = map[string]string{tc.annotation: tc.value}
+			s := decide(w)
+			c := s.Allowed
+			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
+				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)
+			}
+			begins := starts(s) > 0
+			if begins != (tc.want == "") {
+				t.Errorf("a remediation begins: %t", begins)
+			}
+			if is := seen(w, s, w.Targets[0]); !begins && !is.Next.Manual {
+				t.Errorf("no person is asked to do something: %+v", is.Next)
+			}
+		})
 	}
 }
