@@ -177,28 +177,6 @@ func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
 	}
 }
 
-// A request that exists although it was not observed changes what is set on the machine, and nothing else: it is the provider's to report on it.
-func TestAMachineWhoseRequestAppearsIsMarkedTogetherWithIt(t *testing.T) {
-	const unhealthy = "HealthCheckSucceeded=False UnhealthyNode"
-	for name, tc := range map[string]struct {
-		is   givenMachine
-		want string
-	}{
-		"one of this check":                           {bad(hasRequest(OwnRequest)), unhealthy + ", ExternallyRemediated=False WaitingForRemediation"},
-		"one that its provider has reported on":       {bad(reports, hasRequest(OwnRequest)), unhealthy},
-		"one whose provider may have asked the owner": {bad(wasAsked, reports, hasRequest(OwnRequest)), unhealthy},
-		"one of another check, which did not":         {bad(wasAsked, hasRequest(ForeignRequest)), unhealthy + ", no OwnerRemediated, " + inTheWay},
-		"one of another check":                        {bad(hasRequest(ForeignRequest)), unhealthy + ", " + inTheWay},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := facts(bad()).with(external)
-			if got := WithRequest(&f, Decide(f).Decisions[0], &tc.is.Target).steps(); got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-		})
-	}
-}
-
 // ofSet is a machine that belongs to a MachineSet.
 func ofSet(t *givenMachine) {
 	t.OwnerReferences[0].Kind, t.OwnerReferences[0].Name = "MachineSet", "ms"

@@ -96,30 +96,6 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	return result.RequeueAfter, OwnerOf(m) != NotAsked
 }
 
-func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
-	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	if next, begun := r.pass(0); begun || next != enqueue.MergeWindow {
-		t.Errorf("at first: begun %t, the next reconcile is after %s, want %s", begun, next, enqueue.MergeWindow)
-	}
-	if _, begun := r.pass(enqueue.MergeWindow); !begun {
-		t.Error("after the merge window the remediation does not begin")
-	}
-}
-
-func TestTheEndOfTheCooldownEnqueuesTheCheck(t *testing.T) {
-	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
-		check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
-		check.Status.Conditions = []metav1.Condition{saidAt(mendv1.StormCooldown, "True", mendv1.CoolingDownReason, time.Minute)}
-	})
-	if next, begun := r.pass(0); begun || next != 9*time.Minute {
-		t.Errorf("begun %t, the next reconcile is after %s, want it at the end of the cooldown", begun, next)
-	}
-	r.pass(9 * time.Minute)
-	if r.there.doubted > 0 {
-		t.Error("the cache is doubted of a check that was looked at all the time")
-	}
-}
-
 func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T) {
 	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
 		check.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}

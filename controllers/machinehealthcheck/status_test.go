@@ -39,30 +39,6 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 	}
 }
 
-func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
-	for name, tc := range map[string]struct {
-		targets []Target
-		want    string
-	}{
-		"one begins beside one in flight, and two wait": {
-			[]Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
-			"2 remediations wait, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"one waits": {
-			[]Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
-			"1 remediation waits, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"none waits": {[]Target{a("a", health.Unhealthy)}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(tc.targets...)
-			w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-			c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
-				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
-			}
-		})
-	}
-}
-
 func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 	for limit, want := range map[string]corev1.ConditionStatus{"0": corev1.ConditionFalse, "1": corev1.ConditionTrue} {
 		w := aCheck(a("a", health.Unhealthy)).limited(limit)
@@ -141,17 +117,6 @@ func TestAGenerationIsObservedOnlyByAReconcileThatSucceeded(t *testing.T) {
 	}
 	if got := statusAfter(w, decide(w), result{}).Status.ObservedGeneration; got != w.Check.Generation {
 		t.Errorf("observedGeneration is %d, want %d", got, w.Check.Generation)
-	}
-}
-
-func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
-	w := aCheck()
-	if c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
-	}
-	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
-		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
 	}
 }
 
