@@ -13,8 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of the values of
-// a decision, and of none of its sentences.
+// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of
+// the values of a decision, and of none of its sentences.
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction

@@ -36,8 +36,8 @@ const (
 	Unknown   = cliv1.ModeUnknown
 )
 
-// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
-// manager, and a controller that acts never gets it.
+// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
+// rights of the manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
 
 // Finding is a finding of the API, with what pages say of it.

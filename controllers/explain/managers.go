@@ -19,8 +19,8 @@ const (
 	NotServed = "KindNotServed"
 	// NoManager is that of an object that no manager acts on.
 	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or
-	// the Machine of a node.
+	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
+	// workload cluster, or the Machine of a node.
 	NodesUnread = "NodesUnread"
 	// ClusterSilent is that a workload cluster did not answer the reader in time.
 	ClusterSilent = "NoAnswer"

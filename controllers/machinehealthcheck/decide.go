@@ -101,9 +101,9 @@ func (decision *Decision) needsCycles() bool {
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
-// isInFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this check
-// exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so no crash
-// can lose it.
+// isInFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this
+// check exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so
+// no crash can lose it.
 func isInFlight(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {

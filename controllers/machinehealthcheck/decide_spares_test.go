@@ -14,7 +14,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// waitsFor makes a check wait that long for spare hosts, which were read: those that fit each machine, in the order of the names of the machines.
+// waitsFor makes a check wait that long for spare hosts, which were read: those that fit each machine, in the order of the names of the
+// machines.
 func waitsFor(d time.Duration, fits ...[]string) func(*Facts) {
 	return func(f *Facts) {
 		f.SpareWait, f.Read.Spares, f.Spares.Fits = &d, true, map[types.UID][]string{}

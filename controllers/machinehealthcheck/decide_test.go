@@ -210,7 +210,8 @@ func TestNothingIsSetThatMustNot(t *testing.T) {
 	})
 }
 
-// What begins ends: the request of a machine that is healthy is deleted, or is already, or becomes this check's to be deleted by the next reconcile.
+// What begins ends: the request of a machine that is healthy is deleted, or is already, or becomes this check's to be deleted by the next
+// reconcile.
 func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")

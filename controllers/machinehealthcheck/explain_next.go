@@ -33,7 +33,8 @@ func machineNext(facts *Facts, d *Decision, target *explain.Target) explain.Step
 	return blockedNext(facts, target, within)
 }
 
-// blockedNext is what ends the blockers of a machine, or what a person has to do. Within says that no timeout counts yet; nil if one has expired.
+// blockedNext is what ends the blockers of a machine, or what a person has to do. Within says that no timeout counts yet; nil if one has
+// expired.
 func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) explain.Step {
 	for i := range target.Blockers {
 		if blocker := &target.Blockers[i]; blocker.Fix != "" && (blocker.Reason != explain.NotActing || !facts.ActsInCore()) {

@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Facts is everything that one decision depends on, read once. Its objects are shared with caches: they are not changed. What a decision has
-// to remember goes in with the facts and comes out with the plan.
+// Facts is everything that one decision depends on, read once. Its objects are shared with caches: they are not changed. What a decision
+// has to remember goes in with the facts and comes out with the plan.
 type Facts struct {
 	Now   time.Time
 	Check *clusterv1.MachineHealthCheck

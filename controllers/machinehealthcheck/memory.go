@@ -59,7 +59,8 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
+	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not
+	// answered.
 	wrote map[string]bool
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time

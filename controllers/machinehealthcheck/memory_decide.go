@@ -96,8 +96,8 @@ type Opinion struct {
 	// stand while the Machine is pending or unknown.
 	Healthy bool
 	Due     []health.Finding
-	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner: that is in
-	// flight until the check finds the Machine healthy, or the owner is stuck.
+	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner: that
+	// is in flight until the check finds the Machine healthy, or the owner is stuck.
 	InFlight, AskedOwner bool
 }
 

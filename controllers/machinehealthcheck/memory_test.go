@@ -13,7 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
+// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved
+// changes nothing.
 func TestARestrictionIsReportedOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
 	well := []Target{a("m1", health.Healthy), a("m2", health.Healthy)}

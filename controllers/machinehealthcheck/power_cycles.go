@@ -124,9 +124,9 @@ const (
 	hostAgain = time.Minute
 )
 
-// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their kinds
-// are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is to replace
-// a machine on a host that is externally provisioned.
+// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their
+// kinds are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is
+// to replace a machine on a host that is externally provisioned.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
 	if r.Metal == nil {
 		state.Read.Hosts = true

@@ -32,7 +32,8 @@ func refusedBefore(t *Target) {
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
+// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache
+// shows late.
 func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refused bool         // before
@@ -115,7 +116,8 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	}
 }
 
-// A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition does.
+// A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition
+// does.
 func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 	var m memory
 	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))

@@ -81,7 +81,8 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	return r
 }
 
-// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by now.
+// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by
+// now.
 func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))

@@ -53,8 +53,8 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	}
 }
 
-// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation. One that was
-// requested in a write whose answer was lost counts as well.
+// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation.
+// One that was requested in a write whose answer was lost counts as well.
 func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	for name, lost := range map[string]bool{"with an answer": false, "whose answer was lost": true} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
@@ -82,8 +82,8 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	}
 }
 
-// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put off, it would be
-// lost.
+// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put
+// off, it would be lost.
 func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
 	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}

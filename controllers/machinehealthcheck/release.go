@@ -34,9 +34,9 @@ import (
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
-// machines now, or because the machine was relabelled, or annotated to be left alone. It deletes the requests that were made for them and removes
-// the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim
-// was taken away or it was paused, it removes the conditions that only kubemend sets.
+// machines now, or because the machine was relabelled, or annotated to be left alone. It deletes the requests that were made for them and
+// removes the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim was taken
+// away or it was paused, it removes the conditions that only kubemend sets.
 //
 // A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
 // when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
@@ -51,7 +51,7 @@ type Releaser struct {
 	Discovery discovery.ServerResourcesInterface
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster must have; empty for all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster, or a check, must have; empty for all.
 	WatchFilterValue string
 }
 
@@ -69,7 +69,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	checks, err := r.checksOf(ctx, machine)
-	if err != nil {
+	if err != nil || !r.covers(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
@@ -82,14 +82,23 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, conditionsErr)
 }
 
-// clusterOf returns the Cluster of machine; nil if it is paused, or if another manager looks after it. Machines
-// are not asked for the label: that theirs was forgotten must not leave a request behind.
+// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of them.
+// Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
+func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	covered := shard.Covers(r.WatchFilterValue, cluster, nil)
+	for _, check := range checks {
+		covered = covered || shard.Covers(r.WatchFilterValue, check, nil)
+	}
+	return covered
+}
+
+// clusterOf returns the Cluster of machine; nil if it is paused.
 func (r *Releaser) clusterOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if ptr.Deref(cluster.Spec.Paused, false) || !shard.Covers(r.WatchFilterValue, cluster, nil) {
+	if ptr.Deref(cluster.Spec.Paused, false) {
 		return nil, nil
 	}
 	return cluster, nil
@@ -151,9 +160,9 @@ func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machi
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster API
-// core before the check was claimed. Else it is what kubemend has set, which stands in the managed fields, and caches do not hold these; of
-// our own types only kubemend sets any. On a machine that is judged those are all that goes.
+// removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster
+// API core before the check was claimed. Else it is what kubemend has set, which stands in the managed fields, and caches do not hold
+// these; of our own types only kubemend sets any. On a machine that is judged those are all that goes.
 func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged, acts bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), live); err != nil {

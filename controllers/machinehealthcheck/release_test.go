@@ -53,7 +53,8 @@ func machineIn(cluster, name string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: clusterv1.MachineSpec{ClusterName: cluster}}
 }
 
-// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which nothing is said.
+// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which
+// nothing is said.
 func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	r := releaserOf(t, machineIn("c1", "m1"), machineIn("c2", "m2"), machineIn("c1", "m3"), hostRemediation("m1"), hostRemediation("m2"))
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
@@ -154,20 +155,28 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 		return check
 	}
 	claim, pause := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}, map[string]string{clusterv1.PausedAnnotation: "true"}
+	ofShard := func(shard string) client.Object {
+		check := made(0, claim)
+		check.Labels = map[string]string{clusterv1.WatchLabel: shard}
+		return check
+	}
 	for name, tc := range map[string]struct {
 		checks []client.Object
 		acts   Unclaimed
 		stays  bool
 		left   bool
+		shard  string
 	}{
-		"the check is claimed":                 {[]client.Object{made(0, claim)}, Observe, true, false},
-		"the claim was taken away":             {[]client.Object{made(0, nil)}, Observe, false, false},
-		"it needs none":                        {[]client.Object{made(0, nil)}, Act, true, false},
-		"it is paused for all":                 {[]client.Object{made(0, pause)}, Act, false, false},
-		"an older check is core's, which acts": {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, false},
-		"an older one is paused":               {[]client.Object{made(0, claim), made(time.Hour, pause)}, Observe, true, false},
-		"it is to be left alone":               {[]client.Object{made(0, claim)}, Observe, false, true},
-		"beside core's older one":              {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, true},
+		"the check is claimed":                 {[]client.Object{made(0, claim)}, Observe, true, false, ""},
+		"the claim was taken away":             {[]client.Object{made(0, nil)}, Observe, false, false, ""},
+		"it needs none":                        {[]client.Object{made(0, nil)}, Act, true, false, ""},
+		"it is paused for all":                 {[]client.Object{made(0, pause)}, Act, false, false, ""},
+		"an older check is core's, which acts": {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, false, ""},
+		"an older one is paused":               {[]client.Object{made(0, claim), made(time.Hour, pause)}, Observe, true, false, ""},
+		"it is to be left alone":               {[]client.Object{made(0, claim)}, Observe, false, true, ""},
+		"beside core's older one":              {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, true, ""},
+		"its check is this manager's":          {[]client.Object{ofShard("east")}, Observe, false, true, "east"},
+		"it is another manager's":              {[]client.Object{ofShard("west")}, Observe, true, true, "east"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machineIn("c1", "m1")
@@ -175,13 +184,13 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 			if tc.left {
 				m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 			}
-			released := tc.left && len(tc.checks) == 1 // kubemend acts on it
+			released := tc.left && len(tc.checks) == 1 && !tc.stays // kubemend acts on it
 			m.Status.Conditions = []metav1.Condition{
 				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode"},
 				{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason},
 			}
 			r := releaserOf(t, append(tc.checks, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})...)
-			r.Unclaimed, r.Recorder = tc.acts, events.NewFakeRecorder(1)
+			r.WatchFilterValue, r.Unclaimed, r.Recorder = tc.shard, tc.acts, events.NewFakeRecorder(1)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)}); err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine would be
-// reported under the name of the first.
+// Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine
+// would be reported under the name of the first.
 func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	related := map[string]string{}
 	for _, name := range []string{"first", "second"} {

@@ -150,8 +150,8 @@ func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...s
 	return nil
 }
 
-// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without it, the machine would look
-// as if its provider had removed what is said of the request.
+// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
+// it, the machine would look as if its provider had removed what is said of the request.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*unstructured.Unstructured)
@@ -190,8 +190,8 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 	}
 }
 
-// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read does not mean
-// that it was tried.
+// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read
+// does not mean that it was tried.
 func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testing.T) {
 	w := aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}

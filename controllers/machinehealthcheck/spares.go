@@ -89,8 +89,8 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	return checks
 }
 
-// claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun one
-// in the namespace since state was observed: then the hosts have to be read again.
+// claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun
+// one in the namespace since state was observed: then the hosts have to be read again.
 func (s *spares) claim(state *observed, plan *Plan) bool {
 	begins := func(i int) bool { return plan.Decisions[i].Starts() && plan.Decisions[i].Spare != nil }
 	if !slices.ContainsFunc(plan.Open, begins) {
@@ -120,8 +120,8 @@ func (s *spares) begunIn(namespace string) int {
 	return s.begun[namespace]
 }
 
-// askedByOthers is when owners were asked a moment ago to replace machines that are not targets of state. Of its own targets the check knows
-// what it wrote, and that it failed.
+// askedByOthers is when owners were asked a moment ago to replace machines that are not targets of state. Of its own targets the check
+// knows what it wrote, and that it failed.
 func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

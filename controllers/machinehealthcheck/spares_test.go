@@ -385,8 +385,8 @@ func (r *pool) has(objects ...client.Object) {
 	}
 }
 
-// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a host of its name, if
-// that is so.
+// machine makes a machine of a cluster, of one MachineSet, whose Metal3Machine wants a host of a pool; any if that is empty. It is on a
+// host of its name, if that is so.
 func (r *pool) machine(cluster, name, pool string, on bool, marked ...string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{

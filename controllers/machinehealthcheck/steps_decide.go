@@ -273,7 +273,8 @@ func remediationCondition(facts *Facts, decision *Decision) {
 // recorded stands before the record of a remediation in the message of a Machine that carries it. (package remediationrecord)
 const recorded = ": see RemediationRecord "
 
-// said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not known here.
+// said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not
+// known here.
 func said(stored, message string) bool {
 	return stored == message || strings.HasPrefix(stored, message+recorded)
 }
@@ -308,8 +309,8 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 		facts.Template.Kind+" "+target.Name+" is under way for the machine")
 }
 
-// blockedCondition is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine waits for
-// its timeout: the limits, which other machines change, do not matter before that.
+// blockedCondition is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine
+// waits for its timeout: the limits, which other machines change, do not matter before that.
 func blockedCondition(decision *Decision) metav1.Condition {
 	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
 	lines := make([]string, 0, len(decision.Blockers))
