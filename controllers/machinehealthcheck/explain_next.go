@@ -65,7 +65,10 @@ func remediationNext(facts *Facts, machine *Target, target *explain.Target) expl
 	case machine.Request == nil || ownerAsked: // if there is a request, the owner was asked after it
 		return ownerNext(machine)
 	}
-	return explain.Step{Reason: explain.RemediatorActs, Text: fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", target.Requests[0])}
+	return explain.Step{
+		Reason: explain.RemediatorActs,
+		Text:   fmt.Sprintf("%s goes on; the request is deleted as soon as the machine is healthy", target.Requests[0]),
+	}
 }
 
 // ownerNext is what the owner of a machine, which was asked to replace it, does next, by what it has reported so far.

@@ -42,7 +42,9 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 		kind := versions[0].GroupKind()
 		cycles, err := r.cyclesOf(ctx, state, versions)
 		if err != nil {
-			state.cyclesUnknown(kind, err)
+			if until := state.unreadUntil(kind, err); state.Now.Before(until) && until.After(state.CyclesUnread) {
+				state.CyclesUnread = until
+			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
@@ -60,9 +62,9 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	}
 }
 
-// cyclesUnknown notes that a kind of power cycles, or hosts, cannot be read, which blocks machines on hosts for a while. When that is over
-// it is still said.
-func (state *observed) cyclesUnknown(kind schema.GroupKind, err error) {
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. When that
+// is over it is still said.
+func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 	since, before := state.before.unread[kind]
 	if !before {
 		since = state.Now
@@ -76,10 +78,8 @@ func (state *observed) cyclesUnknown(kind schema.GroupKind, err error) {
 	}
 	if state.Now.Before(until) {
 		state.recheck = health.Earliest(state.recheck, until)
-		if until.After(state.CyclesUnread) {
-			state.CyclesUnread = until
-		}
 	}
+	return until
 }
 
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
@@ -138,7 +138,7 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
 			host, err := r.hostOf(asking, target)
 			if target.Host = &host; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
-				state.cyclesUnknown(hostKind.GroupKind(), err)
+				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
 			}
 			if target.Host.External || target.Host.Serviced || target.Host.Paused {
 				state.lookAgainIn(hostAgain)

@@ -155,13 +155,18 @@ func TestACheckIsReconciledWhenAPowerCycleThatNoControllerTakesOnStopsCounting(t
 	}
 }
 
-// metal has one host for all machines.
+// metal has one host for all machines, which it cannot find for the machine m.
 type metal struct {
 	found host.Found
 	err   error
 }
 
-func (m metal) Of(context.Context, *clusterv1.Machine) (host.Found, error) { return m.found, m.err }
+func (m metal) Of(_ context.Context, machine *clusterv1.Machine) (host.Found, error) {
+	if m.err != nil && machine.Name != "m" {
+		return host.Found{Is: powercycle.HostGone}, nil
+	}
+	return m.found, m.err
+}
 
 func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 	external := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Power: powercycle.Power{External: true}}
@@ -180,19 +185,22 @@ func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
 		onHost := func(target *Target) {
 			target.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
 		}
-		w := aCheck(a("m", health.Unhealthy, onHost))
+		w := aCheck(a("m", health.Unhealthy, onHost), a("n", health.Unhealthy, onHost))
 		w.Read.Cycles, w.unread = true, map[schema.GroupKind]time.Time{}
 		plan, r := decide(w), &Reconciler{Metal: tc.metal}
 		if !plan.Needs.Hosts {
 			t.Fatalf("%s: the host is not read", name)
 		}
 		r.observeHosts(t.Context(), w, plan)
-		decision := decide(w).Decisions[0]
+		decision, other := decide(w).Decisions[0], decide(w).Decisions[1]
+		if tc.metal.err != nil && !other.Starts() {
+			t.Errorf("%s: it blocks another machine by %v", name, other.Blockers)
+		}
 		if decision.Starts() != (tc.blocked == "") || tc.blocked != "" && !decision.Blocked(tc.blocked) {
 			t.Errorf("%s: it starts %t, blocked by %v", name, decision.Starts(), decision.Blockers)
 		}
 		w.before.unread, w.Now = w.unread, w.Now.Add(CyclesUnreadFor)
-		w.Targets[0].Host, w.CyclesUnread = nil, time.Time{}
+		w.Targets[0].Host = nil
 		r.observeHosts(t.Context(), w, plan)
 		if tc.blocked == PowerCyclesUnread && !decide(w).Decisions[0].Starts() {
 			t.Errorf("%s: it does not start after ten minutes", name)

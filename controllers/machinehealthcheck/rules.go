@@ -206,11 +206,11 @@ var rules = []Rule{
 	{
 		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,
 		When: func(c *Case) bool {
-			return OnHost(c.Target.Machine) && !Deleting(c.Target.Machine) && !c.CyclesUnread.IsZero()
+			return OnHost(c.Target.Machine) && !Deleting(c.Target.Machine) && c.Now.Before(c.unreadUntil())
 		},
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: NotRead, Text: "Which power cycles are in progress, or on which hosts, is not known", Until: c.CyclesUnread,
+				Reason: NotRead, Text: "Which power cycles are in progress, or on which hosts, is not known", Until: c.unreadUntil(),
 				EndsWhen: "they can be read, or " + CyclesUnreadFor.String() + " after that first failed",
 			}
 		},

@@ -495,13 +495,6 @@ func (r *pool) replaced(_, name string) {
 	r.clock.SetTime(r.clock.Now().Add(time.Second))
 }
 
-func (r *pool) gone(name string) {
-	r.t.Helper()
-	if err := r.api.Delete(r.t.Context(), r.get(name)); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // behind makes the caches of the process show a machine as it is now.
 func (r *pool) behind(name string, do func()) {
 	r.t.Helper()

@@ -50,6 +50,8 @@ type Host struct {
 	External, Serviced bool
 	// Paused says that the Metal3Machine in between is.
 	Paused bool
+	// UnreadUntil is until when the machine waits for its host, which could not be read; zero if it was.
+	UnreadUntil time.Time
 }
 
 // Seen are conditions with their status and when this process saw them turn: the stamps in them are of the clocks of others. Those of a
