@@ -10,6 +10,9 @@ const (
 	WithinTimeout          = "WithinTimeout"
 	RemediationUnderWay    = "RemediationUnderWay"
 	RemediationsInProgress = "RemediationsInProgress"
+	OtherCheckRemediates   = "OtherCheckRemediates"
+	QueueUnread            = "QueueUnread"
+	NotRead                = "NotRead"
 	MissingPermission      = rule.MissingPermission
 )
 

@@ -16,7 +16,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // Explanation is why something is remediated, or is not.
@@ -173,7 +172,7 @@ func rank(c Check) int {
 		return 3
 	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
-	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(string(machinehealthcheck.OtherCheckRemediates)):
+	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
 		return 1
 	}
 	return 0
@@ -190,7 +189,7 @@ func (e *Explanation) target() *explain.Target {
 // QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
 func (e *Explanation) QueueUnread() bool {
 	return slices.ContainsFunc(e.Checks, func(c Check) bool {
-		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(string(machinehealthcheck.QueueUnread)) })
+		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(explain.QueueUnread) })
 	})
 }
 
