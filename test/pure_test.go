@@ -16,7 +16,7 @@ var data = []string{
 	"github.com/metal3-io/baremetal-operator/apis", "k8s.io/api", "k8s.io/apimachinery/pkg/api", "k8s.io/apimachinery/pkg/apis",
 	"k8s.io/apimachinery/pkg/fields", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/selection",
 	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/utils/ptr",
-	"sigs.k8s.io/cluster-api/api",
+	"sigs.k8s.io/cluster-api/api", "sigs.k8s.io/json",
 }
 
 // effects are the parts of the standard library that a decision has no use for: a context, or I/O and a way to it.

@@ -33,7 +33,7 @@ end
 if allowed.status == "False" and allowed.reason == "ClusterNotFound" then
   return health("Progressing", allowed.message)
 end
-for _, name in ipairs({"RemediationTemplateAvailable", "TargetsExclusive"}) do
+for _, name in ipairs({"RemediationTemplateAvailable", "TargetsExclusive", "Effective"}) do
   local c = condition(name)
   if c.status == "False" then
     return health("Degraded", c.message)

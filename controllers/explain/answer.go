@@ -13,8 +13,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of the values of
-// a decision, and of none of its sentences.
+// Answer is what is found out about an object: the first line of a page prints it, and programs read its Phase and Reason. It is made of
+// the values of a decision, and of none of its sentences.
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction
@@ -328,7 +328,7 @@ func (f *Finding) unless() string {
 
 // remediator is what remediates t: its owner, or a request, which may not be of the check.
 func (t *Target) remediator() string {
-	switch underWay := t.blocker(RemediationUnderWay); {
+	switch underWay := t.Blocker(RemediationUnderWay); {
 	case t.OwnerAsked:
 		return t.Owner
 	case len(t.Requests) > 0:
@@ -339,8 +339,8 @@ func (t *Target) remediator() string {
 	return cmp.Or(t.Remediator, t.Owner)
 }
 
-// blocker is the first blocker of t of that reason; nil if it has none.
-func (t *Target) blocker(reason string) *Blocker {
+// Blocker is the first blocker of t of that reason; nil if it has none.
+func (t *Target) Blocker(reason string) *Blocker {
 	for i := range t.Blockers {
 		if t.Blockers[i].Reason == reason {
 			return &t.Blockers[i]
@@ -351,7 +351,7 @@ func (t *Target) blocker(reason string) *Blocker {
 
 // NotInCharge is that an older check acts on t.
 func (t *Target) NotInCharge() string {
-	if b := t.blocker(mendv1.OverlapReason); b != nil {
+	if b := t.Blocker(mendv1.OverlapReason); b != nil {
 		return "not in charge (" + b.Detail + ")"
 	}
 	return ""

@@ -10,8 +10,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Attribution is who asked for something with `kubectl mend`, when and why, as an annotation keeps it. It is no proof: who may write the object may write
-// anything there.
+// Attribution is who asked for something with `kubectl mend`, when and why, as an annotation keeps it. It is no proof: who may write the
+// object may write anything there.
 type Attribution struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

@@ -21,7 +21,7 @@ func (c *Check) ActsElsewhere() bool {
 
 // BlockedBy reports whether t has a blocker of that reason.
 func (t *Target) BlockedBy(reason string) bool {
-	return t.blocker(reason) != nil
+	return t.Blocker(reason) != nil
 }
 
 // NodesNotReadable reports whether the reader may not read the nodes of c. Of nodes that the manager cannot reach it is known since when.
@@ -77,7 +77,8 @@ func (c *Check) Allowance() string {
 	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limits.Spec, bad, *c.Limits.AtMost)
 }
 
-// Blocked is the reason why not all targets are remediated that are to be. The condition has none while some wait in the queue: remediation is allowed.
+// Blocked is the reason why not all targets are remediated that are to be. The condition has none while some wait in the queue:
+// remediation is allowed.
 func (c *Check) Blocked() string {
 	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason && c.Message != "" {
 		return string(budget.AtWork)

@@ -91,7 +91,7 @@ var inCourse = map[powercycle.Reason]bool{
 // a user.
 func (t *Target) CycledBy(known []Remediation) {
 	cycles := t.Requests
-	if b := t.blocker(RemediationUnderWay); b != nil {
+	if b := t.Blocker(RemediationUnderWay); b != nil {
 		cycles = append(slices.Clip(cycles), b.Object)
 	}
 	for _, ref := range cycles {

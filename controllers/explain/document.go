@@ -6,11 +6,10 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
-// states are the verdicts as documents have them.
-var states = map[health.State]cliv1.State{
+// States are the verdicts as documents have them.
+var States = map[health.State]cliv1.State{
 	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending,
 	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
 }
@@ -37,9 +36,9 @@ func (c *Check) population() *cliv1.Population {
 	}
 }
 
-// limit sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of remediations
-// may be in progress.
-func (c *Check) limit(limits budget.Limits, remaining int) {
+// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of
+// remediations may be in progress.
+func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
 	if !c.limitInvalid() {
 		most := max(limits.AtMost, 0)
@@ -59,7 +58,7 @@ func (c *Check) targetDocument(t *Target) cliv1.Target {
 	for i := range t.Blockers {
 		b := &t.Blockers[i]
 		blocker := b.Document()
-		if c.PartOf(b) == SameAsLimit || b.Reason == string(machines.RemediationsInProgress) {
+		if c.PartOf(b) == SameAsLimit || b.Reason == RemediationsInProgress {
 			blocker.Limit = &cliv1.LimitUse{
 				Total: c.Counts.Total(), NotHealthy: c.Counts.NotHealthy(), AtMost: c.Limits.AtMost, AtLeast: c.Limits.AtLeast,
 				InFlight: c.Counts.InFlight, MaxInFlight: c.Limits.MaxInFlight,

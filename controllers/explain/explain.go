@@ -36,8 +36,8 @@ const (
 	Unknown   = cliv1.ModeUnknown
 )
 
-// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the rights of the
-// manager, and a controller that acts never gets it.
+// ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
+// rights of the manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
 
 // Finding is a finding of the API, with what pages say of it.
@@ -109,8 +109,8 @@ func Findings(verdict health.Verdict, now time.Time) []Finding {
 	return found
 }
 
-// ignoredFindings are the findings of a verdict that do not count, with the reasons.
-func ignoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
+// IgnoredFindings are the findings of a verdict that do not count, with the reasons.
+func IgnoredFindings(verdict health.Verdict) []cliv1.IgnoredFinding {
 	ignored := make([]cliv1.IgnoredFinding, 0, len(verdict.Void))
 	for _, void := range verdict.Void {
 		finding := cliv1.IgnoredFinding{Reason: string(void.Doubt), Message: void.Finding.Observed(), Why: "its node says otherwise now"}
@@ -130,7 +130,19 @@ func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
 		t := &targets[i]
-		next = sooner(next, Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text})
+		next = Sooner(next, Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text})
 	}
 	return next
+}
+
+// Sooner is the one of two steps that comes first; one at no time never comes.
+func Sooner(a, b Step) Step {
+	switch {
+	case a.At.IsZero() && b.At.IsZero():
+		return Step{}
+	case a.At.IsZero() || !b.At.IsZero() && b.At.Before(a.At):
+		return b
+	default:
+		return a
+	}
 }

@@ -19,8 +19,8 @@ const (
 	NotServed = "KindNotServed"
 	// NoManager is that of an object that no manager acts on.
 	NoManager = "NoManager"
-	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a workload cluster, or
-	// the Machine of a node.
+	// NodesUnread and MachineUnread are the causes of blockers with the reason MissingPermission: the reader may not read the nodes of a
+	// workload cluster, or the Machine of a node.
 	NodesUnread = "NodesUnread"
 	// ClusterSilent is that a workload cluster did not answer the reader in time.
 	ClusterSilent = "NoAnswer"
@@ -54,7 +54,7 @@ func (c *Check) notExplained(a *Answer) {
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
 // NothingUntil is the next step where nothing happens as long as b lasts, or what a person has to do if time does not end it.
-func NothingUntil(b Blocker) Step { return ended(&b) }
+func NothingUntil(b Blocker) Step { return Ended(&b) }
 
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {

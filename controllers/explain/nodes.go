@@ -40,17 +40,17 @@ func NodeCheck(f *nodes.Facts, p *nodes.Plan) *Check {
 			c.ReadErrors = append(c.ReadErrors, trouble)
 		}
 	}
-	c.limit(p.Limits, p.Grant.Remaining)
+	c.SetLimits(p.Limits, p.Grant.Remaining)
 	if len(f.Awaited) > 0 {
 		return c
 	}
 	c.Counts = p.Population
-	c.Next = sooner(Step{At: f.Retry, Reason: ReadAgain, Text: "what could not be read is looked for again"},
+	c.Next = Sooner(Step{At: f.Retry, Reason: ReadAgain, Text: "what could not be read is looked for again"},
 		Step{At: p.Storm.Recheck, Reason: CooldownEnds, Text: nodes.StormEnds})
 	for i := range f.Nodes {
 		target := nodeTarget(f, p, i)
 		name, next := target.String(), target.Next
-		c.Next = sooner(c.Next, Step{At: next.At, Reason: next.Reason, Target: name, Text: name + ": " + next.Text})
+		c.Next = Sooner(c.Next, Step{At: next.At, Reason: next.Reason, Target: name, Text: name + ": " + next.Text})
 		c.Targets = append(c.Targets, target)
 	}
 	return c
@@ -69,23 +69,11 @@ func nodeLimit(f *nodes.Facts) string {
 	}
 }
 
-// sooner is the one of two steps that comes first; one at no time never comes.
-func sooner(a, b Step) Step {
-	switch {
-	case a.At.IsZero() && b.At.IsZero():
-		return Step{}
-	case a.At.IsZero() || !b.At.IsZero() && b.At.Before(a.At):
-		return b
-	default:
-		return a
-	}
-}
-
 // nodeTarget is what there is to say of one node.
 func nodeTarget(f *nodes.Facts, p *nodes.Plan, i int) Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	target := Target{Class: d.Class, Findings: Findings(d.Verdict, f.Now), Target: cliv1.Target{
-		Reference: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: states[d.Verdict.State], StartsNow: d.Starts(), Requests: underway(n),
+		Reference: Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: States[d.Verdict.State], StartsNow: d.Starts(), Requests: underway(n),
 		InFlight: d.InFlight, InFlightSince: cliv1.Moment(underwaySince(n)), Message: p.Report(f, i),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
@@ -191,14 +179,14 @@ func nodeNext(f *nodes.Facts, n *nodes.Node, d *nodes.Decision, target *Target) 
 
 // comesDue is what happens when the timeout of a node expires.
 func comesDue(d *nodes.Decision, target *Target) Step {
-	next := Step{At: d.Verdict.Recheck, Reason: TimeoutExpires, Text: countsThen(target)}
+	next := Step{At: d.Verdict.Recheck, Reason: TimeoutExpires, Text: CountsThen(target)}
 	if target.InFlight {
 		next.Text += ", and its remediation goes on"
 		return next
 	}
 	left := slices.IndexFunc(target.Blockers, func(blocker Blocker) bool { return blocker.Until.IsZero() || blocker.Until.After(next.At) })
 	if left >= 0 {
-		next.Text += stillBlocked(&target.Blockers[left])
+		next.Text += StillBlocked(&target.Blockers[left])
 	} else {
 		next.Text += ", and kubemend " + target.Action.Message
 	}
@@ -212,11 +200,11 @@ func unblocked(next Step, target *Target) Step {
 		if b.Fix != "" {
 			return Step{Reason: b.Reason, Text: b.Fix, Manual: true}
 		}
-		over = sooner(over, Step{At: b.Until, Reason: b.Reason, Text: b.EndsWhen})
+		over = Sooner(over, Step{At: b.Until, Reason: b.Reason, Text: b.EndsWhen})
 	}
 	if first := target.Blockers[0]; over.At.IsZero() {
 		if next.At.IsZero() && !target.InFlight {
-			return ended(&first)
+			return Ended(&first)
 		}
 		return meanwhile(next, first)
 	}
@@ -228,7 +216,7 @@ func unblocked(next Step, target *Target) Step {
 
 // meanwhile is what happens while b, which time does not end, blocks a remediation.
 func meanwhile(next Step, b Blocker) Step {
-	text := resumes(&b)
+	text := Resumes(&b)
 	if next.At.IsZero() {
 		return Step{Reason: b.Reason, Text: text}
 	}

@@ -1,5 +1,21 @@
 package explain
 
+import "github.com/kubemend/kubemend/controllers/decide/rule"
+
+// The reasons of blockers of machines on which pages and answers depend.
+const (
+	NotActing              = "NotActing"
+	MachineBeingDeleted    = "MachineBeingDeleted"
+	AwaitsClusterAPI       = "AwaitsClusterAPI"
+	WithinTimeout          = "WithinTimeout"
+	RemediationUnderWay    = "RemediationUnderWay"
+	RemediationsInProgress = "RemediationsInProgress"
+	OtherCheckRemediates   = "OtherCheckRemediates"
+	QueueUnread            = "QueueUnread"
+	NotRead                = "NotRead"
+	MissingPermission      = rule.MissingPermission
+)
+
 // The reasons of steps that are not reasons of blockers, conditions or power cycles.
 const (
 	// RemediationStarts is that kubemend begins a remediation.

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted, and
-// then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read matches
-// nothing.
+// Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted,
+// and then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read
+// matches nothing.
 func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
 	all := make([]metav1.LabelSelector, 0, 1+len(selector.MatchExpressions))
 	all = append(all, metav1.LabelSelector{MatchLabels: selector.MatchLabels})

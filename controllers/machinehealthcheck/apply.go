@@ -17,7 +17,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -66,8 +65,8 @@ type result struct {
 }
 
 // apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
-func (r *Reconciler) apply(ctx context.Context, state *observed, plan *machines.Plan) applied {
-	if state.Mode != machines.Active {
+func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
+	if state.Mode != Active {
 		return applied{}
 	}
 	done := applied{outcomes: r.act(ctx, state, stepsOf(state, plan))}
@@ -120,27 +119,22 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
 	var record *mendv1.RemediationRecord
 	switch s.Step {
-	case machines.CreateRequest:
+	case CreateRequest:
 		return r.begin(ctx, state, s, o)
-	case machines.Release:
-		if next := releasedCopy(s.Target.Machine); next != nil {
-			o, _ = r.save(ctx, next, o)
-		}
-		return o
-	case machines.DeleteRequest:
+	case DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
-			set = without(set, machines.ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
+			set = without(set, ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
 		}
-	case machines.AdoptRequest:
+	case AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
 		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, s))
-	case machines.RequestOwnerRemediation:
+	case RequestOwnerRemediation:
 		record = r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
 		set = carrying(set, record)
-	case machines.NoStep:
+	case NoStep:
 	}
 	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
-	asks := s.Step == machines.RequestOwnerRemediation
+	asks := s.Step == RequestOwnerRemediation
 	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved && o.err != nil
 	if o.requested {
 		r.Records.Began(ctx, record, nil)
@@ -153,8 +147,8 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 // after all, that is set next. On a machine for which none could be created before, that stands until one is.
 func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outcome) outcome {
 	before := s.Conditions
-	if machines.RequestFailed(s.Target.Machine) {
-		before = without(without(before, machines.ExternallyRemediated), mendv1.Remediation)
+	if RequestFailed(s.Target.Machine) {
+		before = without(without(before, ExternallyRemediated), mendv1.Remediation)
 	}
 	o, saved := r.save(ctx, s.with(state, s.Target.Machine, before), o)
 	if !saved {
@@ -181,7 +175,7 @@ func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outco
 		}
 	case err != nil:
 		o.refused, o.err, s.refused = err, err, err
-		after = machines.NotCreated(err)
+		after = NotCreated(err)
 	default:
 		o.requested = true
 	}
@@ -198,7 +192,7 @@ func (r *Reconciler) appeared(ctx context.Context, state *observed, s *step) ([]
 	}
 	target.Request = req
 	target.Ownership = state.ownership(&target)
-	s.Decision = machines.WithRequest(&state.Facts, s.Decision, &target)
+	s.Decision = WithRequest(&state.Facts, s.Decision, &target)
 	return s.Conditions, nil
 }
 
@@ -231,15 +225,14 @@ func (r *Reconciler) set(
 
 // save writes the conditions of machine, and reports whether they are stored.
 func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
-	r.written.begin(machine)
 	err := machinestatus.PatchConditions(ctx, r.Client, machine)
-	o.again = r.written.end(machine, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
 	case err == nil:
+		r.written.note(machine)
 		o.saved, o.at = machine, r.Clock.Now()
 	}
 	return o, err == nil
@@ -247,12 +240,12 @@ func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o out
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
 func (o outcome) newlyUnhealthy() bool {
-	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "False") && machines.Failed(o.Target.Machine) == nil
+	return o.saved != nil && o.Sets(HealthCheckSucceeded, "False") && Failed(o.Target.Machine) == nil
 }
 
 // recovered reports whether o turned the machine's health check from failed to succeeded.
 func (o outcome) recovered() bool {
-	return o.saved != nil && o.Sets(machines.HealthCheckSucceeded, "True") && machines.Failed(o.Target.Machine) != nil
+	return o.saved != nil && o.Sets(HealthCheckSucceeded, "True") && Failed(o.Target.Machine) != nil
 }
 
 // newlyRefused reports whether o found, and said, that no request can be made, or that the cause of it is another one now.
@@ -260,14 +253,14 @@ func (o outcome) newlyRefused() bool {
 	if o.refused == nil || o.saved == nil {
 		return false
 	}
-	before := machines.ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
-	after := machines.ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
+	before := ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
+	after := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return before == nil || before.Reason != after.Reason || before.Message != after.Message
 }
 
 // step is the part of a plan that is about one machine.
 type step struct {
-	*machines.Decision
+	*Decision
 	population budget.Population
 	// request is the one to create; refused is why none can be made from the template.
 	request *unstructured.Unstructured
@@ -275,25 +268,22 @@ type step struct {
 }
 
 // stepsOf are the steps of plan. What changes nothing is left out.
-func stepsOf(state *observed, plan *machines.Plan) []step {
+func stepsOf(state *observed, plan *Plan) []step {
 	var steps []step
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; !decision.Idle() {
 			steps = append(steps, stepOf(state, plan, decision))
 		}
 	}
-	for _, decision := range plan.Releases {
-		steps = append(steps, step{Decision: decision})
-	}
 	return steps
 }
 
-func stepOf(state *observed, plan *machines.Plan, decision *machines.Decision) step {
+func stepOf(state *observed, plan *Plan, decision *Decision) step {
 	s := step{Decision: decision, population: plan.Population}
 	if decision.Tried && state.Template.External {
 		s.refused = decision.Target.Unusable
 	}
-	if decision.Step == machines.CreateRequest {
+	if decision.Step == CreateRequest {
 		s.request, s.refused = state.requestFor(decision.Target.Machine)
 	}
 	return s

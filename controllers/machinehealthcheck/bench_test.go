@@ -8,8 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // A reconcile for one Node that turns, but for what it reads and writes elsewhere than in the caches of Machines and Nodes.
@@ -21,11 +19,11 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 			for c := range 10 {
 				m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Condition%d", c), Status: "True"})
 			}
-			markedBefore(&machines.Target{Machine: m})
+			markedBefore(&Target{Machine: m})
 		})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	r, now := &Reconciler{Clusters: none{}, machines: f.machines}, noon
+	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines}, noon
 	pass := func() {
 		w := f.check(now)
 		w.selector, _ = selectorOf(w.Check)

@@ -12,14 +12,13 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // askedByPowerCycle reports whether the host remediation controller marked machine, which no check judged, unhealthy and asked its owner to
 // remediate it, which also takes that back.
 func askedByPowerCycle(machine *clusterv1.Machine) bool {
-	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
 	return cond != nil && cond.Reason == mendv1.PowerCycleFailedReason
 }
 
@@ -30,11 +29,11 @@ func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Co
 	for _, cond := range list {
 		cond.LastTransitionTime = now
 		switch {
-		case cond.Type == machines.HealthCheckSucceeded:
+		case cond.Type == HealthCheckSucceeded:
 			setHealth(next, cond, s.Held(state.Now))
-		case cond.Type == machines.OwnerRemediated && cond.Status == "":
+		case cond.Type == OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
-		case cond.Type == machines.OwnerRemediated:
+		case cond.Type == OwnerRemediated:
 			askOwner(next, cond)
 		case cond.Status == "":
 			conditions.Delete(next, cond.Type)
@@ -98,7 +97,7 @@ func short(text string, most int) string {
 // askOwner asks the machine's owner to remediate it, by cond, in each flavour of the condition where it was not asked yet.
 // Owners act on the v1beta2 flavour alone. (MachineSet, KubeadmControlPlane.)
 func askOwner(machine *clusterv1.Machine, cond metav1.Condition) {
-	if asked := machines.ConditionOf(machine, cond.Type); asked == nil || asked.Status == metav1.ConditionTrue {
+	if asked := ConditionOf(machine, cond.Type); asked == nil || asked.Status == metav1.ConditionTrue {
 		conditions.Set(machine, cond)
 	}
 	asked := v1beta1conditions.Get(machine, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
@@ -117,11 +116,11 @@ func dropOwnerRemediated(machine *clusterv1.Machine) {
 // owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
 func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(machine)
-	if machines.MarkedUnhealthy(machine) {
+	if MarkedUnhealthy(machine) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	asked := machines.ConditionOf(next, machines.OwnerRemediated)
+	asked := ConditionOf(next, OwnerRemediated)
 	if asked != nil && !askedByPowerCycle(machine) && asked.Status == metav1.ConditionFalse &&
 		asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
 		dropOwnerRemediated(next)

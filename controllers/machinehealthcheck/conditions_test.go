@@ -13,7 +13,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func finding(r health.Reason, detail string) health.Finding {
@@ -38,7 +37,7 @@ func TestWhatIsForgottenIsForgottenInBothFlavours(t *testing.T) {
 	m = written(m, nil, noon, setUnhealthy, ownerAsked)
 	m = written(m, nil, noon, setHealthy)
 	next := written(m, nil, noon, setUnhealthy, ownerForgot)
-	if machines.ConditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
+	if ConditionOf(next, clusterv1.MachineOwnerRemediatedCondition) != nil || v1beta1conditions.Get(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition) != nil {
 		t.Errorf("%+v, want no OwnerRemediated", next.Status)
 	}
 }
@@ -47,7 +46,7 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
 	for name, all := range map[string][]metav1.Condition{
 		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
-		"refused": append(machines.NotCreated(errors.New("it is odd")), setUnhealthy),
+		"refused": append(NotCreated(errors.New("it is odd")), setUnhealthy),
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy).Machine
@@ -72,16 +71,16 @@ func TestSaidHealthyAgreesWithWhatWouldBeWritten(t *testing.T) {
 		"only one flavour was said":    a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)).Machine,
 		"the opposite was said":        a("m", health.Healthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")).Machine,
 		"a request is left":            a("m", health.Healthy, markedBefore, withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "X")).Machine,
-		"another generation was meant": a("m", health.Healthy, markedBefore, func(t *machines.Target) { t.Machine.Generation++ }).Machine,
+		"another generation was meant": a("m", health.Healthy, markedBefore, func(t *Target) { t.Machine.Generation++ }).Machine,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == machines.MarkedHealthy(m) {
-				t.Errorf("machines.MarkedHealthy() = %t, and writing it changes something: %t", machines.MarkedHealthy(m), writes)
+			if writes := written(m, nil, noon, setHealthy, requestGone) != nil; writes == MarkedHealthy(m) {
+				t.Errorf("MarkedHealthy() = %t, and writing it changes something: %t", MarkedHealthy(m), writes)
 			}
 		})
 	}
-	if n := testing.AllocsPerRun(100, func() { machines.MarkedHealthy(a1) }); n != 0 {
-		t.Errorf("machines.MarkedHealthy() allocates %v times; it is called for each machine in each reconcile", n)
+	if n := testing.AllocsPerRun(100, func() { MarkedHealthy(a1) }); n != 0 {
+		t.Errorf("MarkedHealthy() allocates %v times; it is called for each machine in each reconcile", n)
 	}
 }
 
@@ -100,7 +99,7 @@ func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 		t.Error("the owner's own answer was removed")
 	}
 	cycled := a("m", health.Unhealthy, withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, mendv1.PowerCycleFailedReason), askedOwner).Machine
-	if machines.Marked(cycled) || releasedCopy(cycled) != nil {
+	if Marked(cycled) || releasedCopy(cycled) != nil {
 		t.Error("the condition of a power cycle, which no check set, was removed")
 	}
 }
@@ -108,21 +107,21 @@ func TestReleasingRemovesOnlyTheConditionsOfChecks(t *testing.T) {
 // Owners answer in the condition, in each flavour on its own. It must not be reset while they work.
 func TestTheAnswerOfAnOwnerIsNotOverwritten(t *testing.T) {
 	kind, waits := clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
-	deferred := func(t *machines.Target) {
+	deferred := func(t *Target) {
 		v1beta1conditions.MarkFalse(t.Machine, clusterv1.ConditionType(kind), "RemediationDeferred", clusterv1.ConditionSeverityInfo, "")
 	}
 	for name, tc := range map[string]struct {
-		before        []func(*machines.Target)
+		before        []func(*Target)
 		want, v1beta1 string
 	}{
 		"it was never asked":                       {nil, waits, waits},
-		"it has done it before":                    {[]func(*machines.Target){withCondition(kind, metav1.ConditionTrue, "Done")}, waits, waits},
-		"it has said why it waits":                 {[]func(*machines.Target){withCondition(kind, metav1.ConditionFalse, "RemediationDeferred")}, "RemediationDeferred", waits},
-		"it has said so in the older flavour":      {[]func(*machines.Target){deferred}, waits, "RemediationDeferred"},
-		"it has done it before in the older alone": {[]func(*machines.Target){func(t *machines.Target) { v1beta1conditions.MarkTrue(t.Machine, clusterv1.ConditionType(kind)) }}, waits, waits},
+		"it has done it before":                    {[]func(*Target){withCondition(kind, metav1.ConditionTrue, "Done")}, waits, waits},
+		"it has said why it waits":                 {[]func(*Target){withCondition(kind, metav1.ConditionFalse, "RemediationDeferred")}, "RemediationDeferred", waits},
+		"it has said so in the older flavour":      {[]func(*Target){deferred}, waits, "RemediationDeferred"},
+		"it has done it before in the older alone": {[]func(*Target){func(t *Target) { v1beta1conditions.MarkTrue(t.Machine, clusterv1.ConditionType(kind)) }}, waits, waits},
 	} {
 		next := written(a("m", health.Unhealthy, tc.before...).Machine, nil, noon, setUnhealthy, ownerAsked)
-		if c := machines.ConditionOf(next, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.want {
+		if c := ConditionOf(next, kind); c == nil || c.Status != metav1.ConditionFalse || c.Reason != tc.want {
 			t.Errorf("%s: got %v, want False %s", name, c, tc.want)
 		}
 		if c := v1beta1conditions.Get(next, clusterv1.ConditionType(kind)); c == nil || c.Status != corev1.ConditionFalse || c.Reason != tc.v1beta1 {

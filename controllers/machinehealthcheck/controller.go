@@ -1,14 +1,14 @@
 // Package machinehealthcheck judges the machines that MachineHealthChecks select, and hands the bad ones to their owner
 // or to an external remediation provider.
 //
-// A reconcile of one check observes, decides, applies and tells. What is decided is decided in between by the pure packages below
-// controllers/decide.
+// A reconcile of one check observes, decides, applies and tells. What is decided stands in rules.go, decide.go and the files *_decide.go.
 package machinehealthcheck
 
 import (
 	"context"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/flags"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -48,7 +48,7 @@ type Reconciler struct {
 	Requests *remediationrequest.Requests
 	Kinds    Kinds
 	// Hosts are those that checks wait for which ask for a spare host; nil for a reconciler that reads none.
-	Hosts    Hosts
+	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they
@@ -104,7 +104,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	measureMode(req.NamespacedName, state)
-	if state == nil || state.Mode < machines.Observed {
+	if state == nil || state.Mode < Observed {
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
@@ -130,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // decide decides on state, and reads what a plan needs that was not read.
-func (r *Reconciler) decide(ctx context.Context, state *observed) *machines.Plan {
+func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	for {
 		plan := state.decide()
 		switch {
@@ -182,4 +182,39 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	return ctrl.Result{}, err
+}
+
+// Unclaimed says what to do with checks that are not claimed for kubemend. It is the
+// value of the flag --unclaimed-machine-health-checks.
+type Unclaimed string
+
+const (
+	// Observe judges, exports metrics and answers questions, and writes records of what it would have done, and nothing else.
+	Observe Unclaimed = "observe"
+	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
+	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
+	Act Unclaimed = "act"
+	// Ignore does not look at unclaimed checks at all.
+	Ignore Unclaimed = "ignore"
+)
+
+// Options are the settings of the MachineHealthCheck controller.
+type Options struct {
+	Unclaimed   Unclaimed
+	Concurrency int
+}
+
+// AddFlags adds the controller's flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Var(flags.OneOf(&o.Unclaimed, Observe, Act, Ignore), "unclaimed-machine-health-checks",
+		"What to do with a MachineHealthCheck that is not claimed by the annotation cluster.x-k8s.io/paused: kubemend. "+
+			"observe: judge, export metrics, write nothing but RemediationRecords. "+
+			"act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
+			"ignore: do not read it.")
+	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
+}
+
+// Validate returns what is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return flags.Positive("machinehealthcheck-concurrency", o.Concurrency)
 }

@@ -5,14 +5,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -46,11 +48,11 @@ func TestAMachineIsExplainedWithTheNumbersOfTheStatus(t *testing.T) {
 				"1 of 5 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; 0 of 5 allows 0"},
 		"the queue is not known": {aCheck(a("m", health.Unhealthy)).limited("100%").counts(5, 3).with(func(w *observed) {
 			w.Check.Annotations[mendv1.MaxInFlightAnnotation] = "1"
-		}), []string{string(machines.QueueUnread)}, ""},
+		}), []string{string(QueueUnread)}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			is := explanationOf(tc.given)
-			if got := reasons(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Message != tc.text {
+			if got := reasonsOf(is.Targets[0].Blockers); !slices.Equal(got, tc.blockers) || is.Message != tc.text {
 				t.Errorf("blocked by %q, %q; want %q, %q", got, is.Message, tc.blockers, tc.text)
 			}
 			if !is.CountedByStatus || is.Counts.Total() != 5 {
@@ -98,5 +100,52 @@ func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
 	w.Check.ManagedFields = nil
 	if is := explanationOf(w); !is.StatusChanged.IsZero() || is.Counts != (budget.Population{Healthy: 5}) || is.Mode != explain.Acting {
 		t.Errorf("without managed fields: %+v", is)
+	}
+}
+
+// alone are the facts for a reader that has read one machine of f, and the status of the check after p.
+func (f Facts) alone(i int, p *Plan) Facts {
+	f.Targets, f.Verdicts = f.Targets[i:i+1], f.Verdicts[i:i+1]
+	f.Counted = &StatusCounts{Total: p.Population.Total(), Healthy: p.Population.Healthy}
+	f.Check = f.Check.DeepCopy()
+	has(f.Check, p.Allowed)
+	return f
+}
+
+func TestTheNumbersOfTheStatusDecideAsAllMachinesDo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		f.Limits.InFlight = budget.Unlimited
+		all := Decide(f)
+		for i := range f.Targets {
+			one := Decide(f.alone(i, &all))
+			if diff := cmp.Diff(all.Decisions[i], one.Decisions[0], cmpopts.EquateErrors()); diff != "" {
+				t.Fatalf("machine %d: -all machines read +one machine read\n%s", i, diff)
+			}
+			if got, want := one.Population.NotHealthy(), all.Population.NotHealthy(); got != want {
+				t.Fatalf("%d are not healthy, want %d", got, want)
+			}
+		}
+	})
+}
+
+func TestThePlaceInTheQueueIsNotKnownFromTheStatus(t *testing.T) {
+	counted := func(f *Facts) { f.Counted = &StatusCounts{Total: 5, Healthy: 3} }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"a machine that would wait in the queue": {facts(bad()).with(atOnce(1)).with(counted), true},
+		"a machine that is pending":              {facts(is(health.Pending)).with(atOnce(1)).with(counted), true},
+		"there is no queue":                      {facts(bad()).with(counted), false},
+		"nothing starts anyway":                  {facts(bad()).with(atOnce(0)).with(counted), false},
+		"too many are unhealthy anyway":          {facts(bad()).with(atOnce(1)).with(counted).with(func(f *Facts) { f.Limits.AtMost = 1 }), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.given).Decisions[0]
+			if got := d.Blocked(QueueUnread); got != tc.want || got && d.Starts() {
+				t.Errorf("blocked by %v, starts: %t", d.Blockers, d.Starts())
+			}
+		})
 	}
 }

@@ -17,7 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -27,10 +26,10 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 // aCheck is what is observed of a check of the cluster "c1" that is up; each test states only what is special about it.
-func aCheck(targets ...machines.Target) *observed {
+func aCheck(targets ...Target) *observed {
 	w := &observed{
-		Facts: machines.Facts{
-			Now: noon, Mode: machines.Active, ActsUnclaimed: true, Template: machines.Template{Known: true},
+		Facts: Facts{
+			Now: noon, Mode: Active, ActsUnclaimed: true, Template: Template{Known: true},
 			Check: &clusterv1.MachineHealthCheck{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", UID: "check-uid", Generation: 3},
 				Spec:       clusterv1.MachineHealthCheckSpec{ClusterName: "c1"},
@@ -47,13 +46,13 @@ func aCheck(targets ...machines.Target) *observed {
 }
 
 // having gives the check these targets.
-func (w *observed) having(targets ...machines.Target) *observed {
+func (w *observed) having(targets ...Target) *observed {
 	w.Targets = nil
 	return w.also(targets...)
 }
 
 // also gives the check these targets more.
-func (w *observed) also(targets ...machines.Target) *observed {
+func (w *observed) also(targets ...Target) *observed {
 	for i := range targets {
 		w.stateHealth(&targets[i], targets[i].Health.Node)
 		w.Targets = append(w.Targets, &targets[i])
@@ -72,7 +71,7 @@ var (
 )
 
 // of is what the test says of t.
-func of(t *machines.Target) *given {
+func of(t *Target) *given {
 	giving.Lock()
 	defer giving.Unlock()
 	if givens[t.Machine] == nil {
@@ -82,7 +81,7 @@ func of(t *machines.Target) *given {
 }
 
 // decide decides what w comes to, with the verdicts that the test gives.
-func decide(w *observed) *machines.Plan {
+func decide(w *observed) *Plan {
 	if w.remediation.read && w.Template.Known && w.Template.Missing == "" {
 		for i := range w.Targets {
 			if t := w.Targets[i]; t.Request == nil {
@@ -116,7 +115,7 @@ func (m *memory) recall(w *observed) {
 }
 
 // leave remembers w, its plan, and what became of that.
-func (m *memory) leave(w *observed, p *machines.Plan, outcomes ...outcome) {
+func (m *memory) leave(w *observed, p *Plan, outcomes ...outcome) {
 	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
 }
 
@@ -141,7 +140,7 @@ func (w *observed) external() *observed {
 }
 
 // starts is how many remediations start.
-func starts(plan *machines.Plan) int {
+func starts(plan *Plan) int {
 	n := 0
 	for _, d := range plan.Decisions {
 		if d.Starts() {
@@ -152,8 +151,8 @@ func starts(plan *machines.Plan) int {
 }
 
 // a returns a target called name in a state, which a MachineSet owns; an unhealthy one has been due for a minute.
-func a(name string, state health.State, changes ...func(*machines.Target)) machines.Target {
-	t := machines.Target{
+func a(name string, state health.State, changes ...func(*Target)) Target {
+	t := Target{
 		Health: &health.Target{},
 		Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name), ResourceVersion: "7", Generation: 2,
@@ -170,48 +169,48 @@ func a(name string, state health.State, changes ...func(*machines.Target)) machi
 	return t
 }
 
-func withoutOwner(t *machines.Target) { t.Machine.OwnerReferences = nil }
+func withoutOwner(t *Target) { t.Machine.OwnerReferences = nil }
 
-func beingDeleted(t *machines.Target) {
+func beingDeleted(t *Target) {
 	t.Machine.DeletionTimestamp = &metav1.Time{Time: ago(time.Second)}
 }
 
-func dueFor(d time.Duration) func(*machines.Target) {
-	return func(t *machines.Target) { of(t).verdict.Findings[0].Due = ago(d) }
+func dueFor(d time.Duration) func(*Target) {
+	return func(t *Target) { of(t).verdict.Findings[0].Due = ago(d) }
 }
 
-func olderCheck(name string) func(*machines.Target) {
-	return func(t *machines.Target) { t.OlderCheck = name }
+func olderCheck(name string) func(*Target) {
+	return func(t *Target) { t.OlderCheck = name }
 }
 
 // withCondition gives the target's machine a condition.
-func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*machines.Target) {
-	return func(t *machines.Target) {
+func withCondition(kind string, status metav1.ConditionStatus, reason string) func(*Target) {
+	return func(t *Target) {
 		t.Machine.Status.Conditions = append(t.Machine.Status.Conditions, metav1.Condition{
 			Type: kind, Status: status, Reason: reason, ObservedGeneration: t.Machine.Generation, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
 		})
 	}
 }
 
-func markedBefore(t *machines.Target) {
+func markedBefore(t *Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)(t)
 	t.Machine.SetV1Beta1Conditions(clusterv1.Conditions{{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Hour)),
 	}})
 }
 
-func askedOwner(t *machines.Target) {
+func askedOwner(t *Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineOwnerRemediatedWaitingForRemediationReason)(t)
 }
 
-func ownedByMachine(t *machines.Target) []metav1.OwnerReference {
+func ownedByMachine(t *Target) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: t.Machine.Name, UID: t.Machine.UID}}
 }
 
 // requestedBy gives the target a request with these marks; an empty name is one that core made from our template.
-func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*machines.Target) {
-	return func(t *machines.Target) {
+func requestedBy(name, uid string, changes ...func(*remediationrequest.Metadata)) func(*Target) {
+	return func(t *Target) {
 		t.Request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: t.Machine.Name, OwnerReferences: ownedByMachine(t), Annotations: map[string]string{
 			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
 			clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind + ".infrastructure.cluster.x-k8s.io",
@@ -239,14 +238,14 @@ func ofAnotherMachine(r *remediationrequest.Metadata) { r.OwnerReferences[0].UID
 
 // The conditions that a decision can set on a machine.
 var (
-	setHealthy   = metav1.Condition{Type: machines.HealthCheckSucceeded, Status: "True", Reason: clusterv1.MachineHealthCheckSucceededReason}
-	setUnhealthy = metav1.Condition{Type: machines.HealthCheckSucceeded, Status: "False", Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason}
-	ownerAsked   = metav1.Condition{Type: machines.OwnerRemediated, Status: "False", Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}
-	ownerForgot  = metav1.Condition{Type: machines.OwnerRemediated}
+	setHealthy   = metav1.Condition{Type: HealthCheckSucceeded, Status: "True", Reason: clusterv1.MachineHealthCheckSucceededReason}
+	setUnhealthy = metav1.Condition{Type: HealthCheckSucceeded, Status: "False", Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason}
+	ownerAsked   = metav1.Condition{Type: OwnerRemediated, Status: "False", Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}
+	ownerForgot  = metav1.Condition{Type: OwnerRemediated}
 	requested    = metav1.Condition{
-		Type: machines.ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
+		Type: ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
 	}
-	requestGone = metav1.Condition{Type: machines.ExternallyRemediated}
+	requestGone = metav1.Condition{Type: ExternallyRemediated}
 )
 
 // written is m with these conditions, set at now; nil if it has them.
@@ -256,7 +255,7 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 	if due == nil {
 		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
 	}
-	s := step{Decision: &machines.Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: due}, Target: &machines.Target{Machine: m}}, refused: errors.New("no rights")}
+	s := step{Decision: &Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: due}, Target: &Target{Machine: m}}, refused: errors.New("no rights")}
 	next := s.with(w, m, all)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil
@@ -267,7 +266,7 @@ func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...m
 // external is the condition ExternallyRemediated that s sets or removes; zero if it does neither.
 func (s step) external() metav1.Condition {
 	for _, c := range s.Conditions {
-		if c.Type == machines.ExternallyRemediated {
+		if c.Type == ExternallyRemediated {
 			return c
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -13,7 +15,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -36,15 +38,15 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 }
 
 // explained explains p, with the conditions that the check would have.
-func explained(state *observed, plan *machines.Plan) *explain.Check {
-	check := explain.MachineHealthCheck(&state.Facts, plan)
+func explained(state *observed, plan *Plan) *explain.Check {
+	check := MachineHealthCheck(&state.Facts, plan)
 	if check.CountedByStatus {
 		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
 		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	}
 	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
-	written := machines.ConditionOf(state.Check, mendv1.Effective)
+	written := ConditionOf(state.Check, mendv1.Effective)
 	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
 		meta.SetStatusCondition(&check.Conditions, *written)
 	}
@@ -66,13 +68,13 @@ func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine)
 
 // Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the
 // check as it is, or not kept up to date: kubemend does not write it while the check is paused.
-func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *machines.Counted {
+func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *StatusCounts {
 	status := &check.Status
-	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == machines.Active
+	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active
 	if !current || status.ExpectedMachines == nil || status.CurrentHealthy == nil {
 		return nil
 	}
-	return &machines.Counted{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
+	return &StatusCounts{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
 }
 
 // Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
@@ -82,11 +84,11 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
 		return false
 	}
-	if template := machines.ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
+	if template := ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
 		return false
 	}
-	allowed := machines.ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	return allowed != nil && allowed.Message == "" && machines.ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
+	allowed := ConditionTrue(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	return allowed != nil && allowed.Message == "" && ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
 // StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not
@@ -104,4 +106,217 @@ func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
 // time of an entry when its writer changes a value.
 func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
+}
+
+// MachineHealthCheck explains the plan for facts.
+func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
+	check := &explain.Check{Check: cliv1.Check{
+		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
+		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
+	}}
+	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == explain.Acting {
+		check.ModeDetail = ""
+	}
+	if facts.Idle() {
+		if facts.Mode == NoCluster || facts.Mode == BadSelector {
+			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
+		}
+		check.Next = idleNext(facts)
+		return check
+	}
+	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
+	for _, err := range facts.Trouble {
+		check.ReadErrors = append(check.ReadErrors, err.Error())
+	}
+	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
+	if plan.Allowed.Message != "" {
+		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
+	} else if spares >= 0 {
+		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
+	}
+	check.SetLimits(facts.Limits, plan.Grant.Remaining)
+	if reach := plan.Reach; reach.Status != "True" {
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
+	}
+	for _, d := range plan.Decisions {
+		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
+	}
+	for _, machine := range facts.Skipped {
+		check.Targets = append(check.Targets, leftAlone(facts, machine))
+	}
+	slices.SortFunc(check.Targets, func(a, b explain.Target) int { return strings.Compare(a.Name, b.Name) })
+	outageFirst(check)
+	check.Next = explain.Soonest(check.Targets)
+	return check
+}
+
+// outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
+func outageFirst(c *explain.Check) {
+	unjudged := slices.IndexFunc(c.Targets, func(target explain.Target) bool {
+		return slices.ContainsFunc(target.Blockers, func(b explain.Blocker) bool {
+			return b.Fix == target.Next.Text && c.PartOf(&b) == explain.SameAsNodesUnknown
+		})
+	})
+	for i := range c.Targets {
+		if next := &c.Targets[i].Next; unjudged >= 0 && next.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+			*next = c.Targets[unjudged].Next
+		}
+	}
+}
+
+// idleNext is the next step of a check whose machines are not read.
+func idleNext(facts *Facts) explain.Step {
+	switch {
+	case !facts.Check.DeletionTimestamp.IsZero():
+		return explain.Step{Reason: explain.BeingDeleted, Text: "the check is deleted"}
+	case facts.WatchFilter != "":
+		return explain.Step{}
+	case facts.Mode == NoCluster:
+		return explain.Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
+			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.Check.Spec.ClusterName)}
+	case facts.Mode == BadSelector:
+		return explain.Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
+	}
+	if person := facts.Enable(); person != "" {
+		return explain.Step{Reason: explain.NotActing, Text: person, Manual: true}
+	}
+	return explain.Step{}
+}
+
+// machineTarget explains the decision about one machine.
+func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
+	machine, verdict := d.Target, d.Verdict
+	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Target: cliv1.Target{
+		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
+	}}
+	if verdict.State == health.Starting {
+		target.Startup = startup(facts, plan, machine)
+	}
+	if request := machine.Request; request != nil {
+		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
+	} else if d.InFlight {
+		asked := ConditionOf(machine, OwnerRemediated)
+		if facts.Template.Unread && asked == nil {
+			asked = ConditionOf(machine, ExternallyRemediated)
+		}
+		target.InFlightSince = cliv1.Moment(Since(asked))
+	}
+	if target.InFlight && OwnerOf(machine.Machine) != NotAsked {
+		answer := OwnerAnswer(machine.Machine)
+		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	}
+	setOwner(&target, facts, machine)
+	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
+		for i := range d.Blockers {
+			if d.Blockers[i].Reason != "" {
+				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
+			}
+		}
+	}
+	target.Next = machineNext(facts, d, &target)
+	return target
+}
+
+// setOwner adds what the owner of a machine has to do with its remediation.
+func setOwner(t *explain.Target, facts *Facts, machine *Target) {
+	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || OwnerOf(machine.Machine) != NotAsked)
+	owner := metav1.GetControllerOf(machine)
+	if t.Owner = "its owner"; owner != nil {
+		t.Owner = owner.Kind + " " + owner.Name
+	}
+	if t.Remediator = facts.Template.Kind; !facts.Template.External {
+		t.Remediator = t.Owner
+	}
+	if report := ConditionOf(machine, OwnerRemediated); report != nil && t.OwnerAsked {
+		t.OwnerReason = report.Reason
+	}
+}
+
+// leftAlone explains a machine that its user wants left alone.
+func leftAlone(facts *Facts, machine *Target) explain.Target {
+	annotations := LeftAloneBy(machine.Machine)
+	target := explain.Target{
+		Target: cliv1.Target{
+			Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+			State: cliv1.StateSkipped,
+		},
+		Next: explain.Step{Reason: explain.Skipped, Manual: true,
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
+	}
+	if len(annotations) > 0 {
+		target.Skipped = explain.MachineAnnotated(annotations[0])
+	}
+	return target
+}
+
+// machineAction is what is done about a machine when it is unhealthy.
+func machineAction(facts *Facts, machine *Target) *cliv1.Action {
+	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)}
+	if facts.Template.External {
+		action.Kind = cliv1.CreateRemediationRequest
+		action.Target = &explain.Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}
+	} else if owner := metav1.GetControllerOf(machine); owner != nil {
+		action.Target = &explain.Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}
+	}
+	return action
+}
+
+// remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
+func remediatorsReport(facts *Facts, machine *Target) string {
+	kinds := []string{ExternallyRemediated, OwnerRemediated}
+	if !facts.Template.External {
+		kinds = kinds[1:]
+	}
+	var texts []string
+	for _, kind := range kinds {
+		report := ConditionOf(machine, kind)
+		if report == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s=%s (%s)", report.Type, report.Status, report.Reason)
+		if message := strings.TrimPrefix(report.Message, "* "); message != "" {
+			text += ": " + message
+		}
+		texts = append(texts, strings.TrimSuffix(text, "."))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
+func startup(facts *Facts, plan *Plan, machine *Target) []cliv1.Milestone {
+	var reached time.Time
+	if plan.Reach.Reason == mendv1.ReachableAgainReason {
+		reached = plan.Reach.LastTransitionTime.Time
+	}
+	happened := make([]cliv1.Milestone, 0, 6)
+	for _, start := range []struct {
+		what string
+		at   time.Time
+	}{
+		{"the machine was created", machine.CreationTimestamp.Time},
+		{"the control plane was initialized", Since(ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
+		{"the infrastructure of the cluster became ready",
+			Since(ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
+		{"the infrastructure of the machine became ready", Since(ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
+		{"the workload cluster could be reached again", reached},
+		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
+	} {
+		if !start.at.IsZero() {
+			happened = append(happened, cliv1.Milestone{Time: metav1.NewTime(start.at), Message: start.what})
+		}
+	}
+	last := 0
+	for i := range happened {
+		if happened[i].Time.After(happened[last].Time.Time) {
+			last = i
+		}
+	}
+	if len(happened) > 0 {
+		happened[last].Latest = true
+	}
+	return happened
 }

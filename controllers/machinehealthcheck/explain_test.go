@@ -13,7 +13,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -23,12 +22,12 @@ func explanationOf(w *observed) *explain.Check {
 }
 
 // seen is the explanation of p for t.
-func seen(w *observed, p *machines.Plan, t *machines.Target) explain.Target {
+func seen(w *observed, p *Plan, t *Target) explain.Target {
 	all := explained(w, p).Targets
 	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.Machine.Name })]
 }
 
-func reasons(holds []explain.Blocker) []string {
+func reasonsOf(holds []explain.Blocker) []string {
 	var all []string
 	for _, h := range holds {
 		all = append(all, h.Reason)
@@ -41,8 +40,8 @@ func (w *observed) with(change func(*observed)) *observed {
 	return w
 }
 
-func dueIn(d time.Duration) func(*machines.Target) {
-	return func(t *machines.Target) {
+func dueIn(d time.Duration) func(*Target) {
+	return func(t *Target) {
 		of(t).verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}, Limit: 5 * time.Minute, Due: noon.Add(d)}}
 		of(t).verdict.Recheck = noon.Add(d)
 	}
@@ -76,27 +75,27 @@ func TestWhatBlocksAMachine(t *testing.T) {
 				}}
 			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Known = false }), []string{machines.NotRead}},
+			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Known = false }), []string{NotRead}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			is := explanationOf(tc.given).Targets[0]
-			if got := reasons(is.Blockers); !slices.Equal(got, tc.want) {
+			if got := reasonsOf(is.Blockers); !slices.Equal(got, tc.want) {
 				t.Errorf("blocked by %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
-func ownedBy(kind string) func(*machines.Target) {
-	return func(t *machines.Target) {
+func ownedBy(kind string) func(*Target) {
+	return func(t *Target) {
 		t.Machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
 	}
 }
 
 // answered gives the target's machine what its owner has said since it was asked.
-func answered(reason, message string) func(*machines.Target) {
-	return func(t *machines.Target) {
+func answered(reason, message string) func(*Target) {
+	return func(t *Target) {
 		askedOwner(t)
 		said := &t.Machine.Status.Conditions[len(t.Machine.Status.Conditions)-1]
 		said.Reason, said.Message = reason, message
@@ -105,9 +104,9 @@ func answered(reason, message string) func(*machines.Target) {
 
 func TestWhatComesNextForAMachine(t *testing.T) {
 	owner, cannot, deferred := ownedBy("MachineSet"), clusterv1.MachineSetMachineCannotBeRemediatedReason, clusterv1.MachineSetMachineRemediationDeferredReason
-	unclaimed := func(w *observed) { w.Mode = machines.Observed }
+	unclaimed := func(w *observed) { w.Mode = Observed }
 	claimedAndPaused := func(w *observed) {
-		w.Mode, w.Cluster.Spec.Paused = machines.Paused, ptr.To(true)
+		w.Mode, w.Cluster.Spec.Paused = Paused, ptr.To(true)
 		w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	}
 	for name, tc := range map[string]struct {
@@ -209,6 +208,18 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 		selector, _ := selectorOf(check)
 		if selected := tc.want == ""; selected != (tc.cluster == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))) {
 			t.Errorf("%s: the controller says otherwise", name)
+		}
+	}
+}
+
+func TestPagesKnowTheReasonsOfRules(t *testing.T) {
+	for reason, name := range map[Reason]string{
+		NotActing: explain.NotActing, MachineDeleting: explain.MachineBeingDeleted, AwaitsClusterAPI: explain.AwaitsClusterAPI,
+		WithinTimeout: explain.WithinTimeout, PowerCycleInProgress: explain.RemediationUnderWay, QueueUnread: explain.QueueUnread,
+		RemediationsInProgress: explain.RemediationsInProgress, OtherCheckRemediates: explain.OtherCheckRemediates, NotRead: explain.NotRead,
+	} {
+		if string(reason) != name {
+			t.Errorf("the rule %s has another name on pages: %s", reason, name)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
@@ -8,10 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
@@ -42,20 +49,23 @@ type remembered struct {
 	cluster string
 	reach   metav1.Condition // WorkloadClusterReachable
 	contact contact
-	decided machines.Memory
+	decided Memory
 	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]flight
 	pass     pass
+	// answering are the kinds of owners that report what they do.
+	answering map[string]bool
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not answered.
+	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not
+	// answered.
 	wrote map[string]bool
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// blocked is how many machines were blocked by what.
-	blocked map[machines.Reason]int
+	blocked map[Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -86,7 +96,7 @@ func (m *memory) store(check types.NamespacedName, next remembered) {
 }
 
 // tell remembers the opinions of a check, which other checks read. It reports whether they are news.
-func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machines.Opinion) (news bool) {
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	next := m.checks[check]
@@ -96,8 +106,8 @@ func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]machine
 	return news
 }
 
-func sameOpinions(a, b map[types.UID]machines.Opinion) bool {
-	return maps.EqualFunc(a, b, machines.Opinion.Equal)
+func sameOpinions(a, b map[types.UID]Opinion) bool {
+	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
 // forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
@@ -118,14 +128,14 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 }
 
 // after is what is to be remembered of state, of the plan for it and of what became of that.
-func after(state *observed, plan *machines.Plan, done applied) remembered {
+func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		pass: pass{
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, wrote: map[string]bool{},
+		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
@@ -172,9 +182,9 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	if o.err != nil && (o.Starts() || o.step.refused != nil) {
 		next.decided.Failed(o.Target.UID, now)
 	}
-	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == machines.RequestOwnerRemediation
+	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == RequestOwnerRemediation
 	switch {
-	case begun && (o.Step == machines.CreateRequest || asksOwner):
+	case begun && (o.Step == CreateRequest || asksOwner):
 		next.decided.Began(o.Target.UID, asksOwner)
 	case o.Starts():
 		next.decided.NotBegun(o.Target.UID)
@@ -191,8 +201,8 @@ func (state *observed) remediator() string {
 
 // begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
 // that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(state *observed, plan *machines.Plan) int {
-	if state.Mode != machines.Active || !state.Template.Known || state.before.inFlight == nil {
+func begunUncounted(state *observed, plan *Plan) int {
+	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
 		return 0
 	}
 	begun := 0
@@ -205,7 +215,7 @@ func begunUncounted(state *observed, plan *machines.Plan) int {
 }
 
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(state *observed, plan *machines.Plan) map[ending]int {
+func ended(state *observed, plan *Plan) map[ending]int {
 	results := map[ending]int{}
 	if !state.Template.Known {
 		return results
@@ -219,7 +229,7 @@ func ended(state *observed, plan *machines.Plan) map[ending]int {
 }
 
 // resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) string {
+func (state *observed) resultOf(plan *Plan, id types.UID, name string) string {
 	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
 		switch decision := plan.Decisions[i]; {
 		case decision.InFlight:
@@ -237,3 +247,110 @@ func (state *observed) resultOf(plan *machines.Plan, id types.UID, name string) 
 
 // ending is how a remediation of one kind can be over.
 type ending struct{ kind, result string }
+
+// ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
+// that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Nothing is
+// lost: the patch fails unless it was made on the version that the reconcile had read. An event that comes before the answer to the write
+// is looked at.
+type ownWrites struct {
+	mu sync.Mutex
+	// written are the versions whose events are still to come.
+	written map[types.UID]string
+	// saved are the versions that the caches may not show yet.
+	saved consistency.Writes
+}
+
+// note says that machine was written as it is now.
+func (o *ownWrites) note(machine client.Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.written == nil {
+		o.written = map[types.UID]string{}
+	}
+	o.saved.Note(machine)
+	o.written[machine.GetUID()] = machine.GetResourceVersion()
+}
+
+// ignored drops the events of own writes.
+func (o *ownWrites) ignored() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !o.own(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			o.forget(e.Object)
+			return true
+		},
+	}
+}
+
+// own reports whether the event of machine is that of an own write.
+func (o *ownWrites) own(machine client.Object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.written[machine.GetUID()] != machine.GetResourceVersion() {
+		return false
+	}
+	delete(o.written, machine.GetUID())
+	return true
+}
+
+// stale reports whether machine is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it
+// enqueues the check.
+func (o *ownWrites) stale(machine client.Object) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.saved.Stale(machine) {
+		return false
+	}
+	delete(o.written, machine.GetUID())
+	return true
+}
+
+func (o *ownWrites) forget(machine client.Object) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.written, machine.GetUID())
+	o.saved.Forget(client.ObjectKeyFromObject(machine))
+}
+
+// standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
+// waits in between that is two and a half seconds.
+const standsStill = 7
+
+// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
+// begun would not count. It is no failure, and the check is reconciled again in a moment.
+func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
+	for name, lost := range state.before.wrote {
+		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {
+			return true
+		}
+	}
+	return state.lagging
+}
+
+// awaited reports whether the cache has machine in an older version than was written. The API server is asked if the answer to that write
+// was lost, and if the wait is long: one that was restored from a backup never shows the write. If it cannot be asked about a lost answer,
+// it may be so for some seconds: one machine must not hold up the others of its check for ever.
+func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
+	switch {
+	case lost:
+	case !r.written.stale(machine):
+		return false
+	case state.before.stale < standsStill:
+		return true
+	}
+	stored := &metav1.PartialObjectMetadata{}
+	stored.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), stored)
+	behind := stored.UID == machine.UID && consistency.Older(machine.ResourceVersion, stored.ResourceVersion)
+	unread := client.IgnoreNotFound(err) != nil
+	if lost && unread && state.before.stale >= standsStill {
+		return false
+	}
+	if behind || unread {
+		log.FromContext(ctx).Info("The check waits for the cache, which does not show yet what was written",
+			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
+		return true
+	}
+	r.written.saved.Forget(client.ObjectKeyFromObject(machine))
+	return false
+}

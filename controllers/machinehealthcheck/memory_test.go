@@ -7,35 +7,36 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
-// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved changes nothing.
+// A rollout exceeds the limits without an unhealthy machine: no warning, and no all-clear afterwards. A status that could not be saved
+// changes nothing.
 func TestARestrictionIsReportedOnce(t *testing.T) {
 	const restricted, allowed = mendv1.EventRemediationRestricted, mendv1.EventRemediationAllowed
-	well := []machines.Target{a("m1", health.Healthy), a("m2", health.Healthy)}
-	starting := []machines.Target{a("m1", health.Starting), a("m2", health.Healthy)}
-	bad := []machines.Target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
-	leaving := []machines.Target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
-	joined := []machines.Target{a("m1", health.Unhealthy), leaving[1]}
+	well := []Target{a("m1", health.Healthy), a("m2", health.Healthy)}
+	starting := []Target{a("m1", health.Starting), a("m2", health.Healthy)}
+	bad := []Target{a("m1", health.Unhealthy), a("m2", health.Healthy)}
+	leaving := []Target{a("m1", health.Pending), a("m2", health.Unhealthy, beingDeleted, withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X"))}
+	joined := []Target{a("m1", health.Unhealthy), leaving[1]}
 	cases := map[string]struct {
-		reconciles [][]machines.Target
+		reconciles [][]Target
 		unsaved    int // the reconcile whose status cannot be saved, from 1
 		limits     []string
 		restarts   bool // before each reconcile
 		want       []string
 	}{
-		"a rollout is not worth a word":                            {reconciles: [][]machines.Target{well, starting, starting, well}},
-		"a bad machine is, and its recovery":                       {reconciles: [][]machines.Target{well, bad, bad, well}, want: []string{restricted, allowed}},
-		"also if the limit was exceeded before":                    {reconciles: [][]machines.Target{well, starting, bad, well}, want: []string{restricted, allowed}},
-		"also if a machine that is being deleted was bad before":   {reconciles: [][]machines.Target{leaving, joined, well}, want: []string{restricted, allowed}},
-		"also if it could not be saved at first":                   {reconciles: [][]machines.Target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
-		"after a restart it is not reported again, and its end is": {reconciles: [][]machines.Target{bad, bad, well}, restarts: true, want: []string{restricted, allowed}},
+		"a rollout is not worth a word":                            {reconciles: [][]Target{well, starting, starting, well}},
+		"a bad machine is, and its recovery":                       {reconciles: [][]Target{well, bad, bad, well}, want: []string{restricted, allowed}},
+		"also if the limit was exceeded before":                    {reconciles: [][]Target{well, starting, bad, well}, want: []string{restricted, allowed}},
+		"also if a machine that is being deleted was bad before":   {reconciles: [][]Target{leaving, joined, well}, want: []string{restricted, allowed}},
+		"also if it could not be saved at first":                   {reconciles: [][]Target{starting, bad, bad}, unsaved: 2, want: []string{restricted}},
+		"after a restart it is not reported again, and its end is": {reconciles: [][]Target{bad, bad, well}, restarts: true, want: []string{restricted, allowed}},
 		"an impossible limit is reported though nothing was allowed before": {
-			reconciles: [][]machines.Target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
+			reconciles: [][]Target{bad, bad, bad}, limits: []string{"0%", "-1", "-1"}, want: []string{restricted, restricted},
 		},
 	}
 	for name, tc := range cases {
@@ -68,7 +69,7 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 }
 
 func TestWhatIsInFlightStandsWhileItIsNotSeen(t *testing.T) {
-	asked := func(t *machines.Target) {
+	asked := func(t *Target) {
 		withCondition(clusterv1.MachineHealthCheckSucceededCondition, "False", "X")(t)
 		requestedBy("check", "check-uid")(t)
 	}
@@ -99,14 +100,14 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy, askedOwner))
 	uid := w.Targets[0].Machine.UID
 	for name, tc := range map[string]struct {
-		mode   machines.Mode
+		mode   Mode
 		before map[types.UID]flight
 		want   int
 	}{
-		"one that was not in flight before":     {machines.Active, map[types.UID]flight{}, 1},
-		"one that was in flight before":         {machines.Active, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
-		"nothing is known of before":            {machines.Active, nil, 0},
-		"one that another controller has begun": {machines.Observed, map[types.UID]flight{}, 0},
+		"one that was not in flight before":     {Active, map[types.UID]flight{}, 1},
+		"one that was in flight before":         {Active, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
+		"nothing is known of before":            {Active, nil, 0},
+		"one that another controller has begun": {Observed, map[types.UID]flight{}, 0},
 	} {
 		w.Mode, w.before.inFlight = tc.mode, tc.before
 		if got := begunUncounted(w, decide(w)); got != tc.want {
@@ -120,11 +121,64 @@ func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
 		w := aCheck(a("m1", health.Unhealthy)).external()
 		w.Template.Known = known
 		var m memory
-		m.leave(w, decide(w), outcome{step: step{Decision: &machines.Decision{Step: machines.CreateRequest, Target: w.Targets[0]}}, requested: true})
+		m.leave(w, decide(w), outcome{step: step{Decision: &Decision{Step: CreateRequest, Target: w.Targets[0]}}, requested: true})
 		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
 		m.recall(w)
 		if n := begunUncounted(w, decide(w)); n != 0 {
 			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
+	}
+}
+
+func version(name, version string) *clusterv1.Machine {
+	m := a(name, health.Healthy).Machine
+	m.ResourceVersion = version
+	return m
+}
+
+func (o *ownWrites) reconciles(m *clusterv1.Machine) bool {
+	return o.ignored().Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m})
+}
+
+func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
+	var own ownWrites
+	own.note(version("m1", "8"))
+	steps := []struct {
+		name    string
+		machine *clusterv1.Machine
+		want    bool
+	}{
+		{"what came before the write, and is only told late, is looked at", version("m1", "7"), true},
+		{"another machine of that version is looked at", version("m2", "8"), true},
+		{"the write itself is not", version("m1", "8"), false},
+		{"what others wrote on top of it is", version("m1", "9"), true},
+		{"a version is ignored once: nothing is kept of it", version("m1", "8"), true},
+	}
+	for _, step := range steps {
+		if got := own.reconciles(step.machine); got != step.want {
+			t.Errorf("%s: reconciles: %t, want %t", step.name, got, step.want)
+		}
+	}
+	own.note(version("m1", "10"))
+	if !own.ignored().Delete(event.DeleteEvent{Object: version("m1", "11")}) {
+		t.Error("the deletion of a machine is not looked at")
+	}
+	if len(own.written) > 0 {
+		t.Errorf("of a machine that is gone something is kept: %v", own.written)
+	}
+}
+
+// A reconcile that found the cache to be stale waits for nothing but the write. Its event must not be dropped then.
+func TestTheEventOfAWriteEnqueuesTheReconcileThatWaitsForIt(t *testing.T) {
+	var own ownWrites
+	own.note(version("m1", "8"))
+	if !own.stale(version("m1", "7")) {
+		t.Error("a machine as it was before the write is not stale")
+	}
+	if !own.reconciles(version("m1", "8")) {
+		t.Error("the event of the write is dropped while a reconcile waits for it")
+	}
+	if own.stale(version("m1", "8")) {
+		t.Error("a machine as it was written is stale")
 	}
 }

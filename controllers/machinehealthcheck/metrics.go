@@ -10,7 +10,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -98,7 +97,7 @@ func measureMode(key types.NamespacedName, state *observed) {
 }
 
 // measure exports what a reconcile saw and did.
-func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
+func measure(state *observed, plan *Plan, outcomes []outcome) {
 	labels := []string{state.Check.Namespace, state.Check.Name, state.Check.Spec.ClusterName}
 	if state.Settled() {
 		measureState(state, plan, labels)
@@ -129,7 +128,7 @@ func measure(state *observed, plan *machines.Plan, outcomes []outcome) {
 }
 
 // measureState exports what the check's status says too.
-func measureState(state *observed, plan *machines.Plan, labels []string) {
+func measureState(state *observed, plan *Plan, labels []string) {
 	p := &plan.Population
 	for state, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending,
@@ -145,7 +144,7 @@ func measureState(state *observed, plan *machines.Plan, labels []string) {
 }
 
 // measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
-func measureBlocked(state *observed, labels []string, blocked map[machines.Reason]int) {
+func measureBlocked(state *observed, labels []string, blocked map[Reason]int) {
 	for reason := range state.before.blocked {
 		if _, still := blocked[reason]; !still {
 			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
@@ -157,8 +156,8 @@ func measureBlocked(state *observed, labels []string, blocked map[machines.Reaso
 }
 
 // blocked is how many unhealthy machines are blocked by what first.
-func blocked(plan *machines.Plan) map[machines.Reason]int {
-	machinesBy := map[machines.Reason]int{}
+func blocked(plan *Plan) map[Reason]int {
+	machinesBy := map[Reason]int{}
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
 			machinesBy[decision.Blockers[0].Rule]++
@@ -168,7 +167,7 @@ func blocked(plan *machines.Plan) map[machines.Reason]int {
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
-func madeFirst(targets []*machines.Target, open []int) time.Time {
+func madeFirst(targets []*Target, open []int) time.Time {
 	var first time.Time
 	for _, i := range open {
 		if req := targets[i].Request; req != nil {

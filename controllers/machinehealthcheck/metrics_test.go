@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
-	made := func(d time.Duration) func(*machines.Target) {
-		return func(t *machines.Target) {
+	made := func(d time.Duration) func(*Target) {
+		return func(t *Target) {
 			t.Request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
 		}
 	}

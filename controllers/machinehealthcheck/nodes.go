@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -62,7 +61,7 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 			continue
 		}
 		switch {
-		case target.Node != nil || target.OtherNode != nil || machines.Deleting(target.Machine) || len(machines.LeftAloneBy(target.Machine)) > 0:
+		case target.Node != nil || target.OtherNode != nil || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
 		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
 			gone[name] = true
 		default:
@@ -90,22 +89,22 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 
 // mayStart reports whether a remediation of target may still have to be begun. Before it is, what was confirmed long ago, perhaps by
 // somebody else, is confirmed again.
-func (state *observed) mayStart(target *machines.Target) bool {
-	if machines.Deleting(target.Machine) || state.requestOf(target.Machine.Name) != nil {
+func (state *observed) mayStart(target *Target) bool {
+	if Deleting(target.Machine) || state.requestOf(target.Machine.Name) != nil {
 		return false
 	}
-	asked := machines.ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
+	asked := ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
 	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
 }
 
 // markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
 func markedNodeDeleted(machine *clusterv1.Machine) bool {
-	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
 	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.
-func knownOf(state *observed, target *machines.Target, gone map[string]bool) health.Node {
+func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
 	name := target.Machine.Status.NodeRef.Name
 	switch {
 	case name == "" && (state.view.Link == workload.Up || !state.Initialized()):
@@ -115,14 +114,14 @@ func knownOf(state *observed, target *machines.Target, gone map[string]bool) hea
 		return health.NodePresent
 	case gone[name]:
 		return health.NodeGone
-	case target.OtherNode != nil && !otherOf(target).Twin() && machines.ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
+	case target.OtherNode != nil && !otherOf(target).Twin() && ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
 		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
 	}
 	return health.NodeUnseen
 }
 
 // otherOf is the node that is in the way of knowing the one of target; zero if there is none.
-func otherOf(target *machines.Target) health.Other {
+func otherOf(target *Target) health.Other {
 	if target.OtherNode == nil {
 		return health.Other{}
 	}
@@ -134,10 +133,10 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mach
 	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
 	facts := health.Target{
 		Marked: marked, Failure: finalFailure(machine),
-		Paused: machines.ConditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
+		Paused: ConditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
 		NodeName: machine.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, machine, node),
 	}
-	ready := machines.Since(machines.ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
+	ready := Since(ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
 	for _, start := range [...]time.Time{machine.CreationTimestamp.Time, ready, facts.Resumed} {
 		if start.After(facts.AwaitedSince) {
 			facts.AwaitedSince = start
@@ -184,7 +183,7 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 // when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
 // backup with its status: all that was written before was not true of this machine, and counts from when that was made.
 func resumed(machine *clusterv1.Machine) time.Time {
-	cond := machines.ConditionOf(machine, clusterv1.PausedCondition)
+	cond := ConditionOf(machine, clusterv1.PausedCondition)
 	switch {
 	case cond == nil || cond.Status != metav1.ConditionFalse:
 		return time.Time{}

@@ -18,7 +18,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -103,7 +102,7 @@ func (a *asks) NodesExist(_ context.Context, _ client.ObjectKey, names []string)
 // A rollout deletes every machine of a cluster, and each takes its node along. Nor is that of one that its users want left alone.
 func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w := aCheck(a("going", health.Healthy, beingDeleted, onNode), a("stays", health.Healthy, onNode))
-	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *machines.Target) {
+	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})).Targets
 	w.view = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
@@ -172,7 +171,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 	}
 }
 
-func onNode(t *machines.Target) { t.Machine.Status.NodeRef.Name = "node-" + t.Machine.Name }
+func onNode(t *Target) { t.Machine.Status.NodeRef.Name = "node-" + t.Machine.Name }
 
 func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
 	was, is := &clusterv1.Machine{}, &clusterv1.Machine{}

@@ -17,7 +17,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/shard"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -25,15 +24,18 @@ import (
 
 // observed is everything that one reconcile decides on, read once, and what it takes to read and to write it.
 type observed struct {
-	machines.Facts
+	Facts
 	// view is the workload cluster.
 	view workload.View
 	// selector is the check's, others are the other checks of the cluster.
 	selector labels.Selector
 	others   []otherCheck
+	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
+	// the Cluster since this process was started.
+	answering map[string]bool
 
 	remediation remediation
-	spares      observedSpares
+	sparesBegun int // as spares.begun was before the hosts were read
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
@@ -54,7 +56,7 @@ type observed struct {
 
 // find reads a check and its Cluster, and decides how kubemend stands to it. It returns nil if there is no such check.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Time) (*observed, error) {
-	state := &observed{Facts: machines.Facts{
+	state := &observed{Facts: Facts{
 		Now: now, ActsUnclaimed: r.Unclaimed == Act, Check: &clusterv1.MachineHealthCheck{}, Cluster: &clusterv1.Cluster{},
 	}}
 	if err := r.Client.Get(ctx, key, state.Check, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
@@ -79,11 +81,11 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	state.Mode = modeFor(state.Check, state.Cluster, r.Unclaimed)
 	state.selector, state.SelectorErr = selectorOf(state.Check)
 	switch {
-	case state.Mode < machines.Observed:
+	case state.Mode < Observed:
 	case err != nil:
-		state.Mode = machines.NoCluster
+		state.Mode = NoCluster
 	case state.SelectorErr != nil:
-		state.Mode = machines.BadSelector
+		state.Mode = BadSelector
 	}
 	return state, nil
 }
@@ -93,41 +95,41 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 // The annotation cluster.x-k8s.io/paused makes Cluster API core leave a check alone, whatever its value. The value kubemend claims the
 // check; any other one pauses it for kubemend too. A paused Cluster pauses everything. In a Cluster that is being deleted nothing is worth
 // remediating.
-func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) machines.Mode {
+func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, unclaimed Unclaimed) Mode {
 	_, annotated := check.Annotations[clusterv1.PausedAnnotation]
 	switch {
 	case !annotated && unclaimed == Ignore, !cluster.DeletionTimestamp.IsZero():
-		return machines.Ignored
-	case annotated && !machines.Claimed(check), machines.ClusterPaused(cluster):
-		return machines.Paused
+		return Ignored
+	case annotated && !Claimed(check), ClusterPaused(cluster):
+		return Paused
 	case annotated, unclaimed == Act:
-		return machines.Active
+		return Active
 	default:
-		return machines.Observed
+		return Observed
 	}
 }
 
 // decide decides what state comes to. The machines are judged once.
-func (state *observed) decide() *machines.Plan {
+func (state *observed) decide() *Plan {
 	state.stateLink()
-	state.Storm = machines.StormOf(state.Check)
-	state.Settings = machines.SettingsOf(state.Check, state.total())
+	state.Storm = StormOf(state.Check)
+	state.Settings = SettingsOf(state.Check, state.total())
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
-		state.Verdicts = machines.Judge(&state.Facts)
+		state.Verdicts = Judge(&state.Facts)
 	}
-	plan := machines.Decide(state.Facts)
+	plan := Decide(state.Facts)
 	return &plan
 }
 
 // stateLink states the rules of the check, and what is known of the connection to the workload cluster.
 func (state *observed) stateLink() {
 	state.Policy, state.Reach = policyOf(state.Check.Spec.Checks), state.before.reach
-	if cond := machines.ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
+	if cond := ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
 		state.Reach = *cond
 	}
-	state.Link, state.Outage = links[state.view.Link], machines.Outage{Silent: state.view.Silent, Reported: state.view.Reported}
+	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent, Reported: state.view.Reported}
 	state.ClockAhead = state.view.ClockAhead
 	if state.view.Refused != nil {
 		state.Outage.Refused = state.view.Refused.Error()
@@ -136,7 +138,7 @@ func (state *observed) stateLink() {
 		state.Outage.Changed = state.view.Changed.Error()
 	}
 	state.contact = state.before.contact
-	switch up := state.Link == machines.LinkUp; {
+	switch up := state.Link == LinkUp; {
 	case up:
 		state.contact = contact{up: true}
 	case state.contact.up && state.contact.lost.IsZero():
@@ -144,7 +146,7 @@ func (state *observed) stateLink() {
 	}
 	state.outage = health.Outage{
 		Began: state.before.contact.lost, Ended: state.ReachedAgain(),
-		Now: state.Link == machines.LinkUp && state.Reach.Status == metav1.ConditionFalse,
+		Now: state.Link == LinkUp && state.Reach.Status == metav1.ConditionFalse,
 	}
 }
 
@@ -156,7 +158,7 @@ func (state *observed) total() int {
 	return len(state.Targets)
 }
 
-var links = map[workload.Link]machines.Link{workload.Unsure: machines.LinkUnsure, workload.Up: machines.LinkUp, workload.Down: machines.LinkDown}
+var links = map[workload.Link]Link{workload.Unsure: LinkUnsure, workload.Up: LinkUp, workload.Down: LinkDown}
 
 // selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
 func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
@@ -199,8 +201,8 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	if err != nil {
 		state.Trouble = append(state.Trouble, err)
 	}
-	said := machines.ConditionOf(state.Check, mendv1.CapacityBack)
-	state.Capacity = machines.Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
+	said := ConditionOf(state.Check, mendv1.CapacityBack)
+	state.Capacity = Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
 	if !known && said != nil && said.Status == metav1.ConditionFalse {
 		state.Capacity.Missing = 1
 	}
@@ -224,9 +226,9 @@ func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
 }
 
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
-func (r *Reconciler) changed(ctx context.Context, state *observed, plan *machines.Plan) bool {
+func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
 	acts := func(i int) bool { return plan.Decisions[i].Acts() }
-	return r.Verify != nil && state.Mode == machines.Active && state.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&
+	return r.Verify != nil && state.Mode == Active && state.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&
 		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil
 }
 
@@ -244,7 +246,7 @@ type otherCheck struct {
 	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
 	older    bool   // older than the check whose reconcile this is
 	acting   bool   // this manager acts on it
-	opinions map[types.UID]machines.Opinion
+	opinions map[types.UID]Opinion
 }
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
@@ -256,12 +258,12 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == state.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, state.Cluster, Act) == machines.Paused {
+		if other.Name == state.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, state.Cluster, Act) == Paused {
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
-			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == machines.Active &&
+			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
 				shard.Covers(r.WatchFilterValue, other, state.Cluster)
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name

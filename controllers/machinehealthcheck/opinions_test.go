@@ -18,13 +18,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // beside is a machine that another check finds healthy.
-func beside(t *machines.Target) {
-	t.Others = []machines.Opinion{{Check: "other", Heard: true, Healthy: true}}
+func beside(t *Target) {
+	t.Others = []Opinion{{Check: "other", Heard: true, Healthy: true}}
 }
 
 // Of two checks that ask the owner in the same moment one conflicts with the other: it has asked nobody.
@@ -82,7 +81,7 @@ func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
 	f, r := newFleet(), &Reconciler{}
 	f.change("m", func(*clusterv1.Machine) {})
 	r.machines = faster{f.machines, func() {
-		r.memory.tell(types.NamespacedName{Namespace: "ns", Name: "other"}, map[types.UID]machines.Opinion{"m": {Heard: true, InFlight: true}})
+		r.memory.tell(types.NamespacedName{Namespace: "ns", Name: "other"}, map[types.UID]Opinion{"m": {Heard: true, InFlight: true}})
 	}}
 	w := f.check(noon)
 	w.selector, w.others = labels.Everything(), []otherCheck{{name: "other", selector: labels.Everything(), acting: true}}
@@ -96,7 +95,7 @@ func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
 
 // Else it would be decided anew ten times a second, for ever.
 func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
-	for mode, heard := range map[machines.Mode]bool{machines.Active: false, machines.Observed: true} {
+	for mode, heard := range map[Mode]bool{Active: false, Observed: true} {
 		f, r := newFleet(), &Reconciler{}
 		f.change("m", func(*clusterv1.Machine) {})
 		r.machines = f.machines
@@ -115,11 +114,11 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 // Two checks whose requests are refused would else try in turn, ten times a second.
 func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 	key, uid := types.NamespacedName{Namespace: "ns", Name: "check"}, types.UID("m")
-	waits := machines.Opinion{Heard: true, State: health.Unhealthy}
+	waits := Opinion{Heard: true, State: health.Unhealthy}
 	begins := waits
 	begins.InFlight = true
 	for name, tc := range map[string]struct {
-		plan, end machines.Opinion
+		plan, end Opinion
 		failed    int
 		want      time.Duration // zero: not at all
 	}{
@@ -127,17 +126,17 @@ func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 		"one has begun":   {begins, begins, 0, enqueue.MergeWindow},
 		"none began":      {begins, waits, 10, enqueue.Backoff(10)},
 	} {
-		opinions := func(opinion machines.Opinion) map[types.UID]machines.Opinion {
-			return map[types.UID]machines.Opinion{uid: opinion}
+		opinions := func(opinion Opinion) map[types.UID]Opinion {
+			return map[types.UID]Opinion{uid: opinion}
 		}
 		var got time.Duration
 		r := &Reconciler{wake: func(_ types.NamespacedName, in time.Duration) { got = in }}
 		w := aCheck()
-		w.others, w.Overlaps = []otherCheck{{name: "other", acting: true}}, []machines.Overlap{{Name: "other", Shared: 1}}
+		w.others, w.Overlaps = []otherCheck{{name: "other", acting: true}}, []Overlap{{Name: "other", Shared: 1}}
 		w.before.decided.Opinions = opinions(waits)
 		r.memory.keep(key, w.before)
 		r.memory.tell(key, opinions(tc.plan))
-		r.tellOthers(w, &remembered{failed: tc.failed, decided: machines.Memory{Opinions: opinions(tc.end)}})
+		r.tellOthers(w, &remembered{failed: tc.failed, decided: Memory{Opinions: opinions(tc.end)}})
 		if got != tc.want {
 			t.Errorf("%s: the other check is woken after %s, want %s", name, got, tc.want)
 		}

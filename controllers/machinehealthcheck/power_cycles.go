@@ -9,13 +9,15 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -40,16 +42,13 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 		kind := versions[0].GroupKind()
 		cycles, err := r.cyclesOf(ctx, state, versions)
 		if err != nil {
-			since, before := state.before.unread[kind]
-			if !before {
-				since = state.Now
+			if until := state.unreadUntil(kind, err); state.Now.Before(until) && until.After(state.CyclesUnread) {
+				state.CyclesUnread = until
 			}
-			state.unread[kind] = since
-			state.cyclesUnknown(err, since.Add(machines.CyclesUnreadFor))
 		}
 		for _, name := range slices.Sorted(maps.Keys(cycles)) {
 			req := cycles[name]
-			if !machines.CycleUnderWay(req, state.Now) {
+			if !CycleUnderWay(req, state.Now) {
 				continue
 			}
 			for _, owner := range req.OwnerReferences {
@@ -63,8 +62,15 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	}
 }
 
-// cyclesUnknown notes that a kind of power cycles cannot be read, which holds up machines until then. When that is over it is still said.
-func (state *observed) cyclesUnknown(err error, until time.Time) {
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. When that
+// is over it is still said.
+func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
+	since, before := state.before.unread[kind]
+	if !before {
+		since = state.Now
+	}
+	state.unread[kind] = since
+	until := since.Add(CyclesUnreadFor)
 	if errors.Is(err, errListing) {
 		state.lookAgainIn(syncingRequests)
 	} else {
@@ -72,10 +78,8 @@ func (state *observed) cyclesUnknown(err error, until time.Time) {
 	}
 	if state.Now.Before(until) {
 		state.recheck = health.Earliest(state.recheck, until)
-		if until.After(state.CyclesUnread) {
-			state.CyclesUnread = until
-		}
 	}
+	return until
 }
 
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
@@ -111,4 +115,59 @@ func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool
 		return true, nil
 	}
 	return r.Installed(ctx, strings.ToLower(kind.Kind)+"s."+kind.Group)
+}
+
+const (
+	// hostsWithin is how long a reconcile waits for the hosts of its machines.
+	hostsWithin = 5 * time.Second
+	// hostAgain is how soon a host is read again that blocks a remediation. Nothing tells when it does not any more.
+	hostAgain = time.Minute
+)
+
+// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their
+// kinds are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is
+// to replace a machine on a host that is externally provisioned.
+func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
+	if r.Metal == nil {
+		state.Read.Hosts = true
+		return
+	}
+	asking, done := context.WithTimeout(ctx, hostsWithin)
+	defer done()
+	for _, i := range plan.Open {
+		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
+			host, err := r.hostOf(asking, target)
+			if target.Host = &host; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
+			}
+			if target.Host.External || target.Host.Serviced || target.Host.Paused {
+				state.lookAgainIn(hostAgain)
+			}
+		}
+	}
+}
+
+func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
+	found, err := r.Metal.Of(ctx, target.Machine)
+	if errors.Is(err, explain.ErrUnread) {
+		return writtenHost(target), nil
+	} else if err != nil {
+		return Host{}, err
+	}
+	read := Host{Paused: found.Paused}
+	if found.Is == powercycle.HostOurs {
+		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
+	}
+	return read, nil
+}
+
+// writtenHost is the host of target for a reader who may not read it: as what the manager wrote on the Machine has it.
+func writtenHost(target *Target) Host {
+	cond := ConditionOf(target, mendv1.Remediation)
+	if cond == nil || cond.Status != metav1.ConditionFalse {
+		return Host{}
+	}
+	return Host{
+		Name: "of the machine", External: cond.Reason == string(HostExternal), Paused: cond.Reason == string(HostPaused),
+	}
 }

@@ -1,25 +1,33 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // powerCycled gives the target a power cycle that a person asked for, under a name of its own.
-func powerCycled(t *machines.Target) {
+func powerCycled(t *Target) {
 	t.Cycle = &remediationrequest.Metadata{TypeMeta: metav1.TypeMeta{Kind: "HostRemediation"}, ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "by-hand"}}
 }
 
@@ -53,7 +61,7 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 	} {
 		r := &remediationrequest.Metadata{}
 		tc.given(r)
-		if machines.CycleUnderWay(r, noon) != tc.want {
+		if CycleUnderWay(r, noon) != tc.want {
 			t.Errorf("%s: under way is %t", name, !tc.want)
 		}
 	}
@@ -144,5 +152,58 @@ func TestACheckIsReconciledWhenAPowerCycleThatNoControllerTakesOnStopsCounting(t
 	w.Targets[0].Cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
 	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
 		t.Errorf("the next reconcile is at %s, want %s", next, want)
+	}
+}
+
+// metal has one host for all machines, which it cannot find for the machine m.
+type metal struct {
+	found host.Found
+	err   error
+}
+
+func (m metal) Of(_ context.Context, machine *clusterv1.Machine) (host.Found, error) {
+	if m.err != nil && machine.Name != "m" {
+		return host.Found{Is: powercycle.HostGone}, nil
+	}
+	return m.found, m.err
+}
+
+func TestAnOwnerIsAskedOnlyAfterALookAtTheHost(t *testing.T) {
+	external := &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h"}, Power: powercycle.Power{External: true}}
+	for name, tc := range map[string]struct {
+		metal   metal
+		blocked Reason // empty if it starts
+	}{
+		"an ordinary host":                      {metal{found: host.Found{Is: powercycle.HostOurs, Host: &host.Host{}}}, ""},
+		"one that is externally provisioned":    {metal{found: host.Found{Is: powercycle.HostOurs, Host: external}}, HostExternal},
+		"one that is another machine's":         {metal{found: host.Found{Is: powercycle.HostForeign, Host: external}}, ""},
+		"a paused Metal3Machine":                {metal{found: host.Found{Is: powercycle.HostGone, Paused: true}}, HostPaused},
+		"a host that may not be read, as ever":  {metal{err: apierrors.NewForbidden(schema.GroupResource{}, "h", nil)}, ""},
+		"a kind that is not installed, as ever": {metal{err: fmt.Errorf("read it: %w", &meta.NoKindMatchError{})}, ""},
+		"a host that cannot be read now":        {metal{err: errors.New("no answer")}, PowerCyclesUnread},
+	} {
+		onHost := func(target *Target) {
+			target.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{Kind: "Metal3Machine", APIGroup: "infrastructure.cluster.x-k8s.io"}
+		}
+		w := aCheck(a("m", health.Unhealthy, onHost), a("n", health.Unhealthy, onHost))
+		w.Read.Cycles, w.unread = true, map[schema.GroupKind]time.Time{}
+		plan, r := decide(w), &Reconciler{Metal: tc.metal}
+		if !plan.Needs.Hosts {
+			t.Fatalf("%s: the host is not read", name)
+		}
+		r.observeHosts(t.Context(), w, plan)
+		decision, other := decide(w).Decisions[0], decide(w).Decisions[1]
+		if tc.metal.err != nil && !other.Starts() {
+			t.Errorf("%s: it blocks another machine by %v", name, other.Blockers)
+		}
+		if decision.Starts() != (tc.blocked == "") || tc.blocked != "" && !decision.Blocked(tc.blocked) {
+			t.Errorf("%s: it starts %t, blocked by %v", name, decision.Starts(), decision.Blockers)
+		}
+		w.before.unread, w.Now = w.unread, w.Now.Add(CyclesUnreadFor)
+		w.Targets[0].Host = nil
+		r.observeHosts(t.Context(), w, plan)
+		if tc.blocked == PowerCyclesUnread && !decide(w).Decisions[0].Starts() {
+			t.Errorf("%s: it does not start after ten minutes", name)
+		}
 	}
 }

@@ -19,12 +19,11 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // onMetal makes the target's machine one of a bare-metal host.
-func onMetal(t *machines.Target) {
+func onMetal(t *Target) {
 	t.Machine.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: t.Machine.Name}
 }
 
@@ -67,7 +66,7 @@ func cyclesOfHosts(objects ...*remediationrequest.Metadata) *remediationrequest.
 // readCycles finds the power cycles of the observed state and returns the machines whose remediation begins.
 func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	t.Helper()
-	w.Template, w.CyclesUnread, w.Trouble, w.requests = machines.Template{Known: true}, time.Time{}, nil, nil
+	w.Template, w.CyclesUnread, w.Trouble, w.requests = Template{Known: true}, time.Time{}, nil, nil
 	r.memory.recall(w)
 	if w.unread, w.Read.Cycles = nil, false; decide(w).Needs.Cycles {
 		r.observeCycles(t.Context(), w)
@@ -112,7 +111,7 @@ func TestAKindThatCannotBeReadHoldsUpTheMachinesItMayConcernAndNoOther(t *testin
 		t.Error("it is not said what could not be read")
 	}
 	is := seen(w, decide(w), w.Targets[0])
-	if len(is.Blockers) == 0 || is.Blockers[0].Reason != machines.NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
+	if len(is.Blockers) == 0 || is.Blockers[0].Reason != NotRead || !is.Blockers[0].Until.Equal(noon.Add(10*time.Minute)) {
 		t.Errorf("explain says %+v, want it to say until when nothing begins", is.Blockers)
 	}
 	virtual := aCheck(a("virtual", health.Unhealthy))

@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -26,13 +26,14 @@ func (w *observed) oneAtOnce() *observed {
 	return w
 }
 
-func refusedBefore(t *machines.Target) {
+func refusedBefore(t *Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
 		clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)(t)
 }
 
-// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache shows late.
+// A power cycle of a machine that its user has just protected, or whose node was seen well meanwhile, must not begin on what a cache
+// shows late.
 func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 	for name, tc := range map[string]struct {
 		refused bool         // before
@@ -51,7 +52,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			if tc.refused { // its conditions are all set
 				was := of(&m)
 				m.Machine = written(m.Machine, was.verdict.Due(noon), ago(time.Minute),
-					append(machines.NotCreated(errors.New("it is odd")), setUnhealthy)...)
+					append(NotCreated(errors.New("it is odd")), setUnhealthy)...)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()
@@ -108,9 +109,42 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 			t.Errorf("%s is tried again before b", s.Target.Machine.Name)
 		}
 	}
-	first.Step = machines.CreateRequest
+	first.Step = CreateRequest
 	m.leave(w, decide(w), outcome{step: first, requested: true})
 	if w = pass(); len(w.before.decided.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")
+	}
+}
+
+// A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition
+// does.
+func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
+	var m memory
+	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
+	w.external().limited("60%").oneAtOnce()
+	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
+		w.Now = now
+		m.recall(w)
+		s := decide(w)
+		for _, st := range stepsOf(w, s) {
+			if st.Starts() && (i == 0 || st.Target.Machine.Name != "b") {
+				t.Errorf("reconcile %d begins the remediation of %s", i, st.Target.Machine.Name)
+			}
+			st.Target.Machine.Status = st.with(w, st.Target.Machine, st.Conditions).Status
+		}
+		m.leave(w, s)
+		if ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
+			t.Fatalf("reconcile %d removes the refusal, although nothing was tried", i)
+		}
+	}
+}
+
+func TestARefusalStaysWhileNothingMayBegin(t *testing.T) {
+	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
+	s := decide(w)
+	w.Check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
+	w.before.lasts = true // and has seen nothing yet
+	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+		t.Error("the refusal is removed, although nothing was tried")
 	}
 }

@@ -12,6 +12,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +21,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -81,7 +81,8 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	return r
 }
 
-// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by now.
+// pass makes one reconcile at that time after noon, and returns in how long the next one is and whether the machine's owner is asked by
+// now.
 func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
@@ -93,31 +94,7 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return result.RequeueAfter, machines.OwnerOf(m) != machines.NotAsked
-}
-
-func TestAReconcileThatFindsAMachineUnhealthyIsRepeatedAndBeginsThen(t *testing.T) {
-	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-	if next, begun := r.pass(0); begun || next != enqueue.MergeWindow {
-		t.Errorf("at first: begun %t, the next reconcile is after %s, want %s", begun, next, enqueue.MergeWindow)
-	}
-	if _, begun := r.pass(enqueue.MergeWindow); !begun {
-		t.Error("after the merge window the remediation does not begin")
-	}
-}
-
-func TestTheEndOfTheCooldownEnqueuesTheCheck(t *testing.T) {
-	r := reconciling(t, func(check *clusterv1.MachineHealthCheck) {
-		check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
-		check.Status.Conditions = []metav1.Condition{saidAt(mendv1.StormCooldown, "True", mendv1.CoolingDownReason, time.Minute)}
-	})
-	if next, begun := r.pass(0); begun || next != 9*time.Minute {
-		t.Errorf("begun %t, the next reconcile is after %s, want it at the end of the cooldown", begun, next)
-	}
-	r.pass(9 * time.Minute)
-	if r.there.doubted > 0 {
-		t.Error("the cache is doubted of a check that was looked at all the time")
-	}
+	return result.RequeueAfter, OwnerOf(m) != NotAsked
 }
 
 func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T) {
@@ -151,13 +128,13 @@ func (r *reconciled) machine() *clusterv1.Machine {
 	return m
 }
 
-// outdated is a client whose cache has a machine as it was.
-type outdated struct {
+// outdatedReader is a client whose cache has a machine as it was.
+type outdatedReader struct {
 	client.Client
 	was *clusterv1.Machine
 }
 
-func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+func (o outdatedReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	err := o.Client.List(ctx, list, opts...)
 	if all, is := list.(*clusterv1.MachineList); is {
 		all.Items = []clusterv1.Machine{*o.was.DeepCopy()}
@@ -165,7 +142,7 @@ func (o outdated) List(ctx context.Context, list client.ObjectList, opts ...clie
 	return err
 }
 
-func (o outdated) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	err := o.Client.Get(ctx, key, obj, opts...)
 	if _, is := obj.(*metav1.PartialObjectMetadata); is && key.Name == o.was.Name {
 		obj.SetResourceVersion(o.was.ResourceVersion)
@@ -186,7 +163,7 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
 		t.Fatal(err)
 	}
-	c := machines.ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	c := ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := `Remediation is not allowed, spec.selector: "Is" is not a valid label selector operator; the operators are In, NotIn, Exists and DoesNotExist`
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != mendv1.InvalidSelectorReason || c.Message != want {
 		t.Errorf("the check says %+v, want False InvalidSelector: %s", c, want)
@@ -231,6 +208,38 @@ func TestACheckIsFoundThroughTheLabelOfItsCluster(t *testing.T) {
 				if _, begun := r.pass(enqueue.MergeWindow); begun != (value == tc.want) {
 					t.Errorf("the manager of %s begins: %t", value, begun)
 				}
+			}
+		})
+	}
+}
+
+func TestMode(t *testing.T) {
+	cases := map[string]struct {
+		annotation *string
+		paused     bool
+		unclaimed  Unclaimed
+		want       Mode
+	}{
+		"a claimed check is acted on, whatever the flag":        {ptr.To("kubemend"), false, Ignore, Active},
+		"a claimed check of a paused cluster is paused":         {ptr.To("kubemend"), true, Act, Paused},
+		"any other value is a pause":                            {ptr.To("true"), false, Act, Paused},
+		"even the empty one":                                    {ptr.To(""), false, Observe, Paused},
+		"an unclaimed check is observed":                        {nil, false, Observe, Observed},
+		"an unclaimed check of a paused cluster is not":         {nil, true, Observe, Paused},
+		"an unclaimed check is acted on where the flag says so": {nil, false, Act, Active},
+		"an unclaimed check is ignored where the flag says so":  {nil, false, Ignore, Ignored},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			check, cluster := &clusterv1.MachineHealthCheck{}, &clusterv1.Cluster{}
+			if tc.annotation != nil {
+				check.Annotations = map[string]string{clusterv1.PausedAnnotation: *tc.annotation}
+			}
+			if tc.paused {
+				cluster.Spec.Paused = ptr.To(true)
+			}
+			if got := modeFor(check, cluster, tc.unclaimed); got != tc.want {
+				t.Errorf("modeFor() = %d, want %d", got, tc.want)
 			}
 		})
 	}

@@ -14,12 +14,11 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	fleet := func(size, pending int) *observed {
-		targets := make([]machines.Target, size)
+		targets := make([]Target, size)
 		for i := range targets {
 			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore); i < pending {
 				targets[i] = a(fmt.Sprintf("m%04d", i), health.Pending)
@@ -54,8 +53,8 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	}
 }
 
-// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation. One that was
-// requested in a write whose answer was lost counts as well.
+// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation.
+// One that was requested in a write whose answer was lost counts as well.
 func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	for name, lost := range map[string]bool{"with an answer": false, "whose answer was lost": true} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
@@ -71,7 +70,7 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 		if _, begun := r.pass(time.Second); !begun {
 			t.Fatal("no remediation was requested")
 		}
-		r.Client, r.Live = outdated{r.api, before}, r.api
+		r.Client, r.Live = outdatedReader{r.api, before}, r.api
 		written := r.machine().ResourceVersion
 		if next, _ := r.pass(2 * time.Second); next != consistency.Lag || r.machine().ResourceVersion != written {
 			t.Errorf("%s: on what was before its write it acts, or waits %s", name, next)
@@ -83,8 +82,8 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 	}
 }
 
-// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put off, it would be
-// lost.
+// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put
+// off, it would be lost.
 func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
 	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
@@ -115,9 +114,9 @@ func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
 			if _, begun := r.pass(time.Second); !begun {
 				t.Fatal("no remediation was requested")
 			}
-			r.Client, r.Live = outdated{r.Client, before}, r.api
+			r.Client, r.Live = outdatedReader{r.Client, before}, r.api
 			if restored {
-				r.Live = outdated{r.api, before}
+				r.Live = outdatedReader{r.api, before}
 			}
 			waits := true
 			for i := range 20 {

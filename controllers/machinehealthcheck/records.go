@@ -12,7 +12,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
@@ -56,7 +55,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step)
 // healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
 // remediation of the machine finds it otherwise.
 func healthSaid(machine *clusterv1.Machine) string {
-	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
 	if cond == nil {
 		return ""
 	}
@@ -75,7 +74,7 @@ func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord 
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
 			Counts: records.CountsOf(s.population, state.Limits,
-				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, machines.MostUnhealthy(check))),
+				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
 		},
 	}
 	records.OnNode(&record.Spec.Target, s.Target.Node)

@@ -1,19 +1,24 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // recordOfFirst is the record of the first target of w, on that host.
@@ -26,8 +31,8 @@ func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.Remediation
 	return recordOf(w, stepOf(w, p, p.Decisions[0]), on)
 }
 
-func unhealthyBy(all ...health.Finding) func(*machines.Target) {
-	return func(t *machines.Target) { of(t).verdict.Findings = all }
+func unhealthyBy(all ...health.Finding) func(*Target) {
+	return func(t *Target) { of(t).verdict.Findings = all }
 }
 
 func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
@@ -36,7 +41,7 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 		Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: ago(6 * time.Minute)},
 	}
 	w := aCheck(
-		a("m", health.Unhealthy, unhealthyBy(silent), func(t *machines.Target) {
+		a("m", health.Unhealthy, unhealthyBy(silent), func(t *Target) {
 			m := t.Machine
 			m.OwnerReferences[0].UID = "set-uid"
 			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
@@ -97,8 +102,8 @@ func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
 }
 
 func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
-	marked := func(value string) func(*machines.Target) {
-		return func(t *machines.Target) {
+	marked := func(value string) func(*Target) {
+		return func(t *Target) {
 			t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: "", mendv1.RequestedAnnotation: value}
 			of(t).verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
 		}
@@ -120,7 +125,7 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 		}
 	}
 	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
-	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *machines.Target) {
+	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{mendv1.RequestedAnnotation: `{"by":"alice"}`}
 	})), nil)
 	if is.Spec.Requester.User != "" {
@@ -130,3 +135,50 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 
 // moment is at as a record has it.
 func moment(at time.Time) *metav1.Time { return ptr.To(metav1.NewTime(at)) }
+
+// askedByHand marks a machine for remediation by hand, which is the simplest way to be unhealthy: it takes no node.
+func askedByHand(t *Target) {
+	t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+}
+
+// Cluster API core made the request before the check was claimed, and wrote no record.
+func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
+	recorded := requestedBy("", "", func(r *remediationrequest.Metadata) { r.Annotations[mendv1.RecordAnnotation] = "m-1234567890" })
+	for name, tc := range map[string]struct {
+		w    *observed
+		want int
+	}{
+		"of a machine that is unhealthy":          {aCheck(a("m", health.Unhealthy, askedByHand, requestedBy("", ""))).external(), 1},
+		"not one that names its record":           {aCheck(a("m", health.Unhealthy, askedByHand, recorded)).external(), 0},
+		"nor one whose machine is healthy again":  {aCheck(a("m", health.Healthy, markedBefore, requestedBy("", ""))).external(), 0},
+		"one of a check of this name before this": {aCheck(a("m", health.Unhealthy, askedByHand, requestedBy("check", "old-uid"))).external(), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scheme := runtime.NewScheme()
+			if err := mendv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			server := fake.NewClientBuilder().WithScheme(scheme).Build()
+			r := &Reconciler{Records: &records.Records{
+				Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(noon),
+				Installed: func(context.Context, string) (bool, error) { return true, nil },
+			}}
+			p := decide(tc.w)
+			s := stepOf(tc.w, p, p.Decisions[0])
+			if s.Step != AdoptRequest {
+				t.Fatalf("the step is %q", s.Step)
+			}
+			named := r.recordAdopted(t.Context(), tc.w, s)
+			all := &mendv1.RemediationRecordList{}
+			if err := server.List(t.Context(), all); err != nil {
+				t.Fatal(err)
+			}
+			if len(all.Items) != tc.want || (named != "") != (tc.want == 1) {
+				t.Fatalf("there are %d records, and the request names %q", len(all.Items), named)
+			}
+			if tc.want == 1 && (all.Items[0].Name != named || all.Items[0].Spec.Remediator != mendv1.RemediatedByRequest) {
+				t.Errorf("the record is %+v", all.Items[0].Spec)
+			}
+		})
+	}
+}

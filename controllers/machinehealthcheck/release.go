@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
@@ -35,9 +34,9 @@ import (
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
-// machines now, or because the machine was relabelled. It deletes the requests that were made for them and removes
-// the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim
-// was taken away or it was paused, it removes the conditions that only kubemend sets.
+// machines now, or because the machine was relabelled, or annotated to be left alone. It deletes the requests that were made for them and
+// removes the conditions that checks had set. From machines of a check on which kubemend does not act any more, since its claim was taken
+// away or it was paused, it removes the conditions that only kubemend sets.
 //
 // A finalizer on the check would do the same as long as a manager runs, and would keep the check from being deleted
 // when none does. Instead each request and condition says whose it is: a request carries its maker, and a condition
@@ -52,7 +51,7 @@ type Releaser struct {
 	Discovery discovery.ServerResourcesInterface
 	// Unclaimed says what to do with checks that are not claimed for kubemend.
 	Unclaimed Unclaimed
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster must have; empty for all.
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a Cluster, or a check, must have; empty for all.
 	WatchFilterValue string
 }
 
@@ -62,7 +61,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := r.Client.Get(ctx, req.NamespacedName, machine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if machines.Deleting(machine) {
+	if Deleting(machine) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
 	cluster, err := r.clusterOf(ctx, machine)
@@ -70,25 +69,36 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	checks, err := r.checksOf(ctx, machine)
-	if err != nil {
+	if err != nil || !r.covers(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
-	if !machines.Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
+	acts, skipped := r.actedOn(checks, cluster), len(LeftAloneBy(machine)) > 0
+	judged := len(checks) > 0 && !(acts && skipped)
+	if !Marked(machine) || judged && !machinestatus.HasOwn(machine) || acts && !skipped {
 		return ctrl.Result{}, err
 	}
-	result, conditionsErr := r.removeConditions(ctx, machine, len(checks) > 0)
+	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
 	return result, errors.Join(err, conditionsErr)
 }
 
-// clusterOf returns the Cluster of machine; nil if it is paused, or if another manager looks after it. Machines
-// are not asked for the label: that theirs was forgotten must not leave a request behind.
+// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of them.
+// Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
+func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	covered := shard.Covers(r.WatchFilterValue, cluster, nil)
+	for _, check := range checks {
+		covered = covered || shard.Covers(r.WatchFilterValue, check, nil)
+	}
+	return covered
+}
+
+// clusterOf returns the Cluster of machine; nil if it is paused.
 func (r *Releaser) clusterOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.Cluster, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if ptr.Deref(cluster.Spec.Paused, false) || !shard.Covers(r.WatchFilterValue, cluster, nil) {
+	if ptr.Deref(cluster.Spec.Paused, false) {
 		return nil, nil
 	}
 	return cluster, nil
@@ -116,11 +126,11 @@ func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, clus
 	var oldest *clusterv1.MachineHealthCheck
 	for _, check := range checks {
 		_, invalid := selectorOf(check) // a check with such a selector judges no machine
-		if invalid == nil && modeFor(check, cluster, Act) != machines.Paused && (oldest == nil || older(check, oldest)) {
+		if invalid == nil && modeFor(check, cluster, Act) != Paused && (oldest == nil || older(check, oldest)) {
 			oldest = check
 		}
 	}
-	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == machines.Active
+	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == Active
 }
 
 // releaseRequests deletes the requests for machine whose maker does not judge it any more. Those of a maker that does are its own affair.
@@ -150,15 +160,16 @@ func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machi
 	return errors.Join(errs...)
 }
 
-// removeConditions removes what we said of machine. Whether it was us who said it stands in the managed fields, which caches do not hold;
-// of our own types only kubemend sets any. On a machine that is judged those are all that goes.
-func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged bool) (ctrl.Result, error) {
+// removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster
+// API core before the check was claimed. Else it is what kubemend has set, which stands in the managed fields, and caches do not hold
+// these; of our own types only kubemend sets any. On a machine that is judged those are all that goes.
+func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Machine, judged, acts bool) (ctrl.Result, error) {
 	live := &clusterv1.Machine{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(machine), live); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	next := releasedCopy(live)
-	if judged || !writtenByUs(live) {
+	if judged || !acts && !writtenByUs(live) {
 		next = statusCopy(live)
 		machinestatus.DropOwn(next)
 	}
@@ -204,7 +215,7 @@ func (r *Releaser) tell(ctx context.Context, machine *clusterv1.Machine, text st
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return machines.Marked(o.(*clusterv1.Machine)) })
+	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return Marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -279,7 +290,7 @@ func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectK
 	}
 	var found []reconcile.Request
 	for i := range list.Items {
-		if machine := &list.Items[i]; machines.Marked(machine) || requested[machine.Name] {
+		if machine := &list.Items[i]; Marked(machine) || requested[machine.Name] {
 			found = append(found, self(ctx, machine)...)
 		}
 	}

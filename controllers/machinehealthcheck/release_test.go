@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -54,7 +53,8 @@ func machineIn(cluster, name string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: clusterv1.MachineSpec{ClusterName: cluster}}
 }
 
-// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which nothing is said.
+// A check was deleted while its Cluster was paused. When the pause is over, its requests are looked for, also those of machines of which
+// nothing is said.
 func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	r := releaserOf(t, machineIn("c1", "m1"), machineIn("c2", "m2"), machineIn("c1", "m3"), hostRemediation("m1"), hostRemediation("m2"))
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
@@ -144,7 +144,8 @@ func TestTheRequestsOfAMachineThatIsBeingDeletedAreLeftToTheGarbageCollector(t *
 	}
 }
 
-// The condition kubemend.io/Remediation goes when kubemend does not act on a machine any more; those of Cluster API stay.
+// The condition kubemend.io/Remediation goes when kubemend does not act on a machine any more; those of Cluster API stay, but on a machine
+// that its user wants left alone: its owner would act on them.
 func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 	made := func(age time.Duration, annotations map[string]string) *clusterv1.MachineHealthCheck {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{
@@ -154,34 +155,49 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 		return check
 	}
 	claim, pause := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}, map[string]string{clusterv1.PausedAnnotation: "true"}
+	ofShard := func(shard string) client.Object {
+		check := made(0, claim)
+		check.Labels = map[string]string{clusterv1.WatchLabel: shard}
+		return check
+	}
 	for name, tc := range map[string]struct {
 		checks []client.Object
 		acts   Unclaimed
 		stays  bool
+		left   bool
+		shard  string
 	}{
-		"the check is claimed":                 {[]client.Object{made(0, claim)}, Observe, true},
-		"the claim was taken away":             {[]client.Object{made(0, nil)}, Observe, false},
-		"it needs none":                        {[]client.Object{made(0, nil)}, Act, true},
-		"it is paused for all":                 {[]client.Object{made(0, pause)}, Act, false},
-		"an older check is core's, which acts": {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false},
-		"an older one is paused":               {[]client.Object{made(0, claim), made(time.Hour, pause)}, Observe, true},
+		"the check is claimed":                 {[]client.Object{made(0, claim)}, Observe, true, false, ""},
+		"the claim was taken away":             {[]client.Object{made(0, nil)}, Observe, false, false, ""},
+		"it needs none":                        {[]client.Object{made(0, nil)}, Act, true, false, ""},
+		"it is paused for all":                 {[]client.Object{made(0, pause)}, Act, false, false, ""},
+		"an older check is core's, which acts": {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, false, ""},
+		"an older one is paused":               {[]client.Object{made(0, claim), made(time.Hour, pause)}, Observe, true, false, ""},
+		"it is to be left alone":               {[]client.Object{made(0, claim)}, Observe, false, true, ""},
+		"beside core's older one":              {[]client.Object{made(0, claim), made(time.Hour, nil)}, Observe, false, true, ""},
+		"its check is this manager's":          {[]client.Object{ofShard("east")}, Observe, false, true, "east"},
+		"it is another manager's":              {[]client.Object{ofShard("west")}, Observe, true, true, "east"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machineIn("c1", "m1")
 			m.Labels = map[string]string{"pool": "workers"}
+			if tc.left {
+				m.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+			}
+			released := tc.left && len(tc.checks) == 1 && !tc.stays // kubemend acts on it
 			m.Status.Conditions = []metav1.Condition{
 				{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyNode"},
 				{Type: mendv1.Remediation, Status: metav1.ConditionTrue, Reason: mendv1.OwnerAskedReason},
 			}
 			r := releaserOf(t, append(tc.checks, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})...)
-			r.Unclaimed = tc.acts
+			r.WatchFilterValue, r.Unclaimed, r.Recorder = tc.shard, tc.acts, events.NewFakeRecorder(1)
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)}); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				t.Fatal(err)
 			}
-			if stays := machines.ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || machines.Failed(m) == nil {
+			if stays := ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || (Failed(m) == nil) != released {
 				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
 			}
 		})

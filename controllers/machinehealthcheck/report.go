@@ -18,13 +18,12 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
-func (r *Reconciler) tell(ctx context.Context, state *observed, plan *machines.Plan, done applied) ctrl.Result {
+func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
 	next := after(state, plan, done)
 	r.tellOthers(state, &next)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
@@ -62,15 +61,12 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 		switch {
 		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
 			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
-			if blocker := o.BlockedBy(machines.FailureContradicted); blocker != nil {
+			if blocker := o.BlockedBy(FailureContradicted); blocker != nil {
 				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
 			}
 			add(kind, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", marked+"healthy again by "+check)
-		case o.saved != nil && o.Step == machines.Release:
-			add(corev1.EventTypeNormal, mendv1.EventRequestReleased, "Release",
-				marked+"not to be judged; "+check+" removed the conditions that it had set")
 		}
 		if o.newlyRefused() {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
@@ -141,13 +137,13 @@ func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text st
 }
 
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
+func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	before, now := state.restricted(), plan.Restriction
-	allowed := machines.ConditionOf(next, machines.RemediationAllowed)
+	allowed := ConditionOf(next, RemediationAllowed)
 	switch {
 	case allowed == nil || !state.Settled():
 	case now != "" && before != now:
@@ -173,7 +169,7 @@ func (state *observed) restricted() string {
 	if state.before.warned != nil {
 		return *state.before.warned
 	}
-	cond := machines.ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+	cond := ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	if cond == nil || cond.Status != metav1.ConditionFalse {
 		return ""
 	}
@@ -181,8 +177,8 @@ func (state *observed) restricted() string {
 }
 
 // warnedAfter is the restriction of which the last event tells after those of turnNotes.
-func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHealthCheck) string {
-	allowed := machines.ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+func warnedAfter(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) string {
+	allowed := ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	switch restriction := plan.Restriction; {
 	case allowed == nil || !state.Settled():
 		return state.restricted()
@@ -195,12 +191,12 @@ func warnedAfter(state *observed, plan *machines.Plan, next *clusterv1.MachineHe
 // turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
 // before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
-	cond := machines.ConditionOf(next, kind)
+	cond := ConditionOf(next, kind)
 	if cond == nil {
 		return nil, false
 	}
 	status := metav1.ConditionTrue
-	if stored := machines.ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
+	if stored := ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
 		status = stored.Status
 	}
 	return cond, cond.Status != status && cond.Status != metav1.ConditionUnknown
@@ -211,9 +207,9 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 //
 // What failed is logged here and not returned. An error that is returned makes the queue drop every other moment, and
 // one machine that cannot be written would hold up the deadlines of all others.
-func (r *Reconciler) next(ctx context.Context, state *observed, plan *machines.Plan, done applied, failed int) ctrl.Result {
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied, failed int) ctrl.Result {
 	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
-	if state.Mode == machines.Active || r.Records != nil { // or a record tells what would begin
+	if state.Mode == Active || r.Records != nil { // or a record tells what would begin
 		at = health.Earliest(at, plan.Recheck)
 	}
 	if r.Resync > 0 {

@@ -1,22 +1,26 @@
 package machinehealthcheck
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	testingclock "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine would be
-// reported under the name of the first.
+// Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine
+// would be reported under the name of the first.
 func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	related := map[string]string{}
 	for _, name := range []string{"first", "second"} {
@@ -38,7 +42,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 }
 
 // failedAndReady is a machine that its provider has failed, and whose node is Ready.
-func failedAndReady(t *machines.Target) {
+func failedAndReady(t *Target) {
 	message := "authentication failed"
 	was := &clusterv1.MachineV1Beta1DeprecatedStatus{FailureMessage: &message}
 	t.Machine.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: was}
@@ -62,7 +66,7 @@ func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
 
 // A provider with a wrong credential fails all its machines: users read of it where they look first.
 func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
-	of := func(name string) machines.Target { return a(name, health.Unhealthy, failedAndReady) }
+	of := func(name string) Target { return a(name, health.Unhealthy, failedAndReady) }
 	w := aCheck(of("first"), of("second"), of("third"))
 	p := w.decide()
 	got := map[string]string{}
@@ -80,5 +84,45 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
+	w := aCheck(a("broken", health.Unhealthy), a("pending", health.Pending))
+	of(w.Targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
+	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
+	failing := []outcome{{step: step{Decision: &Decision{Target: w.Targets[0]}}, err: errors.New("refused by a webhook")}}
+	for range 20 {
+		r.memory.recall(w)
+		if result := r.tell(t.Context(), w, decide(w), applied{outcomes: failing}); result.RequeueAfter > 3*time.Second {
+			t.Fatalf("the next reconcile is after %s, want one at the deadline in 3s", result.RequeueAfter)
+		}
+	}
+}
+
+func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
+	w := aCheck()
+	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
+	next := func(outcomes ...outcome) time.Duration {
+		r.memory.recall(w)
+		return r.tell(t.Context(), w, &Plan{}, applied{outcomes: outcomes}).RequeueAfter
+	}
+	conflict := outcome{released: &remediationrequest.Metadata{}, again: true}
+	var last time.Duration
+	for range 20 {
+		after := next(conflict)
+		if after < last || after > enqueue.RetryAtMost {
+			t.Fatalf("a try after %s follows one after %s", after, last)
+		}
+		last = after
+	}
+	if last != enqueue.RetryAtMost {
+		t.Errorf("after 20 tries the next is after %s, want %s", last, enqueue.RetryAtMost)
+	}
+	if after := next(); after != 0 {
+		t.Errorf("a steady check is reconciled after %s", after)
+	}
+	if after := next(conflict); after != enqueue.Conflicted {
+		t.Errorf("the first try after that is after %s, want %s", after, enqueue.Conflicted)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -43,7 +42,7 @@ type remediation struct {
 // byRequests says that the machines of the check are remediated by requests that are made from a template.
 func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
 	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	state.Template = machines.Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
+	state.Template = Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
@@ -54,7 +53,7 @@ func (state *observed) missing(why, fix string) {
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
-	state.Template = machines.Template{Known: true}
+	state.Template = Template{Known: true}
 	ref := state.Check.Spec.Remediation.TemplateRef
 	if err := r.nameKinds(ctx, state, ref); err != nil {
 		state.Trouble = append(state.Trouble, err)
@@ -172,7 +171,7 @@ func (state *observed) attachRequests() {
 			continue
 		}
 		maker, _ := remediationrequest.MadeBy(req)
-		madeBy := func(other machines.Opinion) bool { return other.Check == maker.Name }
+		madeBy := func(other Opinion) bool { return other.Check == maker.Name }
 		if i := slices.IndexFunc(target.Others, madeBy); i >= 0 && remediationrequest.IsFor(req, target.Machine) {
 			target.Others[i].InFlight = true
 			continue
@@ -223,7 +222,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
-func (state *observed) tryTemplate(plan *machines.Plan) {
+func (state *observed) tryTemplate(plan *Plan) {
 	state.Read.Template = true
 	for _, i := range plan.Open {
 		target := state.Targets[i]
@@ -267,13 +266,13 @@ func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
 
 // ownership is that of the request that there is for t. One that was cloned from a template which another check of the machine names is
 // that check's, as far as anybody knows.
-func (state *observed) ownership(target *machines.Target) machines.Ownership {
+func (state *observed) ownership(target *Target) Ownership {
 	owned := ownershipOf(state.Check, target.Machine, target.Request)
 	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if owned == machines.AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
+	if owned == AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
 		for _, other := range state.others {
 			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
-				return machines.ForeignRequest
+				return ForeignRequest
 			}
 		}
 	}
@@ -285,18 +284,18 @@ func (state *observed) ownership(target *machines.Target) machines.Ownership {
 //
 // A request without mark that was cloned from a template of the kind that the check names was made by Cluster API core before the check
 // was claimed, also if the check named another template then. It is adopted, since no other controller would ever end it.
-func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) machines.Ownership {
+func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {
 	case !remediationrequest.IsFor(req, machine):
-		return machines.ForeignRequest
+		return ForeignRequest
 	case marked && maker.Name == check.Name && maker.UID == check.UID:
-		return machines.OwnRequest
+		return OwnRequest
 	case marked && maker.Name == check.Name:
-		return machines.AdoptableRequest
+		return AdoptableRequest
 	case !marked && remediationrequest.ClonedFrom(req, remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)):
-		return machines.AdoptableRequest
+		return AdoptableRequest
 	default:
-		return machines.ForeignRequest
+		return ForeignRequest
 	}
 }

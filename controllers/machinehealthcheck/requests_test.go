@@ -20,7 +20,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -118,7 +117,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
 			next := statusAfter(w, decide(w), result{})
-			c := machines.ConditionOf(next, mendv1.RemediationTemplateAvailable)
+			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
 				t.Errorf("the check says %+v, want that field and kind are refused: %s", c, tc.says)
@@ -128,7 +127,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 				t.Errorf("the machine is blocked by %+v, want what the check says", holds)
 			}
 			steps := stepsOf(w, decide(w))
-			if len(steps) != 1 || steps[0].Step != machines.NoStep || steps[0].external().Message != c.Message {
+			if len(steps) != 1 || steps[0].Step != NoStep || steps[0].external().Message != c.Message {
 				t.Errorf("stepsOf() = %+v, want nothing made, and the machine say why", steps)
 			}
 		})
@@ -151,8 +150,8 @@ func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...s
 	return nil
 }
 
-// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without it, the machine would look
-// as if its provider had removed what is said of the request.
+// What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
+// it, the machine would look as if its provider had removed what is said of the request.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*unstructured.Unstructured)
@@ -177,29 +176,29 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			steps := stepsOf(w, decide(w))
-			if len(steps) != 1 || steps[0].Step != machines.CreateRequest {
+			if len(steps) != 1 || steps[0].Step != CreateRequest {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
 			o := r.carryOut(t.Context(), w, steps[0])
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
 				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
 			}
-			if c := machines.ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); machines.Failed(o.saved) == nil || c == nil || c.Reason != row.want {
+			if c := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); Failed(o.saved) == nil || c == nil || c.Reason != row.want {
 				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
 			}
 		})
 	}
 }
 
-// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read does not mean
-// that it was tried.
+// A template that was just made is read before it is known for which machines it is, since the cache does not show it: that it was read
+// does not mean that it was tried.
 func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy, func(t *machines.Target) {
+	w := aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 	})).external()
 	w.remediation.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
 	p := (&Reconciler{}).decide(t.Context(), w)
-	if d := p.Decisions[0]; d.Step != machines.NoStep || !d.Blocked(machines.TemplateUnusable) || d.Starts() {
+	if d := p.Decisions[0]; d.Step != NoStep || !d.Blocked(TemplateUnusable) || d.Starts() {
 		t.Errorf("the step is %q, blocked by %v; want no request from a template that is of no use", d.Step, d.Blockers)
 	}
 }
@@ -233,6 +232,32 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 			}
 			if starts := starts(decide(w)) > 0; r.stale(t.Context(), w) != tc.waits || w.Template.Known != tc.known || starts != tc.known {
 				t.Errorf("it waits: %t, it knows the requests: %t, a remediation starts: %t", w.lagging, w.Template.Known, starts)
+			}
+		})
+	}
+}
+
+func TestWhoseARequestIs(t *testing.T) {
+	const me, myUID = "check", "check-uid"
+	requested := func(name, uid string, changes ...func(*remediationrequest.Metadata)) *observed {
+		return aCheck(a("m", health.Unhealthy, requestedBy(name, uid, changes...))).external()
+	}
+	for name, tc := range map[string]struct {
+		given *observed
+		want  Ownership
+	}{
+		"one of this check":                 {requested(me, myUID), OwnRequest},
+		"W9: one of another check":          {requested("other", "x"), ForeignRequest},
+		"one of its predecessor":            {requested(me, "old-uid"), AdoptableRequest},
+		"one that core made":                {requested("", ""), AdoptableRequest},
+		"one of another template then":      {requested("", "", otherTemplate), AdoptableRequest},
+		"one of another check's template":   {requested("", "", otherTemplate).with(otherCheckWith("another")), ForeignRequest},
+		"one of a template of another kind": {requested("", "", otherTemplateKind), ForeignRequest},
+		"one of a Machine of that name":     {requested(me, myUID, ofAnotherMachine), ForeignRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.given.ownership(tc.given.Targets[0]); got != tc.want {
+				t.Errorf("it is %d, want %d", got, tc.want)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,13 +22,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// Hosts begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
-type Hosts interface {
+// HostWatch begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
+type HostWatch interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
 }
@@ -41,11 +41,8 @@ const (
 	unreadAgain = time.Minute
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
-	// claimLasts is how long the replacement of a machine that is gone is waited for, where its owner makes it only then.
-	// (KubeadmControlPlane)
-	claimLasts = 10 * time.Minute
-	// claimShown is how long the caches may not show that an owner was asked.
-	claimShown = 30 * time.Second
+	// askedShown is how long the caches may not show that an owner was asked.
+	askedShown = 30 * time.Second
 )
 
 // errNoHosts is what a reader says that was not given any way to read hosts.
@@ -57,18 +54,10 @@ type spares struct {
 	mu sync.Mutex
 	// waiting are the checks a remediation of which waits for a spare host, by namespace.
 	waiting map[string]map[string]bool
-	// claims are the remediations that were begun, by the UIDs of the machines, and made is how many there ever were in a namespace.
-	claims map[types.UID]*claim
-	made   map[string]int
-}
-
-// claim is a remediation that was begun and whose replacement may not be observed yet.
-type claim struct {
-	namespace string
-	owner     types.UID
-	at        time.Time
-	wants     host.Wants
-	gone      time.Time // when the machine was first found to be gone; zero before
+	// asked is when owners were asked to replace machines a moment ago, by the UIDs of these.
+	asked map[types.UID]time.Time
+	// begun is how many remediations that need a spare host have begun, by namespace.
+	begun map[string]int
 }
 
 // wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
@@ -100,79 +89,54 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	return checks
 }
 
-// claim claims spare hosts for machines whose remediation begins, unless another check has claimed one in the namespace since state was
-// observed: then nothing is claimed, and the hosts have to be read again.
-func (s *spares) claim(state *observed, plan *machines.Plan) bool {
-	begins := map[*machines.Target]bool{}
-	for _, i := range plan.Open {
-		if d := plan.Decisions[i]; d.Starts() && d.Spare != nil {
-			begins[state.Targets[i]] = true
-		}
-	}
-	if len(begins) == 0 {
+// claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun
+// one in the namespace since state was observed: then the hosts have to be read again.
+func (s *spares) claim(state *observed, plan *Plan) bool {
+	begins := func(i int) bool { return plan.Decisions[i].Starts() && plan.Decisions[i].Spare != nil }
+	if !slices.ContainsFunc(plan.Open, begins) {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.made[state.Check.Namespace] != state.spares.made {
+	if s.begun[state.Check.Namespace] != state.sparesBegun {
 		return false
 	}
-	if s.claims == nil {
-		s.claims, s.made = map[types.UID]*claim{}, map[string]int{}
+	if s.asked == nil {
+		s.asked, s.begun = map[types.UID]time.Time{}, map[string]int{}
 	}
-	s.made[state.Check.Namespace]++
-	for t := range begins {
-		is := &claim{namespace: state.Check.Namespace, at: state.Now, wants: state.spares.wants[t.Machine.UID]}
-		if owner := metav1.GetControllerOf(t.Machine); owner != nil {
-			is.owner = owner.UID
+	s.begun[state.Check.Namespace]++
+	for _, i := range plan.Open {
+		if begins(i) {
+			s.asked[state.Targets[i].UID] = state.Now
 		}
-		s.claims[t.Machine.UID] = is
 	}
 	return true
 }
 
-// madeIn is how many claims there ever were in a namespace.
-func (s *spares) madeIn(namespace string) int {
+// begunIn is how many remediations that need a spare host have begun in a namespace.
+func (s *spares) begunIn(namespace string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.made[namespace]
+	return s.begun[namespace]
 }
 
-// claimed are the claims in a namespace that count beside what is observed of its machines. Those that are over are forgotten.
-func (s *spares) claimed(namespace string, there map[types.UID]*clusterv1.Machine, now time.Time) map[types.UID]claim {
+// askedByOthers is when owners were asked a moment ago to replace machines that are not targets of state. Of its own targets the check
+// knows what it wrote, and that it failed.
+func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := map[types.UID]claim{}
-	for id, is := range s.claims {
-		if is.namespace != namespace {
-			continue
-		}
-		m := there[id]
-		if m == nil && is.gone.IsZero() {
-			is.gone = now
-		}
-		switch {
-		case m != nil && machines.OwnerOf(m) != machines.NotAsked:
-			continue // it is observed
-		case m != nil && !now.Before(is.at.Add(claimShown)), m == nil && !now.Before(is.gone.Add(claimLasts)):
-			delete(s.claims, id)
-			continue
-		}
-		all[id] = *is
+	maps.DeleteFunc(s.asked, func(_ types.UID, at time.Time) bool { return !state.Now.Before(at.Add(askedShown)) })
+	asked := maps.Clone(s.asked)
+	for _, target := range state.Targets {
+		delete(asked, target.UID)
 	}
-	return all
-}
-
-// observedSpares is what a reconcile has read of spare hosts.
-type observedSpares struct {
-	made  int                      // as spares.made was before the hosts were read
-	wants map[types.UID]host.Wants // of the machines that were read
+	return asked
 }
 
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
-func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *machines.Plan) {
-	state.Spares, state.Read.Spares = machines.Spares{}, true
-	state.spares = observedSpares{wants: map[types.UID]host.Wants{}, made: r.spares.madeIn(state.Check.Namespace)}
+func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
+	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
+	state.sparesBegun = r.spares.begunIn(state.Check.Namespace)
 	if !state.Explains {
 		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
 	}
@@ -186,35 +150,29 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *m
 		}
 		return
 	}
-	there := make(map[types.UID]*clusterv1.Machine, len(inNamespace))
-	for _, machine := range inNamespace {
-		there[machine.UID] = machine
+	for _, found := range hosts {
+		if host.Free(found) {
+			state.Spares.Free++
+		}
 	}
-	claims := r.spares.claimed(state.Check.Namespace, there, state.Now)
-	for _, target := range state.Targets {
-		delete(claims, target.Machine.UID) // its write failed: else the check would wait for the cache
-	}
-	expecting := expected(inNamespace, hosts, claims)
 	var own []*clusterv1.Machine
 	for _, i := range plan.Open {
 		if plan.Decisions[i].Spare != nil {
 			own = append(own, state.Targets[i].Machine)
 		}
 	}
-	state.Spares.Fits, state.Spares.Failed = map[types.UID][]string{}, map[types.UID]string{}
-	r.readWants(ctx, state, own, expecting)
-	for _, machine := range own {
-		if wants, read := state.spares.wants[machine.UID]; read {
-			state.Spares.Fits[machine.UID] = wants.Fitting(hosts)
+	others := expected(inNamespace, hosts, r.spares.askedByOthers(state))
+	wants, errs := r.readWants(ctx, slices.Concat(own, others))
+	for i, machine := range own {
+		if errs[i] == nil {
+			state.Spares.Fits[machine.UID] = wants[i].Fitting(hosts)
+		} else {
+			state.Spares.Failed[machine.UID] = errs[i].Error()
+			state.lookAgainIn(unreadAgain)
 		}
 	}
-	for _, waiting := range expecting {
-		state.Spares.Expected = append(state.Spares.Expected, waiting.wants.Fitting(hosts))
-	}
-	for _, found := range hosts {
-		if host.Free(found) {
-			state.Spares.Free++
-		}
+	for _, wanted := range wants[len(own):] { // any host, if that is not known
+		state.Spares.Expected = append(state.Spares.Expected, wanted.Fitting(hosts))
 	}
 }
 
@@ -246,110 +204,57 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	return inNamespace, free, nil
 }
 
-// expecting is a machine that will be put on a host: one that has none yet, or the replacement of one.
-type expecting struct {
-	machine *clusterv1.Machine // the one whose Metal3Machine says what it wants; nil if that is known
-	wants   host.Wants
-}
-
-// expected are the machines that will take hosts: those on bare metal without one, and the replacements that owners were asked for and have
-// not made.
-func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, claims map[types.UID]claim) []expecting {
+// expected are the machines that stand for those which will take hosts: those on bare metal without one, and those whose replacement their
+// owner was asked for and has not made. An owner that has lost a machine and not made another one is not known.
+func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, begun map[types.UID]time.Time) []*clusterv1.Machine {
 	onto := make(map[string]bool, len(hosts))
 	for _, bmh := range hosts {
 		onto[host.Consumer(bmh)] = true
 	}
-	var expected []expecting
-	siblings := map[types.UID][]*clusterv1.Machine{}
+	var expected []*clusterv1.Machine
+	owned, siblings := map[types.UID][]*clusterv1.Machine{}, map[types.UID][]Sibling{}
 	for _, machine := range inNamespace {
-		if !machines.OnHost(machine) {
+		if !OnHost(machine) {
 			continue
 		}
+		sibling := Sibling{
+			Created: machine.CreationTimestamp.Time, Deleting: Deleting(machine), Asked: begun[machine.UID],
+		}
+		if OwnerOf(machine) == Asked {
+			sibling.Asked = Since(ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition))
+		}
 		if owner := metav1.GetControllerOf(machine); owner != nil {
-			siblings[owner.UID] = append(siblings[owner.UID], machine)
+			owned[owner.UID], siblings[owner.UID] = append(owned[owner.UID], machine), append(siblings[owner.UID], sibling)
 		}
-		_, claimed := claims[machine.UID]
-		if !machines.Deleting(machine) && !claimed && !asked(machine) && !onto[machine.Spec.InfrastructureRef.Name] {
-			expected = append(expected, expecting{machine: machine, wants: host.AnyHost})
+		if !sibling.Deleting && sibling.Asked.IsZero() && !onto[machine.Spec.InfrastructureRef.Name] {
+			expected = append(expected, machine)
 		}
 	}
-	for owner, owned := range siblings {
-		expected = append(expected, replacements(owned, claims, owner)...)
-	}
-	for _, c := range claims { // of owners that have no machine left, until they make one
-		if _, known := siblings[c.owner]; !known {
-			expected = append(expected, expecting{wants: c.wants})
+	for owner := range owned {
+		for _, i := range ToCome(siblings[owner]) {
+			expected = append(expected, owned[owner][i])
 		}
 	}
 	return expected
 }
 
-// asked reports whether the owner of machine was asked to replace it and does not refuse to.
-func asked(machine *clusterv1.Machine) bool { return machines.OwnerOf(machine) == machines.Asked }
-
-// replacements are the machines that an owner will make for those that it was asked to replace. Claims of machines that are gone count too.
-func replacements(owned []*clusterv1.Machine, claims map[types.UID]claim, owner types.UID) []expecting {
-	facts, wanted := make([]machines.Sibling, 0, len(owned)), make([]expecting, 0, len(owned))
-	there := make(map[types.UID]bool, len(owned))
-	for _, machine := range owned {
-		there[machine.UID] = true
-		sibling := machines.Sibling{Created: machine.CreationTimestamp.Time, Deleting: machines.Deleting(machine)}
-		wants := expecting{machine: machine, wants: host.AnyHost}
-		if c, claimed := claims[machine.UID]; claimed {
-			sibling.Asked, wants = c.at, expecting{wants: c.wants}
-		} else if asked(machine) {
-			sibling.Asked = machines.ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time
-		}
-		facts, wanted = append(facts, sibling), append(wanted, wants)
-	}
-	for id, c := range claims {
-		if c.owner == owner && !there[id] {
-			facts, wanted = append(facts, machines.Sibling{Created: c.at, Asked: c.at, Deleting: true}), append(wanted, expecting{wants: c.wants})
-		}
-	}
-	toCome := machines.ToCome(facts)
-	sibling := make([]expecting, 0, len(toCome))
-	for _, i := range toCome {
-		sibling = append(sibling, wanted[i])
-	}
-	return sibling
-}
-
-// readWants reads what machines want of their hosts. What cannot be read of one of the check's own leaves it unknown; another one is taken
-// to want any host.
-func (r *Reconciler) readWants(ctx context.Context, state *observed, own []*clusterv1.Machine, others []expecting) {
+// readWants reads what machines want of their hosts, and why that is not known.
+func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) ([]host.Wants, []error) {
 	reader := r.Live
 	if reader == nil {
 		reader = r.Client
 	}
-	wants, errs := make([]host.Wants, len(own)), make([]error, len(own))
+	wants, errs := make([]host.Wants, len(list)), make([]error, len(list))
 	var work errgroup.Group
 	work.SetLimit(readers)
-	for i, machine := range own {
+	for i, machine := range list {
 		work.Go(func() error {
 			wants[i], errs[i] = host.WantsOf(ctx, reader, r.Client, machine)
 			return nil
 		})
 	}
-	for i := range others {
-		if machine := others[i].machine; machine != nil {
-			work.Go(func() error {
-				if wanted, err := host.WantsOf(ctx, reader, r.Client, machine); err == nil {
-					others[i].wants = wanted
-				}
-				return nil
-			})
-		}
-	}
 	_ = work.Wait() // errors are in errs
-	for i, machine := range own {
-		if errs[i] == nil {
-			state.spares.wants[machine.UID] = wants[i]
-		} else {
-			state.Spares.Failed[machine.UID] = errs[i].Error()
-			state.lookAgainIn(unreadAgain)
-		}
-	}
+	return wants, errs
 }
 
 // checksOfHost maps a host to the checks that wait for one.
@@ -361,7 +266,7 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 // more that it was counted for.
 func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
 	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && machines.OnHost(m) {
+	if m, ok := machine.(*clusterv1.Machine); ok && OnHost(m) {
 		for _, waiting := range r.spares.waitingIn(m.Namespace) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)

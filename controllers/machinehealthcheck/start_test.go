@@ -29,8 +29,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// While the controller that releases machines starts, it asks for each check which kinds of requests are in use, and takes no watch. At the same
-// time the manager finds a request of before the start, and begins to watch its kind. Neither may wait for the other.
+// While the controller that releases machines starts, it asks for each check which kinds of requests are in use, and takes no watch. At
+// the same time the manager finds a request of before the start, and begins to watch its kind. Neither may wait for the other.
 func TestAManagerWithARequestAndManyChecksBecomesReady(t *testing.T) {
 	const checks, listing, patience = 3000, 100 * time.Microsecond, 30 * time.Second
 	objects := &sourceCache{sources: map[string]*fcache.FakeControllerSource{}, informers: map[string]toolscache.SharedIndexInformer{}}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -28,12 +27,12 @@ import (
 const maxTargets = 10000
 
 // statusAfter returns the check with the status that follows from plan and from what became of it.
-func statusAfter(state *observed, plan *machines.Plan, done result) *clusterv1.MachineHealthCheck {
+func statusAfter(state *observed, plan *Plan, done result) *clusterv1.MachineHealthCheck {
 	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {
 		setCheckCondition(next, state, cond)
 	}
-	if state.Mode != machines.Active {
+	if state.Mode != Active {
 		return next
 	}
 	if state.Settled() {
@@ -71,9 +70,9 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond
 		conditions.Set(next, cond)
 	}
 	switch {
-	case cond.Type == machines.RemediationAllowed && cond.Status == metav1.ConditionTrue:
+	case cond.Type == RemediationAllowed && cond.Status == metav1.ConditionTrue:
 		v1beta1conditions.MarkTrue(next, clusterv1.RemediationAllowedV1Beta1Condition)
-	case cond.Type == machines.RemediationAllowed:
+	case cond.Type == RemediationAllowed:
 		v1beta1conditions.Set(next, &clusterv1.Condition{
 			Type: clusterv1.RemediationAllowedV1Beta1Condition, Status: corev1.ConditionFalse,
 			Severity: clusterv1.ConditionSeverityWarning, Reason: cond.Reason, Message: cond.Message,

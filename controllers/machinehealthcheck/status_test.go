@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
@@ -31,35 +31,11 @@ func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
 		"does not fall within the range (total: 2, unhealthy: 1, unhealthyInRange: [2-3]). " +
 			"1 of 2 targets are not healthy: 1 unhealthy, 0 pending, 0 starting, 0 being deleted, 0 unknown; the range allows 2 to 3": ranged,
 	} {
-		c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+		c := ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
 		want = "Remediation is not allowed, the number of not started or unhealthy machines " + want
 		if c.Status != metav1.ConditionFalse || c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason || c.Message != want {
 			t.Errorf("got %s/%s %q\nwant False/TooManyUnhealthy %q", c.Status, c.Reason, c.Message, want)
 		}
-	}
-}
-
-func TestTheMessageOfAQueueCountsWhatBegins(t *testing.T) {
-	for name, tc := range map[string]struct {
-		targets []machines.Target
-		want    string
-	}{
-		"one begins beside one in flight, and two wait": {
-			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy), a("d", health.Unhealthy)},
-			"2 remediations wait, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"one waits": {
-			[]machines.Target{a("a", health.Unhealthy, askedOwner), a("b", health.Unhealthy), a("c", health.Unhealthy)},
-			"1 remediation waits, 2 of at most 2 are in flight (" + mendv1.MaxInFlightAnnotation + ")"},
-		"none waits": {[]machines.Target{a("a", health.Unhealthy)}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(tc.targets...)
-			w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "2"}
-			c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.MachineHealthCheckRemediationAllowedCondition)
-			if c.Status != metav1.ConditionTrue || c.Message != tc.want {
-				t.Errorf("got %s %q, want True %q", c.Status, c.Message, tc.want)
-			}
-		})
 	}
 }
 
@@ -123,7 +99,7 @@ func TestW14NumbersFitTheirFields(t *testing.T) {
 	if got := statusAfter(w, decide(w), result{}).Status.RemediationsAllowed; ptr.Deref(got, -1) < 0 {
 		t.Errorf("remediationsAllowed is %d", ptr.Deref(got, -1))
 	}
-	many := make([]machines.Target, maxTargets+1)
+	many := make([]Target, maxTargets+1)
 	for i := range many {
 		many[i] = a(fmt.Sprintf("m%05d", i), health.Healthy)
 	}
@@ -144,29 +120,18 @@ func TestAGenerationIsObservedOnlyByAReconcileThatSucceeded(t *testing.T) {
 	}
 }
 
-func TestPausedIsLeftToCoreOnAClaimedCheck(t *testing.T) {
-	w := aCheck()
-	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c == nil || c.Status != metav1.ConditionFalse {
-		t.Errorf("an unclaimed check that is acted on says Paused %v, want False", c)
-	}
-	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-	if c := machines.ConditionOf(statusAfter(w, decide(w), result{}), clusterv1.PausedCondition); c != nil {
-		t.Errorf("a claimed check says Paused %v; that condition is core's", c)
-	}
-}
-
 func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Healthy))
 	w.Targets[0].Machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
 	w.others = []otherCheck{{name: "newer", selector: selector, acting: true}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.Overlaps = []machines.Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	w.Overlaps = []Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
 	targets := w.Targets
 	w.Targets = nil
 	for _, target := range targets {
 		w.add(target.Machine)
 	}
-	c := machines.ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
+	c := ConditionOf(statusAfter(w, decide(w), result{}), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +
 		"of a machine is in progress at a time\n" +
 		"* 1 of 2 targets are selected by MachineHealthCheck older too: kubemend does not act on that check, which is older, and leaves them alone"
@@ -196,7 +161,7 @@ func TestEnded(t *testing.T) {
 // The names in the status are a list that grows as a whole; nothing else may be allocated for each machine.
 func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	allocations := func(count int) float64 {
-		targets := make([]machines.Target, count)
+		targets := make([]Target, count)
 		for i := range targets {
 			targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore)
 		}
@@ -218,5 +183,89 @@ func TestW12ASteadyReconcileAllocatesNothingForEachMachine(t *testing.T) {
 	}
 	if few, many := allocations(10), allocations(1000); many > few {
 		t.Errorf("%.0f allocations for 1000 machines, %.0f for 10", many, few)
+	}
+}
+
+func TestACheckSaysWhichCapacityIsNotBack(t *testing.T) {
+	w := aCheck()
+	says := func(is Capacity) string {
+		w.Capacity = is
+		w.Capacity.Reported = ConditionOf(w.Check, mendv1.CapacityBack) != nil
+		w.Check = statusAfter(w, decide(w), result{})
+		c := ConditionOf(w.Check, mendv1.CapacityBack)
+		if c == nil {
+			return ""
+		}
+		return string(c.Status) + " " + c.Reason + ": " + c.Message
+	}
+	one := Capacity{Known: true, Missing: 1, Target: "Machine w7", Reason: "NoHost", Message: "No host fits Machine w17"}
+	two, brief := one, one
+	two.Missing, brief.Message = 2, ""
+	for i, step := range []struct {
+		capacity Capacity
+		want     string
+	}{
+		{Capacity{}, ""},
+		{Capacity{Known: true}, ""},
+		{one, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"},
+		{Capacity{}, "False NoHost: The capacity of Machine w7 is not back: No host fits Machine w17"}, // after a restart
+		{two, "False NoHost: The capacity of 2 remediations is not back, for the longest time that of Machine w7: No host fits Machine w17"},
+		{brief, "False NoHost: The capacity of Machine w7 is not back"},
+		{Capacity{Known: true}, "True CapacityBack: "},
+		{Capacity{}, "True CapacityBack: "},
+	} {
+		if got := says(step.capacity); got != step.want {
+			t.Errorf("step %d: it says %q, want %q", i, got, step.want)
+		}
+		if c := ConditionOf(w.Check, mendv1.CapacityBack); c != nil && c.Status == metav1.ConditionFalse && c.LastTransitionTime.IsZero() {
+			t.Errorf("step %d: it does not say since when", i)
+		}
+	}
+}
+
+func TestTheEndOfTheCooldownIsSaid(t *testing.T) {
+	w := aCheck(a("a", health.Unhealthy), a("b", health.Healthy)).limited("1")
+	w.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m"}
+	w.Check.Status.Conditions = []metav1.Condition{{Type: mendv1.StormCooldown, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(time.Minute))}}
+	s := decide(w)
+	const until = "2026-01-01T12:09:00Z"
+	for _, kind := range []string{mendv1.StormCooldown, clusterv1.MachineHealthCheckRemediationAllowedCondition} {
+		if c := ConditionOf(statusAfter(w, s, result{}), kind); c == nil || !strings.Contains(c.Message, until) {
+			t.Errorf("%s is %+v, want it to say %s", kind, c, until)
+		}
+	}
+	is := seen(w, s, w.Targets[0])
+	if is.StartsNow || len(is.Blockers) == 0 || !is.Blockers[0].Until.Equal(noon.Add(9*time.Minute)) || !is.Next.At.Equal(noon.Add(9*time.Minute)) {
+		t.Errorf("explain says %+v, next %+v; want %s", is.Blockers, is.Next, until)
+	}
+}
+
+func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct {
+		annotation, value, reason, want string
+	}{
+		"a cooldown that is no duration":   {mendv1.StormCooldownAnnotation, "ten", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "ten" is no duration of zero or more, such as 10m`},
+		"a cooldown below zero":            {mendv1.StormCooldownAnnotation, "-1m", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "-1m" is no duration`},
+		"none in flight is not one":        {mendv1.MaxInFlightAnnotation, "0", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0": none may be in flight`},
+		"nor is no percent":                {mendv1.MaxInFlightAnnotation, "0%", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0%"`},
+		"a limit that is no number":        {mendv1.MaxInFlightAnnotation, "many", mendv1.InvalidLimitReason, "metadata.annotations[kubemend.io/max-in-flight]: "},
+		"a small percentage of a few is 1": {mendv1.MaxInFlightAnnotation, "1%", clusterv1.MachineHealthCheckRemediationAllowedReason, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aCheck(a("a", health.Unhealthy))
+			w.Check.Annotations = map[string]string{tc.annotation: tc.value}
+			s := decide(w)
+			c := s.Allowed
+			if c.Reason != tc.reason || !strings.Contains(c.Message, tc.want) {
+				t.Errorf("RemediationAllowed is %s/%s: %s; want %s, %s", c.Status, c.Reason, c.Message, tc.reason, tc.want)
+			}
+			begins := starts(s) > 0
+			if begins != (tc.want == "") {
+				t.Errorf("a remediation begins: %t", begins)
+			}
+			if is := seen(w, s, w.Targets[0]); !begins && !is.Next.Manual {
+				t.Errorf("no person is asked to do something: %+v", is.Next)
+			}
+		})
 	}
 }

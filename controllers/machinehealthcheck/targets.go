@@ -3,17 +3,23 @@ package machinehealthcheck
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not
@@ -22,16 +28,16 @@ type pass struct {
 	check            types.UID
 	generation       int64
 	at               time.Time
-	targets, skipped []*machines.Target
+	targets, skipped []*Target
 }
 
 // place is where the Machine of that name is among targets, which are sorted by name; false if it is not among them.
-func place(targets []*machines.Target, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(targets, name, func(target *machines.Target, name string) int { return cmp.Compare(target.Name, name) })
+func place(targets []*Target, name string) (at int, found bool) {
+	return slices.BinarySearchFunc(targets, name, func(target *Target, name string) int { return cmp.Compare(target.Name, name) })
 }
 
 // find returns the target of that name in one of the lists; nil if there is none.
-func find(name string, lists ...[]*machines.Target) *machines.Target {
+func find(name string, lists ...[]*Target) *Target {
 	for _, list := range lists {
 		if at, found := place(list, name); found {
 			return list[at]
@@ -46,14 +52,21 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	if err != nil {
 		return err
 	}
+	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
+	maps.Copy(state.answering, state.before.answering)
+	for _, machine := range list {
+		if kind := AnsweringOwner(machine); kind != "" {
+			state.answering[kind] = true
+		}
+	}
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	state.Targets = make([]*machines.Target, 0, len(list))
+	state.Targets = make([]*Target, 0, len(list))
 	for i := range state.others {
 		other := &state.others[i]
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
-		state.Overlaps = append(state.Overlaps, machines.Overlap{Name: other.name, Older: other.older, Acting: other.acting})
+		state.Overlaps = append(state.Overlaps, Overlap{Name: other.name, Older: other.older, Acting: other.acting})
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -92,7 +105,10 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone.
 func (state *observed) add(machine *clusterv1.Machine) {
-	added, leftAlone := &machines.Target{Machine: machine}, len(machines.LeftAloneBy(machine)) > 0
+	added, leftAlone := &Target{Machine: machine}, len(LeftAloneBy(machine)) > 0
+	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+		added.OwnerKindSilent = !state.answering[owner.Kind]
+	}
 	for i, other := range state.others {
 		if !other.selector.Matches(labels.Set(machine.Labels)) {
 			continue
@@ -104,7 +120,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 		case other.acting:
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.name, other.older
-			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != machines.Active // others tell nothing to who does not act
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
 		case other.older && added.OlderCheck == "":
 			added.OlderCheck = other.name
@@ -135,7 +151,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 }
 
 // stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
-func (state *observed) stateHealth(target *machines.Target, known health.Node) {
+func (state *observed) stateHealth(target *Target, known health.Node) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
 	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
@@ -143,7 +159,7 @@ func (state *observed) stateHealth(target *machines.Target, known health.Node) {
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
 		// The machine may have had that name until the node took it, and its node until Cluster API missed that.
-		missed := machines.Since(machines.ConditionOf(target, clusterv1.MachineNodeReadyCondition))
+		missed := Since(ConditionOf(target, clusterv1.MachineNodeReadyCondition))
 		starts := []time.Time{target.Health.AwaitedSince, target.OtherNode.CreationTimestamp.Time, missed}
 		target.Health.AwaitedSince = slices.MaxFunc(starts, time.Time.Compare)
 	}
@@ -159,15 +175,15 @@ func (state *observed) sameRules() bool {
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
 // target before.
-func (state *observed) datedSignals(target *machines.Target, signals []health.Signal) []health.Signal {
-	var seen machines.Seen
+func (state *observed) datedSignals(target *Target, signals []health.Signal) []health.Signal {
+	var seen Seen
 	if last := find(target.Machine.Name, state.before.pass.targets, state.before.pass.skipped); last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
 		if state.sameRules() {
 			at = state.before.pass.at
 		}
 		if last.Machine.UID == target.Machine.UID {
-			seen = ptr.Deref(last.Seen, machines.Seen{})
+			seen = ptr.Deref(last.Seen, Seen{})
 		}
 		if seen.Machine.At = at; last.Node != nil || at.IsZero() {
 			seen.Node.At = at
@@ -198,8 +214,8 @@ func (state *observed) datedSignals(target *machines.Target, signals []health.Si
 }
 
 // dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
-func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen) {
-	if state.Link != machines.LinkUp {
+func (state *observed) dateStartup(target *Target, seen *Seen) {
+	if state.Link != LinkUp {
 		return
 	}
 	if state.outage.Now {
@@ -213,4 +229,119 @@ func (state *observed) dateStartup(target *machines.Target, seen *machines.Seen)
 		seen.Reached = state.outage.Ended
 	}
 	seen.Awaited = awaited
+}
+
+// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
+// machine.
+const byCluster = "kubemend.machinesByCluster"
+
+// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
+// several.
+func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
+	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("cache Machines: %w", err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, nil
+	}
+	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
+		machine, ok := obj.(*clusterv1.Machine)
+		if !ok {
+			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
+		}
+		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index Machines by cluster: %w", err)
+	}
+	return shared.GetIndexer(), nil
+}
+
+// machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
+// machine that has not changed is the same pointer as the last time.
+func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
+	if r.machines != nil {
+		objs, err := r.machines.ByIndex(byCluster, cluster.String())
+		if err != nil {
+			return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
+		}
+		machines := make([]*clusterv1.Machine, len(objs))
+		for i, obj := range objs {
+			machines[i] = obj.(*clusterv1.Machine)
+		}
+		return machines, nil
+	}
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
+	}
+	machines := make([]*clusterv1.Machine, len(list.Items))
+	for i := range list.Items {
+		machines[i] = &list.Items[i]
+	}
+	return machines, nil
+}
+
+// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
+// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
+// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
+func SlimMachine(obj any) (any, error) {
+	machine, ok := obj.(*clusterv1.Machine)
+	if !ok {
+		return obj, nil
+	}
+	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
+	slim.ManagedFields = nil
+	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
+	slim.Labels = make(map[string]string, len(machine.Labels))
+	for key, value := range machine.Labels {
+		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+	}
+	slim.Spec = clusterv1.MachineSpec{
+		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
+		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
+		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
+	}
+	slim.Status = clusterv1.MachineStatus{
+		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
+		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // in no more memory than they need
+	}
+	for i := range slim.Status.Conditions {
+		cond := &slim.Status.Conditions[i]
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+	}
+	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
+		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
+		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
+		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
+		slim.SetV1Beta1Conditions(slimV1Beta1(machine.GetV1Beta1Conditions()))
+	}
+	return slim, nil
+}
+
+func slimV1Beta1(conditions clusterv1.Conditions) clusterv1.Conditions {
+	slim := slices.Clone(conditions)
+	for i := range slim {
+		cond := &slim[i]
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Severity = workload.Interned(cond.Severity)
+		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+	}
+	return slim
+}
+
+// SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
+// which a field is found that the API server has dropped.
+func SlimMetadata(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+		if _, check := obj.(*clusterv1.MachineHealthCheck); !check {
+			delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		}
+	}
+	return obj, nil
 }

@@ -21,14 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // none is a workload cluster that has no node but those in the cache.
-type none struct{ Clusters }
+type noNodes struct{ Clusters }
 
-func (none) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
+func (noNodes) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
 	return nil, nil
 }
 
@@ -106,7 +105,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	for _, change := range changes {
 		change(w)
 	}
-	r.Clusters, r.machines = none{}, f.machines
+	r.Clusters, r.machines = noNodes{}, f.machines
 	w.selector, _ = selectorOf(w.Check)
 	r.memory.recall(w)
 	if err := r.observeMachines(ctx, w); err != nil {
@@ -136,8 +135,8 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 }
 
 // shared is how many targets another check selects too, all looked at.
-func (w *observed) shared(other otherCheck) machines.Overlap {
-	is := machines.Overlap{Name: other.name, Older: other.older}
+func (w *observed) shared(other otherCheck) Overlap {
+	is := Overlap{Name: other.name, Older: other.older}
 	for _, t := range w.Targets {
 		if other.selector.Matches(labels.Set(t.Machine.Labels)) {
 			is.Shared++
@@ -172,7 +171,7 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 				})
 			},
 			"a machine is said to be healthy": func(name string) {
-				f.change(name, func(m *clusterv1.Machine) { markedBefore(&machines.Target{Machine: m}) })
+				f.change(name, func(m *clusterv1.Machine) { markedBefore(&Target{Machine: m}) })
 			},
 			"a machine has no node yet": func(name string) { f.change(name, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" }) },
 			"a node is Ready":           func(name string) { f.ready(name, corev1.ConditionTrue, now) },

@@ -27,7 +27,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -267,7 +266,7 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-			old, cond := machines.ConditionOf(before, gate), machines.ConditionOf(after, gate)
+			old, cond := ConditionOf(before, gate), ConditionOf(after, gate)
 			if (old == nil) != (cond == nil) || old != nil && old.Status != cond.Status {
 				return true
 			}

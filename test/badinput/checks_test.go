@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -264,5 +263,5 @@ func (f *fixture) asked(machine string) bool {
 	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m); err != nil {
 		f.t.Fatal(err)
 	}
-	return machines.OwnerOf(m) != machines.NotAsked
+	return machinehealthcheck.OwnerOf(m) != machinehealthcheck.NotAsked
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -172,7 +172,7 @@ func rank(c Check) int {
 		return 3
 	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
-	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(string(machines.OtherCheckRemediates)):
+	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
 		return 1
 	}
 	return 0
@@ -189,7 +189,7 @@ func (e *Explanation) target() *explain.Target {
 // QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
 func (e *Explanation) QueueUnread() bool {
 	return slices.ContainsFunc(e.Checks, func(c Check) bool {
-		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(string(machines.QueueUnread)) })
+		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(explain.QueueUnread) })
 	})
 }
 

@@ -22,7 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -86,8 +86,8 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	}
 	if len(unread) > 0 && e.Answer.State == explain.CapacityComplete { // one of those may want more machines
 		what := strings.Join(unread, ", ")
-		e.answer(explain.Answer{State: explain.IsUnknown, Reason: machines.NotRead, Detail: what, Rest: e.Answer.Rest})
-		e.Next = explain.Step{Reason: machines.NotRead, Manual: true, Text: "ask as a user who may read " + what}
+		e.answer(explain.Answer{State: explain.IsUnknown, Reason: explain.NotRead, Detail: what, Rest: e.Answer.Rest})
+		e.Next = explain.Step{Reason: explain.NotRead, Manual: true, Text: "ask as a user who may read " + what}
 	}
 	return e, nil
 }
@@ -112,7 +112,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 			continue
 		}
 		t := &c.Targets[at]
-		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(string(machines.OtherCheckRemediates)) { // another check acts on it, and says what is done
+		if t.BlockedBy(mendv1.OverlapReason) || t.BlockedBy(explain.OtherCheckRemediates) { // another check acts on it, and says what is done
 			continue
 		}
 		said := c.AnswerOn(t)

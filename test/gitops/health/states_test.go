@@ -16,7 +16,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // state is what an object says of itself, and what the tools make of it.
@@ -61,6 +60,12 @@ func saying(kind string, status metav1.ConditionStatus, reason string) func(*clu
 	}
 }
 
+// cannotAct gives a check the condition Effective, which it has only while it is False.
+func cannotAct(c *clusterv1.MachineHealthCheck) {
+	c.Status.Conditions = append(c.Status.Conditions,
+		said(mendv1.Effective, metav1.ConditionFalse, mendv1.NoRulesReason, "the message of NoRules"))
+}
+
 func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) { c.Annotations[clusterv1.PausedAnnotation] = value }
 }
@@ -78,7 +83,7 @@ func machineChecks() map[string]state {
 		"all machines are healthy":            {check(), healthy, "5 of 5 machines are healthy", current},
 		"a machine is pending":                {check(counts(4)), progressing, "4 of 5 machines are healthy", current},
 		"machines are being remediated":       {check(counts(3)), progressing, "3 of 5 machines are healthy", current},
-		"too many machines are not healthy":   {check(counts(2), notAllowed(string(machines.TooManyUnhealthy))), degraded, "the message of TooManyUnhealthy", failed},
+		"too many machines are not healthy":   {check(counts(2), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), degraded, "the message of TooManyUnhealthy", failed},
 		"after a storm":                       {check(notAllowed(mendv1.CoolingDownReason)), progressing, "the message of CoolingDown", current},
 		"a user allows none at once":          {check(notAllowed(mendv1.NoneAtOnceReason)), suspended, "the message of NoneAtOnce", current},
 		"its limit is impossible":             {check(notAllowed(mendv1.InvalidLimitReason)), degraded, "the message of InvalidLimit", failed},
@@ -87,8 +92,9 @@ func machineChecks() map[string]state {
 		"its template is not there":           {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateNotFoundReason)), degraded, "the message of RemediationTemplateNotFound", failed},
 		"its template is none":                {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateRefusedReason)), degraded, "the message of TemplateRefused", failed},
 		"another check selects its machines":  {check(saying(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason)), degraded, "the message of Overlap", failed},
-		"the workload cluster is unreachable": {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionFalse, mendv1.UnreachableReason), notAllowed(string(machines.TooManyUnhealthy))), degraded, "the message of Unreachable", failed},
-		"the workload cluster is being made":  {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionUnknown, mendv1.NotInitializedReason), notAllowed(string(machines.TooManyUnhealthy))), progressing, "the message of NotInitialized", inProgress},
+		"it can never act as it is written":   {check(cannotAct), degraded, "the message of NoRules", failed},
+		"the workload cluster is unreachable": {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionFalse, mendv1.UnreachableReason), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), degraded, "the message of Unreachable", failed},
+		"the workload cluster is being made":  {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionUnknown, mendv1.NotInitializedReason), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), progressing, "the message of NotInitialized", inProgress},
 		"a change is not looked at yet":       {check(changed), progressing, "Waiting for its reconcile", inProgress},
 		"a user has paused it":                {check(pausedAs("true")), suspended, "Paused by its annotation", current},
 		"a user has paused it from the start": {check(pausedAs("true"), func(c *clusterv1.MachineHealthCheck) {

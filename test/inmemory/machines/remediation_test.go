@@ -98,3 +98,39 @@ func TestAMachineOfACheckOnWhichNobodyActsSaysNothing(t *testing.T) {
 		s.Eventually(s.remediation("orphaned")).Should(Equal("-"))
 	})
 }
+
+func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t *testing.T) {
+	talos := func(m *clusterv1.Machine) {
+		m.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "x.io/v1", Kind: "TalosControlPlane", Name: "cp", UID: "1", Controller: new(true)},
+		}
+	}
+	for _, answers := range []bool{false, true} {
+		run(t, func(s *environment) {
+			s.worker("a", talos)
+			s.worker("b")
+			s.worker("elsewhere", talos, func(m *clusterv1.Machine) { m.Labels["pool"] = "another" })
+			if answers {
+				s.change("elsewhere", func(m *clusterv1.Machine) {
+					deferred := condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 0)
+					deferred.Reason = clusterv1.MachineSetMachineRemediationDeferredReason
+					conditions.Set(m, deferred)
+				})
+			}
+			s.check("check", func(c *clusterv1.MachineHealthCheck) {
+				c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+			})
+			s.Eventually(s.health("a")).Should(Equal(well))
+			s.fallsSilent("a")
+			s.Expect(s.owner("a")()).To(Equal(ownerRequested))
+			s.Expect(s.here.Delete(s.ctx, s.get("elsewhere"))).To(Succeed())
+			s.fallsSilent("b")
+			time.Sleep(long)
+			if answers {
+				s.Consistently(s.owner("b"), 3*time.Hour, time.Minute).ShouldNot(Equal(ownerRequested))
+			} else {
+				s.Expect(s.owner("b")()).To(Equal(ownerRequested))
+			}
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// Rule is one reason for which no remediation of a machine begins.
+type Rule struct {
+	Reason Reason
+	asked  stage
+	// Else says that the rule is asked only if the rule before it does not block, nor any of the rules whose Else that one is: so one
+	// reason is given for what several rules would say.
+	Else bool
+	When func(*Case) bool
+	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
+	// have another one. A rule without words is not told.
+	Words func(*Case) rule.Blocker
+}
+
+// stage is when a rule is asked.
+type stage int
+
+const (
+	// ofEach rules are asked of each machine, before it is known how many wait.
+	ofEach stage = iota
+	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
+	unlessBegun
+	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
+	// remediation is in flight: it has begun, and the limits have counted it.
+	ofAll
+)
+
+// Case is one machine with all that rules depend on. Of the plan it is the part that was decided so far.
+type Case struct {
+	*Facts
+	*Decision
+	plan *Plan
+}
+
+// ask adds to the blockers of decision the rules of the stage ofAll, or those of the stages before it.
+func ask(facts *Facts, plan *Plan, decision *Decision, all bool) {
+	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
+	for i := range rules {
+		r := &rules[i]
+		if (r.asked == ofAll) != all || r.asked != ofEach && decision.InFlight || r.Else && blocked {
+			continue
+		}
+		if blocked = r.When(c); !blocked {
+			continue
+		}
+		b := Blocker{Rule: r.Reason}
+		if r.Words != nil {
+			b.Blocker = r.Words(c)
+			b.Reason = cmp.Or(b.Reason, string(r.Reason))
+		}
+		decision.Blockers = append(decision.Blockers, b)
+	}
+}
+
+// says are words in which nothing is named.
+func says(words rule.Blocker) func(*Case) rule.Blocker {
+	return func(*Case) rule.Blocker { return words }
+}
+
+// updateHolds reports whether an update in place keeps the machine from being remediated: not if a rule about it is met, or a person marked
+// the machine, and for two hours at most after it last made progress, unless the firmware of its host is being written.
+func updateHolds(c *Case) bool {
+	cond := updating(c.Target.Machine)
+	about := func(finding health.Finding) bool { return finding.Signal.Type == clusterv1.MachineUpdatingCondition }
+	if cond == nil || byHand(c.Decision) != 0 || slices.ContainsFunc(c.Verdict.Due(c.Now), about) {
+		return false
+	}
+	until := updatingUntil(c.Target.Machine, c.Now)
+	if until.IsZero() || c.Now.Before(until) {
+		return true
+	}
+	host := c.Target.Host
+	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine) && !c.Read.Hosts
+}
+
+func withinTimeout(c *Case) rule.Blocker {
+	until := c.Verdict.Recheck
+	i := slices.IndexFunc(c.Verdict.Findings, func(finding health.Finding) bool { return finding.Due.Equal(until) })
+	if until.IsZero() || i < 0 {
+		return rule.Blocker{
+			Text: "There is no start-up timeout: spec.checks.nodeStartupTimeoutSeconds is 0", Detail: "no start-up timeout", Until: until,
+		}
+	}
+	finding := &c.Verdict.Findings[i]
+	timeout := finding.Limit.String()
+	if late := finding.Late.Since(); late != "" {
+		timeout += ", counted from " + late
+	}
+	return rule.Blocker{Text: fmt.Sprintf("Its timeout of %s has not expired: %s", timeout, finding.Observed()), Until: until}
+}
+
+// unreadUntil is until when the machine waits as its host, or the power cycles in progress, cannot be read.
+func (c *Case) unreadUntil() time.Time {
+	if host := c.Target.Host; host != nil && host.UnreadUntil.After(c.CyclesUnread) {
+		return host.UnreadUntil
+	}
+	return c.CyclesUnread
+}
+
+// awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
+func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
+	return rule.Blocker{
+		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
+		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
+		Next:  "kubemend " + c.Action(c.Target.Machine) + ", or as soon as a host fits its replacement",
+	}
+}
+
+// noTemplate is why no request can be made for any machine.
+func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
+
+// foreignRequest is why none is made for target, for which one exists.
+func (facts *Facts) foreignRequest(target *Target) string {
+	request := facts.Template.Kind + " " + target.Request.Name
+	owns := func(owner metav1.OwnerReference) bool { return owner.UID == target.UID }
+	if !slices.ContainsFunc(target.Request.OwnerReferences, owns) {
+		return fmt.Sprintf("%s exists and is for another Machine: it does not name the UID %s of this one", request, target.UID)
+	}
+	return request + " exists and was not made by this MachineHealthCheck"
+}
+
+func (facts *Facts) template() string {
+	return strings.TrimSpace(facts.Template.TemplateKind + " " + facts.Template.Name)
+}
+
+// templateRef is the template of the check; zero if the check names none.
+func (facts *Facts) templateRef() rule.Ref {
+	if facts.Template.Name == "" {
+		return rule.Ref{}
+	}
+	return rule.Ref{Kind: facts.Template.TemplateKind, Namespace: facts.Check.Namespace, Name: facts.Template.Name}
+}
+
+// notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
+func (c *Case) notHealthy(wanted int) string {
+	population := &c.plan.Population
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
+}
+
+func are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// counts is where a person finds the numbers that a condition of a machine leaves out.
+func (c *Case) counts() string {
+	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.Check.Name + " has the numbers"
+}

@@ -1,0 +1,382 @@
+package machinehealthcheck
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:depguard,staticcheck // users may still apply it
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	kjson "sigs.k8s.io/json"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
+const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
+
+// checkConditions are the conditions of the check that this decision sets or removes: those that are kubemend's to write, and known. All
+// others stand.
+func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
+	switch {
+	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
+		return []metav1.Condition{condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, facts.pausedForAll())}
+	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (Claimed(facts.Check) || facts.ActsUnclaimed):
+		return []metav1.Condition{plan.Allowed}
+	case facts.Mode != Active:
+		return nil
+	}
+	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts), effective(facts)}
+	if facts.Settled() {
+		conditions = append(conditions, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
+	}
+	if facts.Template.Known || facts.Template.Missing != "" {
+		conditions = append(conditions, templateAvailable(facts))
+	}
+	if back, set := capacityBack(facts); set {
+		conditions = append(conditions, back)
+	}
+	if !Claimed(facts.Check) {
+		conditions = append(conditions, condition(clusterv1.PausedCondition, metav1.ConditionFalse, clusterv1.NotPausedReason, ""))
+	}
+	return conditions
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
+}
+
+// pausedForAll is Cluster API's message of the condition Paused.
+func (facts *Facts) pausedForAll() string {
+	var why []string
+	if ClusterPaused(facts.Cluster) {
+		why = append(why, "Cluster spec.paused is set to true")
+	}
+	if _, paused := facts.pausedBy(); paused {
+		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
+	}
+	return strings.Join(why, ", ")
+}
+
+// allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
+//
+// A reader that has not counted all machines repeats the message of the manager, which has.
+func allowed(facts *Facts, plan *Plan) metav1.Condition {
+	cond := allowedAsCounted(facts, plan)
+	if facts.Counted != nil {
+		if stored := ConditionOf(facts.Check, RemediationAllowed); stored != nil && stored.Status == cond.Status && stored.Reason == cond.Reason {
+			cond.Message = stored.Message
+		}
+		return cond
+	}
+	if left := leftToCycles(plan); cond.Status == metav1.ConditionTrue && left != "" {
+		cond.Message = strings.TrimPrefix(cond.Message+". "+left, ". ")
+	}
+	return cond
+}
+
+func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
+	not := func(why, message string) metav1.Condition {
+		return condition(RemediationAllowed, metav1.ConditionFalse, why, "Remediation is not allowed"+message)
+	}
+	switch {
+	case facts.Mode == NoCluster:
+		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s",
+			facts.Check.Spec.ClusterName, facts.Check.Namespace))
+	case facts.Mode == BadSelector:
+		return not(mendv1.InvalidSelectorReason,
+			", spec.selector: "+facts.SelectorErr.Error()+"; the operators are In, NotIn, Exists and DoesNotExist")
+	case facts.Invalid != nil:
+		return not(mendv1.InvalidLimitReason, ", "+facts.Invalid.Error())
+	case plan.Grant.ShortCircuited():
+		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(facts, plan))
+	case plan.Grant.Reason == budget.CoolingDown:
+		return not(mendv1.CoolingDownReason, coolingUntil(facts, plan))
+	case facts.Limits.InFlight == 0:
+		return not(mendv1.NoneAtOnceReason, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
+			mendv1.MaxInFlightAnnotation, facts.Check.Annotations[mendv1.MaxInFlightAnnotation]))
+	}
+	message := ""
+	if plan.Grant.Reason == budget.AtWork {
+		message = queueText(facts, plan)
+	}
+	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
+}
+
+// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+func arithmetic(facts *Facts, plan *Plan) string {
+	population, spelled := &plan.Population, facts.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
+	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
+	if population.Unread == 0 {
+		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
+	}
+	if spelled != "" {
+		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
+			population.Total(), population.Unhealthy, spelled, sum, facts.Limits.AtLeast, facts.Limits.AtMost)
+	}
+	limit := MostUnhealthy(facts.Check)
+	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
+		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), facts.Limits.AtMost)
+}
+
+// coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
+func coolingUntil(facts *Facts, plan *Plan) string {
+	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
+		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince),
+		facts.Check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
+}
+
+// queueText is how many wait because of how many are remediated at once.
+func queueText(facts *Facts, plan *Plan) string {
+	waiting, inFlight := plan.Population.Waiting-plan.Grant.Start, plan.Population.InFlight+plan.Grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+		waiting, wait, inFlight, facts.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
+}
+
+// leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
+func leftToCycles(plan *Plan) string {
+	var left []string
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; decision.leftToCycle() {
+			cycle := decision.Target.Cycle
+			left = append(left, fmt.Sprintf("%s to %s %s", decision.Target.Name, cycle.Kind, cycle.Name))
+		}
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return "Left to a power cycle that is under way: " + firstOf(left)
+}
+
+// restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not.
+//
+// The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
+// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
+func restriction(facts *Facts, plan *Plan) string {
+	switch {
+	case facts.Invalid != nil:
+		return string(InvalidLimit)
+	case plan.Grant.ShortCircuited() && plan.Population.Unhealthy > 0:
+		return string(TooManyUnhealthy)
+	case plan.Grant.Reason == budget.CoolingDown:
+		return string(CoolingDown)
+	}
+	return ""
+}
+
+// reach is the condition WorkloadClusterReachable: whether nodes can be judged, and since when.
+func reach(facts *Facts) metav1.Condition {
+	before := &facts.Reach
+	cond := metav1.Condition{Type: mendv1.WorkloadClusterReachable, LastTransitionTime: metav1.NewTime(facts.Now.Truncate(time.Second))}
+	switch {
+	case facts.ReachStands():
+		cond.Status, cond.Reason = before.Status, before.Reason
+	case facts.Link == LinkUnsure:
+		cond.Status, cond.Reason = metav1.ConditionUnknown, mendv1.NotInitializedReason
+	case facts.Link == LinkUp && (before.Status == metav1.ConditionFalse || before.Reason == mendv1.ReachableAgainReason):
+		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableAgainReason
+	case facts.Link == LinkUp:
+		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableReason
+	case facts.Outage.Changed != "":
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.ChangedReason
+	case facts.Outage.Refused != "":
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.KubeconfigRefusedReason
+	default:
+		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.UnreachableReason
+	}
+	if before.Status == cond.Status {
+		cond.LastTransitionTime = before.LastTransitionTime
+	}
+	cond.Message = reachText(facts, cond)
+	return cond
+}
+
+// reachText is why nodes cannot be judged, and since when; empty if they can.
+func reachText(facts *Facts, cond metav1.Condition) string {
+	switch {
+	case facts.ReachStands():
+		return facts.Reach.Message
+	case !facts.Initialized():
+		return "The control plane of the Cluster is not initialized"
+	case cond.Status == metav1.ConditionUnknown:
+		return "The first connection to the workload cluster is being made"
+	case cond.Status == metav1.ConditionTrue:
+		return ""
+	}
+	message := "The workload cluster has been out of reach since " + stamp(cond.LastTransitionTime.Time) +
+		"; machines cannot be judged as far as their nodes are concerned, and nothing is started or ended because of them"
+	if facts.Outage.Changed != "" {
+		message = fmt.Sprintf("Cluster %s: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Changed, message)
+	}
+	if facts.Outage.Silent {
+		message = "The API server answers probes, and leaves other requests unanswered or answers them without end, " +
+			"so it is asked one at a time, after pauses. " + message
+	}
+	if facts.Outage.Refused != "" {
+		message = fmt.Sprintf("Secret %s-kubeconfig: %s. %s", facts.Check.Spec.ClusterName, facts.Outage.Refused, message)
+	}
+	return message
+}
+
+// ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
+// is awaited, or a reader repeats what the manager reports of it.
+func (facts *Facts) ReachStands() bool {
+	switch {
+	case !facts.Initialized():
+		return false
+	case facts.Outage.Reported && facts.Reach.Status == metav1.ConditionFalse && facts.Reach.Message != "":
+		return true
+	}
+	return facts.Link == LinkUnsure && facts.Reach.Status != ""
+}
+
+// exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not
+// act on one of them: whoever does sets the same conditions.
+func exclusiveTargets(facts *Facts) metav1.Condition {
+	var lines []string
+	cond := condition(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, "")
+	for _, other := range facts.Overlaps {
+		if other.Shared == 0 {
+			continue
+		}
+		acts := "each acts by its own rules and limits, and one remediation of a machine is in progress at a time"
+		if !other.Acting {
+			acts = "kubemend does not act on that check, and this one is older and acts on them"
+			if other.Older {
+				acts = "kubemend does not act on that check, which is older, and leaves them alone"
+			}
+			cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.OverlapReason
+		}
+		const shared = "* %d of %d targets are selected by MachineHealthCheck %s too: %s"
+		lines = append(lines, fmt.Sprintf(shared, other.Shared, len(facts.Targets), other.Name, acts))
+	}
+	cond.Message = strings.Join(lines, "\n")
+	return cond
+}
+
+// templateAvailable is the condition RemediationTemplateAvailable, which a check without a template does not have.
+func templateAvailable(facts *Facts) metav1.Condition {
+	switch {
+	case !facts.Template.External:
+		return metav1.Condition{Type: mendv1.RemediationTemplateAvailable}
+	case facts.Template.Refused:
+		return condition(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateRefusedReason, facts.noTemplate())
+	case facts.Template.Missing != "":
+		return condition(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateNotFoundReason, facts.noTemplate())
+	}
+	return condition(mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, mendv1.TemplateFoundReason, "")
+}
+
+// capacityBack is the condition CapacityBack: of how many remediations it is missing, and what the oldest waits for. While that is not
+// known it stands as it is, and a check of which nothing was ever missing has none.
+func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
+	capacity := &facts.Capacity
+	if !capacity.Known {
+		return metav1.Condition{}, false
+	}
+	if capacity.Missing == 0 {
+		return condition(mendv1.CapacityBack, metav1.ConditionTrue, mendv1.CapacityBackReason, ""), capacity.Reported
+	}
+	message := "The capacity of " + capacity.Target + " is not back"
+	if capacity.Missing > 1 {
+		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", capacity.Missing, capacity.Target)
+	}
+	if capacity.Message != "" {
+		message += ": " + capacity.Message
+	}
+	return condition(mendv1.CapacityBack, metav1.ConditionFalse, capacity.Reason, message), true
+}
+
+// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began:
+// so a cooldown outlives a restart of the manager.
+func cooldown(facts *Facts, plan *Plan) metav1.Condition {
+	switch {
+	case !plan.Storm.Active:
+		return metav1.Condition{Type: mendv1.StormCooldown}
+	case plan.Storm.CoolingSince.IsZero():
+		return condition(mendv1.StormCooldown, metav1.ConditionFalse, mendv1.StormReason,
+			"Too many machines are not healthy. When few enough are, the cooldown begins: "+facts.Check.Annotations[mendv1.StormCooldownAnnotation])
+	}
+	cond := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
+	cond.LastTransitionTime = metav1.NewTime(plan.Storm.CoolingSince)
+	return cond
+}
+
+// selectsWithin is how long after a check its Machines, or what makes them, may be created.
+const selectsWithin = 10 * time.Minute
+
+// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written: nothing else would
+// ever show that.
+func effective(facts *Facts) metav1.Condition {
+	var reasons, lines []string
+	flaw := func(reason, text string) {
+		reasons, lines = append(reasons, reason), append(lines, text)
+	}
+	if dropped := droppedField(facts.Check); dropped != "" {
+		flaw(mendv1.FieldDroppedReason, dropped)
+	}
+	for i, rule := range facts.Check.Spec.Checks.UnhealthyNodeConditions {
+		switch rule.Status {
+		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+		default:
+			flaw(mendv1.NoSuchStatusReason, fmt.Sprintf("spec.checks.unhealthyNodeConditions[%d] is never met: "+
+				"no condition has the status %q, but True, False or Unknown", i, rule.Status))
+		}
+	}
+	if len(facts.Policy.Rules) == 0 && facts.Policy.NodeStartup == 0 {
+		flaw(mendv1.NoRulesReason, "The check has no rule, and spec.checks.nodeStartupTimeoutSeconds is 0: "+
+			"only a machine whose node is deleted, whose provider says that it has failed, or that a person marks is remediated")
+	}
+	if facts.SelectsNothing && facts.Initialized() && facts.Now.Sub(facts.Check.CreationTimestamp.Time) >= selectsWithin {
+		flaw(mendv1.SelectsNothingReason, "spec.selector matches no Machine of Cluster "+facts.Check.Spec.ClusterName+
+			", and the labels of no template of a MachineDeployment or MachineSet: labels of Nodes are not those of Machines")
+	}
+	switch len(lines) {
+	case 0:
+		return metav1.Condition{Type: mendv1.Effective}
+	case 1:
+		return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], lines[0])
+	}
+	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
+}
+
+// droppedField says which field of spec a user has applied and the API server has dropped, such as one of another version; empty if none
+// is known: kubectl keeps what it applied in an annotation. The API server minds the case of a field.
+func droppedField(check *clusterv1.MachineHealthCheck) string {
+	var kept struct {
+		APIVersion string          `json:"apiVersion"`
+		Spec       json.RawMessage `json:"spec"`
+	}
+	if err := json.Unmarshal([]byte(check.Annotations[corev1.LastAppliedConfigAnnotation]), &kept); err != nil {
+		return ""
+	}
+	var spec any
+	switch kept.APIVersion {
+	case clusterv1.GroupVersion.String():
+		spec = &clusterv1.MachineHealthCheckSpec{}
+	case clusterv1beta1.GroupVersion.String():
+		spec = &clusterv1beta1.MachineHealthCheckSpec{}
+	default:
+		return ""
+	}
+	dropped, _ := kjson.UnmarshalStrict(kept.Spec, spec) // what is of another type the API server has refused
+	for _, err := range dropped {
+		if field, unknown := strings.CutPrefix(err.Error(), "unknown field "); unknown {
+			return fmt.Sprintf("The field %s, which was applied in spec, does not exist in %s: the API server has dropped it",
+				health.Quoted(field), kept.APIVersion)
+		}
+	}
+	return ""
+}

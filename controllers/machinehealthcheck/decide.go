@@ -1,0 +1,316 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Settling is how long nothing starts after a change that may be the first of many.
+const Settling = 100 * time.Millisecond
+
+// Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
+func Decide(facts Facts) Plan {
+	if facts.Memory.Check != "" && facts.Memory.Check == facts.Check.UID { // the cache may not show the status yet that this process wrote
+		facts.Storm = facts.Memory.Storm
+	}
+	plan := Plan{Reach: reach(&facts)}
+	plan.Decisions, plan.Open = facts.decisions()
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		decision.InFlight = isInFlight(&facts, decision)
+		ask(&facts, &plan, decision, false)
+		decision.Waits = waits(&facts, decision)
+		if occupies(&facts, decision) {
+			plan.Population.InFlight++
+		}
+		if decision.Waits {
+			plan.Population.Waiting++
+		}
+		plan.Population.Count(decision.Class())
+	}
+	oneByOne(&facts, &plan)
+	awaitSpares(&facts, &plan)
+	settle(&facts, &plan)
+	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
+	if facts.Counted != nil {
+		plan.Population = plan.Population.Complete(facts.Counted.Total, facts.Counted.Healthy)
+	}
+	grant(&facts, &plan)
+	queue(&facts, &plan)
+	plan.Allowed = allowed(&facts, &plan)
+	plan.Conditions = checkConditions(&facts, &plan)
+	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 && !plan.JustSeen
+	plan.Restriction = restriction(&facts, &plan)
+	for _, i := range plan.Open {
+		ask(&facts, &plan, plan.Decisions[i], true)
+		stepFor(&facts, &plan, plan.Decisions[i])
+	}
+	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), sparesUntil(&plan)} {
+		plan.Recheck = health.Earliest(plan.Recheck, at)
+	}
+	plan.VerdictsUntil = verdictsUntil(&facts, &plan)
+	plan.Memory = facts.Memory.after(&facts, &plan)
+	plan.Needs = needs(&facts, &plan)
+	return plan
+}
+
+// needs are the facts that this decision depends on and that were not read. The template is not read before it is known which machines are
+// left to their power cycles.
+func needs(facts *Facts, plan *Plan) Needs {
+	some := func(needs func(decision *Decision) bool) bool {
+		return slices.ContainsFunc(plan.Open, func(i int) bool { return needs(plan.Decisions[i]) })
+	}
+	if !facts.Read.Cycles && some((*Decision).needsCycles) {
+		return Needs{Cycles: true}
+	}
+	var needed Needs
+	if template := facts.Template; !facts.Read.Template && template.External && template.Known && template.Missing == "" {
+		needed.Template = some(func(decision *Decision) bool {
+			return decision.Tried || facts.Explains && !decision.InFlight && !decision.Blocked(NotUnhealthy)
+		})
+	}
+	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
+	if !facts.Read.Spares && facts.Counted == nil {
+		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
+	}
+	return needed
+}
+
+// NeedsHost reports whether something about the machine of decision depends on its host, which was not read.
+func (decision *Decision) NeedsHost(facts *Facts) bool {
+	machine := decision.Target.Machine
+	if decision.Target.Host != nil || !OnHost(machine) || Deleting(machine) || decision.InFlight {
+		return false
+	}
+	until := updatingUntil(machine, facts.Now)
+	longUpdate := !until.IsZero() && !facts.Now.Before(until)
+	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
+}
+
+func (decision *Decision) needsCycles() bool {
+	due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+	return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
+}
+
+var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
+
+// isInFlight reports whether it is observed that a remediation of the machine of decision was begun and is not over: a request of this
+// check exists, or the owner was asked and has neither finished nor was the machine healthy again. It is read from what is observed, so
+// no crash can lose it.
+func isInFlight(facts *Facts, decision *Decision) bool {
+	target := decision.Target
+	switch {
+	case target.Ownership != NoRequest:
+		return target.Ownership != ForeignRequest
+	case facts.Template.Unread && announced(target.Machine):
+		return true
+	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
+		return false
+	case target.remediatedBy() != nil: // it counts for the check that asked
+		return false
+	}
+	canRequest := facts.Template.External && facts.Template.Known
+	return !canRequest || !target.stuck(facts.Now) // that there is a template now is news to one whose owner will not remediate it
+}
+
+// occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
+// is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
+// long, and the others go on. So does a power cycle of a host that somebody else keeps off.
+func occupies(facts *Facts, decision *Decision) bool {
+	target := decision.Target
+	switch {
+	case target.Cycle != nil && !waitsForOthers(target.Cycle):
+		return true
+	case !decision.InFlight || waitsForOthers(target.Request):
+		return false
+	case Deleting(target.Machine):
+		return true
+	case OwnerOf(target.Machine) == CannotRemediate:
+		return false
+	case target.Ownership != NoRequest:
+		return true
+	}
+	return !target.stuck(facts.Now)
+}
+
+func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
+	return req != nil && req.Annotations[mendv1.WaitsForAnnotation] != ""
+}
+
+// waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
+// too.
+func waits(facts *Facts, decision *Decision) bool {
+	if decision.Verdict.State != health.Unhealthy || decision.InFlight || decision.Target.Ownership != NoRequest {
+		return false
+	}
+	for _, b := range decision.Blockers {
+		if b.Rule != NotActing {
+			return false
+		}
+	}
+	return facts.Template.Known && facts.Template.Missing == ""
+}
+
+// Class is what the limits count the machine of decision as.
+func (decision *Decision) Class() budget.Class {
+	if Deleting(decision.Target.Machine) {
+		return budget.Deleting
+	}
+	return classes[decision.Verdict.State]
+}
+
+var classes = map[health.State]budget.Class{
+	health.Healthy: budget.Healthy, health.Unhealthy: budget.Unhealthy, health.Pending: budget.Pending, health.Starting: budget.Starting,
+	health.Unknown: budget.Unknown,
+}
+
+// grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and how a cooldown goes on
+// is not known then.
+func grant(facts *Facts, plan *Plan) {
+	if facts.Invalid != nil {
+		plan.Storm.Storm = facts.Storm
+		return
+	}
+	plan.Grant = budget.Decide(plan.Population, facts.Limits)
+	if plan.Storm = stormAfter(facts, plan); plan.Storm.Blocks && !plan.Grant.ShortCircuited() {
+		plan.Grant = budget.Grant{Reason: budget.CoolingDown}
+	}
+}
+
+// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in
+// every rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
+func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
+	tooMany := plan.Grant.Reason == budget.TooMany && (facts.Storm.Active || plan.Population.Unhealthy > 0)
+	if !facts.Settled() && facts.Storm.CoolingSince.IsZero() {
+		return budget.StormStep{Storm: facts.Storm, Blocks: facts.Storm.Active && facts.Cooldown != nil}
+	}
+	next := facts.Storm.Next(facts.Cooldown, tooMany && facts.Settled(), facts.Now)
+	if next.Turn == budget.StormCooling { // as it is stored, so that the end does not move
+		next.CoolingSince = next.CoolingSince.Truncate(time.Second)
+		next.Recheck = next.CoolingSince.Add(*facts.Cooldown)
+	}
+	return next
+}
+
+// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it:
+// nothing is in flight then, and nothing will tell that it is over.
+//
+// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
+// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
+// due for longest, and by name where that is the same.
+func queue(facts *Facts, plan *Plan) {
+	left := plan.Grant.Start
+	if facts.Mode != Active || facts.queueUnread() {
+		left = 0
+	}
+	for _, decision := range waiting(facts, plan) {
+		if left == 0 {
+			break
+		}
+		decision.Tried = true
+		if decision.Target.Unusable == nil {
+			left--
+		}
+	}
+}
+
+// waiting are the decisions about the machines that wait, in the order of the queue.
+func waiting(facts *Facts, plan *Plan) []*Decision {
+	queue := make([]*Decision, 0, len(plan.Open))
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; decision.Waits {
+			queue = append(queue, decision)
+		}
+	}
+	slices.SortStableFunc(queue, func(a, b *Decision) int {
+		return cmp.Or(
+			cmp.Compare(last(facts, a), last(facts, b)),
+			facts.Memory.Refused[a.Target.UID].Compare(facts.Memory.Refused[b.Target.UID]),
+			-cmp.Compare(byHand(a), byHand(b)),
+			a.Verdict.OverdueSince(facts.Now).Compare(b.Verdict.OverdueSince(facts.Now)),
+			cmp.Compare(a.Target.Name, b.Target.Name),
+		)
+	})
+	return queue
+}
+
+// queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
+func (facts *Facts) queueUnread() bool {
+	return facts.Counted != nil && facts.Limits.InFlight != budget.Unlimited
+}
+
+// last is 1 for a machine that comes after all others in the queue, else 0.
+func last(facts *Facts, decision *Decision) int {
+	target := decision.Target
+	if facts.Template.External && RequestFailed(target.Machine) || !facts.Memory.Refused[target.UID].IsZero() {
+		return 1
+	}
+	return 0
+}
+
+// byHand is 1 for a machine that a person has marked, else 0.
+func byHand(decision *Decision) int {
+	if slices.ContainsFunc(decision.Verdict.Findings, func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }) {
+		return 1
+	}
+	return 0
+}
+
+// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
+// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it, or
+// while it is the turn of another one.
+func settle(facts *Facts, plan *Plan) {
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		var until time.Time
+		switch {
+		case decision.Target.unheard() && facts.Memory.hears(decision.Target.UID, facts.Now):
+			until = facts.Now.Add(Settling)
+		case facts.Now.Before(facts.yieldsUntil(decision.Target)):
+			until = facts.yieldsUntil(decision.Target)
+		case facts.Limited:
+			until = facts.Memory.settledAt(decision.Target.UID, facts.Now)
+		}
+		if decision.Waits && facts.Now.Before(until) {
+			decision.Waits, decision.SettlesAt, plan.JustSeen = false, until, true
+			plan.Population.Waiting--
+		}
+	}
+}
+
+// settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.
+func settles(plan *Plan) time.Time {
+	var next time.Time
+	if plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork {
+		for _, i := range plan.Open {
+			next = health.Earliest(next, plan.Decisions[i].SettlesAt)
+		}
+	}
+	return next
+}
+
+// verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
+func verdictsUntil(facts *Facts, plan *Plan) time.Time {
+	var next time.Time
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		next = health.Earliest(next, decision.Verdict.Recheck)
+		if update := decision.BlockedBy(MachineUpdating); update != nil {
+			next = health.Earliest(next, update.Until)
+		}
+		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
+			next = health.Earliest(next, silent)
+		}
+		if decision.leftToCycle() && !decision.InFlight {
+			next = health.Earliest(next, cycleUntil(decision.Target.Cycle))
+		}
+	}
+	return next
+}

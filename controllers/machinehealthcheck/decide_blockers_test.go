@@ -1,0 +1,277 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+func TestWhatBlocksARemediation(t *testing.T) {
+	const minute = time.Minute
+	forever := func(t *givenMachine) { t.Verdict.Recheck = time.Time{} }
+	recheck := func(t *givenMachine) { t.Verdict.Recheck = noon.Add(minute) }
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(minute) }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  []Reason // of the first machine
+	}{
+		"nothing blocks an unhealthy machine":     {facts(bad()), nil},
+		"a healthy machine is not unhealthy":      {facts(is(health.Healthy)), []Reason{NotUnhealthy}},
+		"a pending machine is within its timeout": {facts(is(health.Pending)), []Reason{WithinTimeout}},
+		"a starting machine too":                  {facts(is(health.Starting)), []Reason{WithinTimeout}},
+		"also if it starts without a timeout":     {facts(is(health.Starting, forever)), []Reason{WithinTimeout}},
+		"a machine of an unreachable cluster is unjudged": {
+			facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable},
+		},
+		"so is one whose node could not be asked for": {facts(is(health.Unknown)), []Reason{NodeNotSeen}},
+		"so is one that Cluster API has not looked at since a pause": {
+			facts(is(health.Unknown, unjudgedSincePause)), []Reason{AwaitsClusterAPI},
+		},
+		"so is one whose control plane is not initialized": {facts(is(health.Unknown, func(t *givenMachine) {
+			t.Verdict.Gate = health.ControlPlaneNotInitialized
+		})), []Reason{ControlPlaneNotInitialized}},
+		"so is one whose infrastructure is not ready": {facts(is(health.Unknown, func(t *givenMachine) {
+			t.Verdict.Gate = health.InfrastructureNotReady
+		})), []Reason{InfrastructureNotReady}},
+		"so is any while clocks differ by more than a timeout": {facts(is(health.Unknown, func(t *givenMachine) {
+			t.Verdict.Gate = health.ClockWrong
+		})), []Reason{ManagerClockWrong}},
+		"W2: a machine that is being deleted": {facts(bad(deleting)), []Reason{MachineDeleting}},
+		"a machine of an older check":         {facts(bad(olderActs)), []Reason{OlderCheckActs}},
+		"a machine that another check remediates": {
+			facts(bad(besideCheck(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates},
+		},
+		"a machine that another check has not judged yet": {facts(bad(besideCheck(Opinion{}))), []Reason{JustSeen}},
+		"which it has not for ten minutes":                {facts(bad(besideCheck(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
+		"a check that is not acted on":                    {facts(bad()).with(observe), []Reason{NotActing}},
+		"an update in place that has failed": {
+			facts(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,
+		},
+		"one against which there is a rule": {facts(bad(updatingNow, ruledOut)), nil},
+		"one of more than two hours":        {facts(bad(updatingFor(2 * time.Hour))), nil},
+		"one of less":                       {facts(bad(updatingFor(time.Hour))), []Reason{MachineUpdating}},
+		"one of more that has made progress": {
+			facts(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineUpToDateCondition, time.Hour))), []Reason{MachineUpdating},
+		},
+		"one of more without progress": {
+			facts(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineUpToDateCondition, 2*time.Hour))), nil,
+		},
+		"one of more whose machine a check has marked": {
+			facts(bad(updatingFor(5*time.Hour), turnedAgo(HealthCheckSucceeded, time.Hour), turnedAgo(clusterv1.MachineReadyCondition, 0))), nil,
+		},
+		"one of more that turns tomorrow, by the clock of its kubelet": {
+			facts(bad(updatingFor(5*time.Hour), turnedAgo(clusterv1.MachineNodeReadyCondition, -24*time.Hour))), nil,
+		},
+		"one of more on a host whose firmware is written": {
+			facts(bad(onHost, updatingFor(2*time.Hour), withHost(Host{Serviced: true}))), []Reason{MachineUpdating},
+		},
+		"one of more on a host that was not read yet": {facts(bad(onHost, updatingFor(2*time.Hour))), []Reason{MachineUpdating}},
+		"no owner":                              {facts(bad(unowned)), []Reason{NoOwner}},
+		"no owner, where a template needs none": {facts(bad(unowned)).with(external), nil},
+		"a host that is externally provisioned": {
+			facts(bad(onHost, withHost(Host{External: true}))), []Reason{HostExternal},
+		},
+		"a host whose Metal3Machine is paused": {facts(bad(onHost, withHost(Host{Paused: true}))), []Reason{HostPaused}},
+		"a host, where power cycles are requested": {
+			facts(bad(onHost, withHost(Host{External: true, Paused: true}))).with(external), nil,
+		},
+		"no place, as an owner was asked that does not answer yet": {
+			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a place of an owner that never answers, after an hour": {facts(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"no place, as owners of its kind answer": {
+			facts(bad(), bad(askedAgo(26*time.Hour), func(t *givenMachine) { t.OwnerKindSilent = false })).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"an update in place":               {facts(bad(updatingNow)), []Reason{MachineUpdating}},
+		"a power cycle":                    {facts(bad(cycled)), []Reason{PowerCycleInProgress}},
+		"power cycles that cannot be read": {facts(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
+		"but only on a host":               {facts(bad()).with(cyclesUnread), nil},
+		"too many":                         {facts(bad()).with(tooMany), []Reason{TooManyUnhealthy}},
+		"too few":                          {facts(bad()).with(tooFew), []Reason{TooFewUnhealthy}},
+		"a limit that cannot be read":      {facts(bad()).with(invalid), []Reason{InvalidLimit}},
+		"a cooldown after too many": {
+			facts(bad()).with(coolsFor(10*minute), storming), []Reason{CoolingDown},
+		},
+		"no place for any": {facts(bad()).with(atOnce(0)), []Reason{NoneAtOnce}},
+		"no place for one more": {
+			facts(bad(), bad(asked)).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a request that is not the check's": {
+			facts(bad(hasRequest(ForeignRequest))).with(external), []Reason{RequestInTheWay},
+		},
+		"a template that is missing":             {facts(bad()).with(missing), []Reason{TemplateMissing}},
+		"a template that can be none":            {facts(bad()).with(refused), []Reason{TemplateRefused}},
+		"a template of no use":                   {facts(bad(unusable)).with(external), []Reason{TemplateUnusable}},
+		"requests that are not known":            {facts(bad()).with(unknown), []Reason{RequestsUnread}},
+		"a template that may not be read":        {facts(bad()).with(unread), []Reason{TemplateUnread}},
+		"a change that may be the first of many": {facts(bad()).with(limitsMatter), []Reason{JustSeen}},
+		"all that has to change is said": {
+			facts(bad(olderActs, updatingNow)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy},
+		},
+		"nothing blocks what is in flight already":                   {facts(bad(asked)).with(tooMany), nil},
+		"nor do an update and a power cycle":                         {facts(bad(asked, updatingNow, cycled)), nil},
+		"nor do requests that are not known, if its owner was asked": {facts(bad(refuses)).with(unknown), nil},
+		"a healthy machine that is marked so":                        {facts(is(health.Healthy, markedHealthy)), []Reason{NotUnhealthy}},
+		"a mark by hand is the way out of an update that never ends": {facts(bad(updatingNow, byPerson)), nil},
+		"to one that is being deleted a power cycle is no matter":    {facts(bad(deleting, cycled)), []Reason{MachineDeleting}},
+		"nor are power cycles that cannot be read": {
+			facts(bad(deleting, onHost)).with(cyclesUnread), []Reason{MachineDeleting},
+		},
+		"nor that its node cannot be seen": {facts(is(health.Unknown, deleting)), []Reason{MachineDeleting}},
+		"a power cycle is known although others cannot be read": {
+			facts(bad(onHost, cycled)).with(cyclesUnread), []Reason{PowerCycleInProgress},
+		},
+		"of what is due it is no matter what else would be later": {facts(bad(recheck)), nil},
+		"a machine that starts, of which nothing is known since a pause": {
+			facts(is(health.Starting, forever, unjudgedSincePause)), []Reason{AwaitsClusterAPI},
+		},
+		"a pending one, of which something is not known since a pause": {
+			facts(is(health.Pending, unjudgedSincePause)), []Reason{WithinTimeout},
+		},
+		"an unknown one whose timeout runs all the same": {
+			facts(is(health.Unknown, recheck)), []Reason{NodeNotSeen, WithinTimeout},
+		},
+		"a pending machine waits for a place too": {
+			facts(is(health.Pending), bad(asked)).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
+		},
+		"not if there is one": {
+			facts(is(health.Pending), bad(asked)).with(atOnce(2)), []Reason{WithinTimeout},
+		},
+		"and before others that wait": {
+			facts(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
+		},
+		"a request in the way of one that is pending": {
+			facts(is(health.Pending, hasRequest(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay},
+		},
+		"a template that is missing, while requests are not known": {facts(bad()).with(missing, unknown), []Reason{TemplateMissing}},
+		"limits that cannot be read go before all others": {
+			facts(bad()).with(invalid, tooMany, atOnce(0)), []Reason{InvalidLimit},
+		},
+		"too many go before a cooldown": {
+			facts(bad()).with(tooMany, storming, coolsFor(minute)), []Reason{TooManyUnhealthy},
+		},
+		"a cooldown goes before a limit that leaves no place": {
+			facts(bad()).with(storming, coolsFor(minute), atOnce(0)), []Reason{CoolingDown},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			var got []Reason
+			for _, b := range p.Decisions[0].Blockers {
+				got = append(got, b.Rule)
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("blocked by %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// ending is a blocker, and when time alone ends it.
+type blockerEnd struct {
+	by    Reason
+	until time.Time
+}
+
+func (d *Decision) blockerEnds() []blockerEnd {
+	var all []blockerEnd
+	for _, blocker := range d.Blockers {
+		all = append(all, blockerEnd{blocker.Rule, blocker.Until})
+	}
+	return all
+}
+
+// What time alone ends says when.
+func TestWhenABlockerEnds(t *testing.T) {
+	until := noon.Add(3 * time.Minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  blockerEnd
+	}{
+		"a timeout when it expires": {facts(is(health.Pending)), blockerEnd{WithinTimeout, noon.Add(time.Minute)}},
+		"a power cycle when it does not count any more": {
+			facts(bad(func(t *givenMachine) { t.Cycle = cycleDeletingUntil(until) })), blockerEnd{PowerCycleInProgress, until},
+		},
+		"power cycles that cannot be read when they would be over": {
+			facts(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), blockerEnd{PowerCyclesUnread, until},
+		},
+		"a cooldown when it is over": {
+			facts(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), blockerEnd{CoolingDown, until},
+		},
+		"what was just seen after the settling time":   {facts(bad()).with(limitsMatter), blockerEnd{JustSeen, noon.Add(Settling)}},
+		"too many unhealthy machines end with no time": {facts(bad()).with(tooMany), blockerEnd{by: TooManyUnhealthy}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.given).Decisions[0].blockerEnds(); !slices.Equal(got, []blockerEnd{tc.want}) {
+				t.Errorf("blocked by %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// A condition that says why a machine is not judged is not what keeps it from being remediated later.
+func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"a cluster that is not reached":          {facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), true},
+		"a node that is not seen":                {facts(is(health.Unknown)), true},
+		"what Cluster API has not looked at":     {facts(is(health.Unknown, unjudgedSincePause)), true},
+		"a timeout that runs":                    {facts(is(health.Pending)), false},
+		"a limit":                                {facts(bad()).with(tooMany), false},
+		"a machine that nothing is held against": {facts(is(health.Healthy)), false},
+	} {
+		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
+			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
+		}
+	}
+}
+
+// A rule owns its words. What is not told is that nothing is held against a machine.
+func TestEveryRuleHasItsWords(t *testing.T) {
+	told := map[Reason]bool{}
+	users := map[Reason]string{ // the reasons that users see, where they are others
+		OlderCheckActs: mendv1.OverlapReason, ClusterUnreachable: mendv1.UnreachableReason, PowerCyclesUnread: NotRead, RequestsUnread: NotRead,
+		TooFewUnhealthy: string(TooManyUnhealthy), TemplateUnread: rule.MissingPermission, TemplateMissing: mendv1.TemplateNotFoundReason,
+		TemplateUnusable: requestCreationFailed,
+	}
+	for i, r := range rules {
+		if told[r.Reason] || r.Else && r.asked != rules[i-1].asked {
+			t.Errorf("%s is told twice, or an alternative to what is asked at another time", r.Reason)
+		}
+		told[r.Reason] = true
+		if r.Words == nil {
+			if r.Reason != NotUnhealthy {
+				t.Errorf("%s has no words", r.Reason)
+			}
+			continue
+		}
+		f := facts(bad(hasRequest(ForeignRequest), cycled, besideCheck(Opinion{InFlight: true}))).with(missing)
+		f.Targets[0].Unusable, f.Targets[0].Host = errors.New("it is odd"), &Host{}
+		invalid(&f)
+		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
+		p := &Plan{
+			Reach: metav1.Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: metav1.Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
+		}
+		f.Mode = Observed
+		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})
+		for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
+			if strings.HasSuffix(text, ".") || words.Text == "" {
+				t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
+			}
+		}
+		if words.Reason != users[r.Reason] {
+			t.Errorf("%s is told as %q, want %q", r.Reason, words.Reason, users[r.Reason])
+		}
+	}
+}

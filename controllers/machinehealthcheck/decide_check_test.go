@@ -1,0 +1,266 @@
+package machinehealthcheck
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// conditionsOf are the conditions of a check that p sets, as type, status and reason; those that it removes have no status.
+func conditionsOf(p *Plan) map[string]string {
+	all := map[string]string{}
+	for _, c := range p.Conditions {
+		if all[c.Type] = string(c.Status) + "/" + c.Reason; c.Status == "" {
+			all[c.Type] = ""
+		}
+	}
+	return all
+}
+
+func TestTheConditionsOfACheck(t *testing.T) {
+	cooldown, minute := 10*time.Minute, time.Minute
+	facts := func(changes ...func(*Facts)) Facts {
+		f := facts(is(health.Healthy), bad())
+		f.Policy.NodeStartup = minute
+		for _, change := range changes {
+			change(&f)
+		}
+		return f
+	}
+	unclaimed := func(f *Facts) { f.ActsUnclaimed = true }
+	claimed := func(f *Facts) { f.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim} }
+	mode := func(m Mode) func(*Facts) {
+		return func(f *Facts) { f.Mode, f.SelectorErr = m, errors.New("it is odd") }
+	}
+	applied := func(version, spec string) func(*Facts) {
+		return func(f *Facts) {
+			f.Check.Annotations = map[string]string{
+				corev1.LastAppliedConfigAnnotation: `{"apiVersion":"cluster.x-k8s.io/` + version + `","spec":{` + spec + `}}`,
+			}
+		}
+	}
+	dropped := map[string]string{mendv1.Effective: "False/FieldDropped"}
+	steady := map[string]string{
+		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
+		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
+		mendv1.Effective: "",
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		alone bool              // want are all that it sets, and not what differs from a check without trouble
+		want  map[string]string // empty for one that is removed, "-" for one that stands
+	}{
+		"a check without trouble":                                {facts(unclaimed), false, nil},
+		"Paused of a claimed check is Cluster API's":             {facts(claimed), false, map[string]string{clusterv1.PausedCondition: "-"}},
+		"an observed check is not written":                       {facts(mode(Observed)), true, nil},
+		"nor is an ignored one":                                  {facts(mode(Ignored), claimed), true, nil},
+		"a paused check says so where Cluster API core does not": {facts(mode(Paused), unclaimed), true, map[string]string{clusterv1.PausedCondition: "True/Paused"}},
+		"but not if Cluster API core does so":                    {facts(mode(Paused), claimed, unclaimed), true, nil},
+		"nor if it is not kubemend's":                            {facts(mode(Paused)), true, nil},
+		"a check of no Cluster":                                  {facts(mode(NoCluster), claimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
+		"also one that is not claimed, where it is ours":         {facts(mode(NoCluster), unclaimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
+		"but not of one that is Cluster API core's":              {facts(mode(NoCluster)), true, nil},
+		"a check whose selector cannot be parsed":                {facts(mode(BadSelector), claimed), true, map[string]string{RemediationAllowed: "False/InvalidSelector"}},
+		"but not of one that is not kubemend's":                  {facts(mode(BadSelector)), true, nil},
+		"too many":                                               {facts(unclaimed, tooMany), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"capacity that is not back, by what the oldest waits for": {
+			facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 2, Reason: "NoHost"} }), false,
+			map[string]string{mendv1.CapacityBack: "False/NoHost"},
+		},
+		"capacity that is back": {
+			facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Reported: true} }), false, map[string]string{mendv1.CapacityBack: "True/CapacityBack"},
+		},
+		"capacity that was never missing":           {facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true} }), false, nil},
+		"capacity of which it is not known, stands": {facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Reported: true, Missing: 1} }), false, nil},
+		"capacity of a check that is only observed": {facts(mode(Observed), func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 1, Reason: "NoHost"} }), true, nil},
+		"too many, with a cooldown": {facts(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
+			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", mendv1.StormCooldown: "False/Storm"}},
+		"the cooldown": {facts(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
+			map[string]string{RemediationAllowed: "False/CoolingDown", mendv1.StormCooldown: "True/CoolingDown"}},
+		"a limit that cannot be read": {facts(unclaimed, invalid), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
+		"no place for any":            {facts(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
+		"an unreachable cluster": {facts(unclaimed, func(f *Facts) { f.Link = LinkDown }), false,
+			map[string]string{mendv1.WorkloadClusterReachable: "False/Unreachable"}},
+		"while an answer is awaited the numbers stand": {facts(unclaimed, func(f *Facts) { f.Link = LinkUnsure }), false,
+			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", mendv1.StormCooldown: "-", mendv1.SpareHostAvailable: "-"}},
+		"before the control plane is initialized there is no answer to await": {facts(unclaimed, uninitialized), false,
+			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized"}},
+		"too few for a range have the same reason as too many": {facts(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"too many go before a limit that leaves no place":      {facts(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
+		"another check selects the same": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
+			map[string]string{mendv1.TargetsExclusive: "False/Overlap"}},
+		"another check on which kubemend acts too": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
+			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
+		"a check without rules": {facts(unclaimed, func(f *Facts) { f.Policy = health.Policy{} }), false, map[string]string{mendv1.Effective: "False/NoRules"}},
+		"a status that no condition has": {facts(unclaimed, func(f *Facts) {
+			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
+		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
+		"a field of the older version under the newer": {facts(unclaimed, applied("v1beta2", `"unhealthyConditions":[]`)), false, dropped},
+		"a field of the newer version under the older": {facts(unclaimed, applied("v1beta1", `"checks":{}`)), false, dropped},
+		"a field in another case":                      {facts(unclaimed, applied("v1beta2", `"checks":{"nodestartuptimeoutseconds":0}`)), false, dropped},
+		"fields that there are": {
+			facts(unclaimed, applied("v1beta2", `"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)), false, nil,
+		},
+		"fields that there were": {facts(unclaimed, applied("v1beta1", `"maxUnhealthy":"40%"`)), false, nil},
+		"a selector of nothing": {facts(unclaimed, func(f *Facts) { f.SelectsNothing = true }), false,
+			map[string]string{mendv1.Effective: "False/SelectsNothing"}},
+		"one of a check whose Machines may come": {facts(unclaimed, func(f *Facts) {
+			f.SelectsNothing, f.Check.CreationTimestamp = true, metav1.NewTime(ago(9*minute))
+		}), false, nil},
+		"another check selects others":                               {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
+		"a template that is there":                                   {facts(unclaimed, external), false, map[string]string{mendv1.RemediationTemplateAvailable: "True/TemplateFound"}},
+		"a template that is not there":                               {facts(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a kind that can be no template":                             {facts(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/TemplateRefused"}},
+		"a template that is not there, while requests are not known": {facts(unclaimed, missing, unknown), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
+		"a template that could not be read":                          {facts(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{mendv1.RemediationTemplateAvailable: "-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]string{}
+			for kind, is := range steady {
+				if !tc.alone {
+					want[kind] = is
+				}
+			}
+			for kind, is := range tc.want {
+				if want[kind] = is; is == "-" {
+					delete(want, kind)
+				}
+			}
+			p := Decide(tc.given)
+			if diff := cmp.Diff(want, conditionsOf(&p)); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
+	was := func(status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Status: status, Reason: reason, Message: "as it was", LastTransitionTime: metav1.NewTime(ago(time.Hour))}
+	}
+	for name, tc := range map[string]struct {
+		was         metav1.Condition
+		initialized bool
+		link        Link
+		outage      Outage
+		want        string
+		since       time.Time
+	}{
+		"a cluster that answers is reachable":                        {metav1.Condition{}, true, LinkUp, Outage{}, "True/Reachable", noon},
+		"and goes on being so":                                       {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
+		"and since then":                                             {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
+		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
+		"and that is remembered":                                     {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
+		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"at first an answer is awaited":                              {metav1.Condition{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
+		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
+		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"nor one to which it reports nothing":                        {metav1.Condition{Status: "False", Reason: "KubeconfigRefused", LastTransitionTime: metav1.NewTime(ago(time.Hour))}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
+		"a reader repeats what the manager reports":                  {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
+		"or concludes it from another check":                         {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
+		"another one in its place is not it": {
+			was("True", "Reachable"), true, LinkDown, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts()
+			if !tc.initialized {
+				uninitialized(&f)
+			}
+			f.Reach, f.Link, f.Outage = tc.was, tc.link, tc.outage
+			p := Decide(f)
+			if got := string(p.Reach.Status) + "/" + p.Reach.Reason; got != tc.want || !p.Reach.LastTransitionTime.Time.Equal(tc.since) {
+				t.Errorf("got %s since %s, want %s since %s", got, p.Reach.LastTransitionTime, tc.want, tc.since)
+			}
+		})
+	}
+}
+
+// An outage hides nodes that start; its end counts as a start. Contact that was never lost does not.
+func TestOnlyContactThatCameBackCountsAsAStart(t *testing.T) {
+	for reason, want := range map[string]time.Time{mendv1.ReachableAgainReason: ago(time.Minute), mendv1.ReachableReason: {}} {
+		f := facts()
+		f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(ago(time.Minute))}
+		if got := f.ReachedAgain(); !got.Equal(want) {
+			t.Errorf("%s: contact counts since %s, want %s", reason, got, want)
+		}
+	}
+}
+
+func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Needs
+	}{
+		"nothing while all machines are healthy":           {facts(is(health.Healthy, onHost)).with(external), Needs{}},
+		"power cycles if a machine on a host is unhealthy": {facts(bad(onHost)), Needs{Cycles: true}},
+		"or is about to be":                                {facts(is(health.Pending, onHost)), Needs{Cycles: true}},
+		"not if it is being deleted":                       {facts(bad(onHost, deleting)), Needs{}},
+		"not if it is on no host":                          {facts(bad()), Needs{}},
+		"whichever of several machines it is":              {facts(bad(onHost), bad()), Needs{Cycles: true}},
+		"the template if a request is to be made":          {facts(bad()).with(external), Needs{Template: true}},
+		"but after the power cycles":                       {facts(bad(onHost)).with(external), Needs{Cycles: true}},
+		"when these were read":                             {facts(bad(onHost)).with(external).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
+		"for one of several that wait":                     {facts(bad(), bad()).with(external, atOnce(1)), Needs{Template: true}},
+		"not for owners":                                   {facts(bad()), Needs{}},
+		"not for a check that is only observed":            {facts(bad()).with(external, observe), Needs{}},
+		"nor for one machine of which the queue is unread": {facts(bad()).with(external, atOnce(1), func(f *Facts) { f.Counted = &StatusCounts{Total: 3, Healthy: 2} }), Needs{}},
+		"nor to explain a remediation that is in progress": {facts(bad(hasRequest(OwnRequest))).with(external, explainedFacts), Needs{}},
+		"nor to explain a machine that is healthy":         {facts(is(health.Healthy)).with(external, explainedFacts), Needs{}},
+		"nor to explain one while requests are not known":  {facts(bad()).with(unknown, explainedFacts), Needs{}},
+		"and once":                                 {facts(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"not while too many are unhealthy":         {facts(bad()).with(external, tooMany), Needs{}},
+		"but to explain all that blocks a machine": {facts(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
+		"not if the template is not there":         {facts(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
+	} {
+		if got := Decide(tc.given).Needs; got != tc.want {
+			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// A storm is remembered by the process as well: one that begins and ends before the cache shows the status that says so has its cooldown.
+func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
+	cooldown := 10 * time.Minute
+	f := facts(bad(), bad(), is(health.Healthy))
+	f.Limits.AtMost, f.Cooldown = 1, &cooldown
+	storm := Decide(f)
+	if !storm.Storm.Active {
+		t.Fatal("two unhealthy machines make no storm")
+	}
+	f = facts(bad(), is(health.Healthy), is(health.Healthy))
+	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check.UID, storm.Memory.Storm
+	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
+		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
+	}
+}
+
+// A restart of the manager, or a change of the cooldown, does not make it begin anew: the condition tells since when it lasts.
+func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
+	began := noon.Add(300 * time.Millisecond) // the API server stores seconds
+	p := Decide(facts(is(health.Healthy)).with(coolsFor(10*time.Minute), storming, func(f *Facts) { f.Now = began }))
+	at := slices.IndexFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.StormCooldown })
+	if at < 0 || !p.Conditions[at].LastTransitionTime.Time.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
+		t.Fatalf("set are %v, and the next decision is at %v", p.Conditions, p.Recheck)
+	}
+	f := facts(bad()).with(coolsFor(20*time.Minute), func(f *Facts) {
+		f.Storm, f.Now = budget.Storm{Active: true, CoolingSince: p.Conditions[at].LastTransitionTime.Time}, noon.Add(5*time.Minute)
+	})
+	if p := Decide(f); p.Decisions[0].Starts() || !p.Recheck.Equal(noon.Add(20*time.Minute)) {
+		t.Errorf("after a restart the cooldown lasts until %v", p.Recheck)
+	}
+}

@@ -1,0 +1,167 @@
+package machinehealthcheck
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// noNode is a machine that waits for its first node since then.
+func noNode(since time.Time) Target {
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodeAwaited, AwaitedSince: since}}
+}
+
+// silent is a machine whose node has not been Ready since then.
+func silent(since time.Time) Target {
+	return Target{Machine: aMachine(), Health: &health.Target{
+		Node: health.NodePresent, Signals: []health.Signal{{Source: health.OnNode, Type: "Ready", Status: "Unknown", Since: since}},
+	}}
+}
+
+// failed is a machine that has failed for good.
+func failedMachine() Target {
+	return Target{Machine: aMachine(), Health: &health.Target{Node: health.NodePresent, Failure: "it burns"}}
+}
+
+// judging are the facts of a check that tolerates a node that is not Ready for five minutes, and waits ten for the first one.
+func judging(t Target, changes ...func(*Facts)) Facts {
+	f := facts().with(changes...)
+	t.Name, t.UID = "a", "uid-of-a"
+	f.Targets = []*Target{&t}
+	f.Policy = health.Policy{
+		Rules:       []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 5 * time.Minute}},
+		NodeStartup: 10 * time.Minute,
+	}
+	return f
+}
+
+// judged is the plan for f, with the verdicts that its targets get.
+func judged(f Facts) Plan {
+	f.Verdicts = Judge(&f)
+	return Decide(f)
+}
+
+func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
+	const minute = time.Minute
+	controlPlane := func(t Target) Target { t.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}; return t }
+	machinePaused := func(t Target) Target { t.Health.Paused = true; return t }
+	waited := func(t Target, lost time.Duration) Target { t.Health.Lost = lost; return t }
+	unprovided := func(status metav1.ConditionStatus, d time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			f.Cluster.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{}
+			has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, status, "InternalError", ago(d)))
+		}
+	}
+	unready := func(f *Facts) {
+		f.Cluster.Spec.InfrastructureRef.Kind, f.Cluster.Spec.InfrastructureRef.Name = "Metal3Cluster", "c1"
+		has(f.Cluster, since(clusterv1.ClusterInfrastructureReadyCondition, metav1.ConditionFalse, "", noon))
+	}
+	paused := func(f *Facts) { f.Cluster.Spec.Paused = ptr.To(true) }
+	initialized := func(d time.Duration) func(*Facts) { return initialized(ago(d)) }
+	ready := func(d time.Duration) func(*Facts) { return ready(ago(d)) }
+	reached := func(d time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			f.Reach = metav1.Condition{Status: metav1.ConditionTrue, Reason: mendv1.ReachableAgainReason, LastTransitionTime: metav1.NewTime(ago(d))}
+		}
+	}
+	clockAhead := func(d time.Duration) func(*Facts) { return func(f *Facts) { f.ClockAhead = d } }
+	hour := ago(60 * minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  health.State
+		until time.Time // that it is so
+	}{
+		"a node that is silent for long enough": {
+			judging(silent(ago(5 * minute))), health.Unhealthy, time.Time{},
+		},
+		"one that is for a shorter time": {
+			judging(silent(ago(4 * minute))), health.Pending, noon.Add(minute),
+		},
+		"W15: also while too many are unhealthy": {
+			judging(silent(ago(4*minute)), tooMany), health.Pending, noon.Add(minute),
+		},
+		"before the control plane is initialized nothing is known of workers": {
+			judging(silent(hour), uninitialized), health.Unknown, time.Time{},
+		},
+		"but of the control plane it is": {
+			judging(controlPlane(noNode(hour)), uninitialized), health.Unhealthy, time.Time{},
+		},
+		"before the infrastructure is ready of none": {
+			judging(controlPlane(noNode(hour)), unready), health.Unknown, time.Time{},
+		},
+		"nor of workers": {judging(noNode(hour), unready), health.Unknown, time.Time{}},
+		"nor of any while the manager's clock is wrong by more than the shortest timeout": {
+			judging(silent(hour), clockAhead(6*minute)), health.Unknown, time.Time{},
+		},
+		"also if it is behind": {
+			judging(silent(hour), clockAhead(-6*minute)), health.Unknown, time.Time{},
+		},
+		"a smaller error changes nothing": {
+			judging(silent(hour), clockAhead(5*minute)), health.Unhealthy, time.Time{},
+		},
+		"what has failed for good has, all the same": {
+			judging(failedMachine(), unready, uninitialized), health.Unhealthy, time.Time{},
+		},
+		"but during a pause of its Cluster that may be old": {judging(failedMachine(), paused), health.Unknown, time.Time{}},
+		"or of the machine":              {judging(machinePaused(failedMachine())), health.Unknown, time.Time{}},
+		"a first node that is late":      {judging(noNode(ago(10 * minute))), health.Unhealthy, time.Time{}},
+		"one that is not yet":            {judging(noNode(ago(9 * minute))), health.Starting, noon.Add(minute)},
+		"no node is late during a pause": {judging(noNode(hour), paused), health.Starting, time.Time{}},
+		"it counts from when the control plane was initialized": {
+			judging(noNode(hour), initialized(2*minute)), health.Starting, noon.Add(8 * minute),
+		},
+		"and from when the infrastructure was ready": {
+			judging(noNode(hour), ready(3*minute)), health.Starting, noon.Add(7 * minute),
+		},
+		"and from the end of an outage": {
+			judging(noNode(hour), reached(4*minute)), health.Starting, noon.Add(6 * minute),
+		},
+		"from the latest of these": {
+			judging(noNode(hour), ready(3*minute), initialized(2*minute), reached(4*minute)), health.Starting, noon.Add(8 * minute),
+		},
+		"a machine that is newer than all counts from its creation": {
+			judging(noNode(ago(minute)), ready(3*minute), initialized(2*minute)), health.Starting, noon.Add(9 * minute),
+		},
+		"or from before an outage, without its length": {
+			judging(waited(noNode(ago(13*minute)), 4*minute), reached(2*minute)), health.Starting, noon.Add(minute),
+		},
+		"a node that is silent since an outage counts": {
+			judging(silent(ago(5*minute)), reached(10*minute)), health.Unhealthy, time.Time{},
+		},
+		"a Cluster without infrastructure has none to wait for": {
+			judging(noNode(hour), unprovided(metav1.ConditionUnknown, 3*minute)), health.Starting, noon.Add(7 * minute),
+		},
+		"unless it says that it is not ready": {
+			judging(noNode(hour), unprovided(metav1.ConditionFalse, 3*minute)), health.Unknown, time.Time{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := judged(tc.given)
+			if got := p.Decisions[0].Verdict; got.State != tc.want || !p.VerdictsUntil.Equal(tc.until) {
+				t.Errorf("%s until %v, want %s until %v", got.State, p.VerdictsUntil, tc.want, tc.until)
+			}
+		})
+	}
+}
+
+// Time alone makes a machine unhealthy, and a clock that is set back makes it pending again, although no event says so.
+func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
+	f := judging(silent(ago(4 * time.Minute)))
+	for _, pass := range []struct {
+		at   time.Duration
+		want health.State
+	}{{0, health.Pending}, {time.Minute - 1, health.Pending}, {time.Minute, health.Unhealthy}, {time.Hour, health.Unhealthy}, {0, health.Pending}, {time.Minute, health.Unhealthy}} {
+		f.Now = noon.Add(pass.at)
+		p := judged(f)
+		if got := p.Decisions[0]; got.Verdict.State != pass.want || got.Starts() != (pass.want == health.Unhealthy) {
+			t.Errorf("after %s: %s, starts %t", pass.at, got.Verdict.State, got.Starts())
+		}
+		f.Memory = p.Memory
+	}
+}

@@ -1,0 +1,242 @@
+package machinehealthcheck
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+func TestWhatTheLimitsCount(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  budget.Population
+	}{
+		"healthy machines that need nothing":             {facts(is(health.Healthy, markedHealthy), is(health.Healthy, markedHealthy), bad()), budget.Population{Healthy: 2, Unhealthy: 1, Waiting: 1}},
+		"an unhealthy machine of an older check":         {facts(bad(olderActs)), budget.Population{Unhealthy: 1}},
+		"an unhealthy machine of an observed check":      {facts(bad()).with(observe), budget.Population{Unhealthy: 1, Waiting: 1}},
+		"what blocks it besides that it is observed":     {facts(bad(olderActs)).with(observe), budget.Population{Unhealthy: 1}},
+		"a machine whose owner remediation is in flight": {facts(bad(asked)), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"also if there is a template now":                {facts(bad(asked)).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"one whose owner refuses has no place":           {facts(bad(refuses)), budget.Population{Unhealthy: 1}},
+		"nor has one that has none":                      {facts(bad(asked, unowned)), budget.Population{Unhealthy: 1}},
+		"one whose owner tries again later has":          {facts(bad(asked, deferred)), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"a machine for each state": {facts(is(health.Healthy), is(health.Starting), is(health.Pending), is(health.Unknown), bad(), bad(deleting)),
+			budget.Population{Healthy: 1, Starting: 1, Pending: 1, Unknown: 1, Unhealthy: 1, Deleting: 1, Waiting: 1}},
+		"one that is being deleted, however healthy it is":           {facts(is(health.Healthy, markedHealthy, deleting)), budget.Population{Deleting: 1}},
+		"its owner is at it until it is gone":                        {facts(is(health.Healthy, asked, deleting)), budget.Population{Deleting: 1, InFlight: 1}},
+		"an owner has finished when the machine is healthy":          {facts(is(health.Healthy, asked)), budget.Population{Healthy: 1}},
+		"a request of this check":                                    {facts(bad(hasRequest(OwnRequest))).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"not one that waits for who keeps its host off":              {facts(bad(hasRequest(OwnRequest), waitsForOthersNow)).with(external), budget.Population{Unhealthy: 1}},
+		"one that it adopts":                                         {facts(bad(hasRequest(AdoptableRequest))).with(external), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"of a machine that is healthy again until it is deleted":     {facts(is(health.Healthy, markedHealthy, hasRequest(OwnRequest))).with(external), budget.Population{Healthy: 1, InFlight: 1}},
+		"of one that is not judged, too":                             {facts(is(health.Unknown, hasRequest(OwnRequest))).with(external), budget.Population{Unknown: 1, InFlight: 1}},
+		"a request of somebody else is in the way":                   {facts(bad(hasRequest(ForeignRequest))).with(external), budget.Population{Unhealthy: 1}},
+		"a power cycle that somebody else requested":                 {facts(bad(cycled)), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"also while the machine is healthy":                          {facts(is(health.Healthy, markedHealthy, cycled)), budget.Population{Healthy: 1, InFlight: 1}},
+		"a request that is announced to a reader who may not see it": {facts(is(health.Healthy, markedHealthy, announcedBefore)).with(unread), budget.Population{Healthy: 1, InFlight: 1}},
+		"but not to one who may, and who sees none":                  {facts(is(health.Pending, announcedBefore)).with(external), budget.Population{Pending: 1}},
+		"one that is not announced":                                  {facts(is(health.Pending)).with(unread), budget.Population{Pending: 1}},
+		"none waits while the template is missing":                   {facts(bad()).with(missing), budget.Population{Unhealthy: 1}},
+		"nor while requests are not known":                           {facts(bad()).with(unknown), budget.Population{Unhealthy: 1}},
+		"nor where the kind can be no template":                      {facts(bad()).with(refused), budget.Population{Unhealthy: 1}},
+		"one for which no request can be made waits all the same":    {facts(bad(unusable)).with(external), budget.Population{Unhealthy: 1, Waiting: 1}},
+		"one that was just seen waits a moment later":                {facts(bad()).with(limitsMatter), budget.Population{Unhealthy: 1}},
+	} {
+		if diff := cmp.Diff(tc.want, Decide(tc.given).Population); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// An observed check explains what would block it if it were acted on: the machine itself takes no place of another one.
+func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
+	for places, want := range map[int]bool{1: false, 0: true} {
+		f := facts(bad(), bad(asked)).with(observe).with(atOnce(places + 1))
+		if got := Decide(f).Decisions[0].Blocked(RemediationsInProgress); got != want {
+			t.Errorf("%d places besides the one in flight: blocked %t", places, got)
+		}
+	}
+}
+
+func TestAllAreRequestedWhenNoneWaits(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"none is unhealthy":          {facts(is(health.Healthy)), true},
+		"one waits for a place":      {facts(bad()).with(atOnce(0)), false},
+		"it is in flight":            {facts(bad(asked)), true},
+		"an answer is awaited":       {facts(is(health.Healthy)).with(unsettled), false},
+		"one was just seen":          {facts(bad()).with(limitsMatter), false},
+		"requests are not known yet": {facts(is(health.Healthy)).with(external).with(func(f *Facts) { f.Template.Known = false }), false},
+	} {
+		if got := Decide(tc.given).AllRequested; got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestHowManyMoreMayTurnBadBeforeNothingBegins(t *testing.T) {
+	atMost := func(n int) func(*Facts) { return func(f *Facts) { f.Limits.AtMost = n } }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  int
+	}{
+		"as many as the limit leaves":             {facts(bad(), is(health.Pending), is(health.Healthy)).with(atMost(3)), 1},
+		"none at the limit":                       {facts(bad(), is(health.Pending)).with(atMost(2)), 0},
+		"none beyond it":                          {facts(bad(), bad()).with(atMost(1)), 0},
+		"none while there are too few":            {facts(bad()).with(tooFew), 0},
+		"none of a limit that cannot be read":     {facts(bad()).with(atMost(3), invalid), 0},
+		"none during a cooldown":                  {facts(bad()).with(atMost(3), storming, coolsFor(time.Minute)), 0},
+		"the places that are taken are no matter": {facts(bad(asked)).with(atMost(3), atOnce(1)), 2},
+	} {
+		if got := Decide(tc.given).Grant.Remaining; got != tc.want {
+			t.Errorf("%s: %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+func TestWhatAStormIs(t *testing.T) {
+	const minute = time.Minute
+	tenMinutes := coolsFor(10 * minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  budget.Storm
+		until time.Time // of the cooldown that blocks; zero if none does
+	}{
+		"too many unhealthy machines begin one":          {facts(bad()).with(tooMany, tenMinutes), budget.Storm{Active: true}, time.Time{}},
+		"too many pending machines do not":               {facts(is(health.Pending)).with(tooMany, tenMinutes), budget.Storm{}, time.Time{}},
+		"they prolong it":                                {facts(is(health.Pending)).with(tooMany, tenMinutes, storming), budget.Storm{Active: true}, time.Time{}},
+		"also from its cooldown on":                      {facts(is(health.Pending)).with(tooMany, tenMinutes, cooling(minute)), budget.Storm{Active: true}, time.Time{}},
+		"too few are none":                               {facts(bad()).with(tooFew, tenMinutes), budget.Storm{}, time.Time{}},
+		"few enough begin its cooldown":                  {facts(bad()).with(tenMinutes, storming), budget.Storm{Active: true, CoolingSince: noon}, noon.Add(10 * minute)},
+		"which goes on":                                  {facts(bad()).with(tenMinutes, cooling(minute)), budget.Storm{Active: true, CoolingSince: ago(minute)}, noon.Add(9 * minute)},
+		"and ends":                                       {facts(bad()).with(tenMinutes, cooling(10*minute)), budget.Storm{}, time.Time{}},
+		"while an answer is awaited none begins":         {facts(bad()).with(tooMany, tenMinutes, unsettled), budget.Storm{}, time.Time{}},
+		"nor blocks":                                     {facts(bad()).with(tenMinutes, unsettled), budget.Storm{}, time.Time{}},
+		"a cooldown goes on then":                        {facts(bad()).with(tenMinutes, cooling(minute), unsettled), budget.Storm{Active: true, CoolingSince: ago(minute)}, noon.Add(9 * minute)},
+		"and ends then":                                  {facts(bad()).with(tenMinutes, cooling(10*minute), unsettled), budget.Storm{}, time.Time{}},
+		"without a cooldown it is over at once":          {facts(bad()).with(storming), budget.Storm{}, time.Time{}},
+		"while limits cannot be read it stays as it was": {facts(bad()).with(invalid, tenMinutes, storming), budget.Storm{Active: true}, time.Time{}},
+		"and so does its cooldown":                       {facts(bad()).with(invalid, tenMinutes, cooling(minute)), budget.Storm{Active: true, CoolingSince: ago(minute)}, time.Time{}},
+	} {
+		p := Decide(tc.given)
+		got := p.Decisions[0].Blocked(CoolingDown)
+		if p.Storm.Storm != tc.want || got == tc.until.IsZero() || got && !p.Storm.Recheck.Equal(tc.until) || p.Memory.Storm != tc.want {
+			t.Errorf("%s: %+v until %v, blocked by it %t; want %+v until %v", name, p.Storm, p.Storm.Recheck, got, tc.want, tc.until)
+		}
+	}
+}
+
+// While an answer is awaited all machines are unknown: a storm stays one, and nothing starts then, whatever is due.
+func TestAStormNeitherEndsNorLetsAnythingStartWhileAnAnswerIsAwaited(t *testing.T) {
+	for cooldown, want := range map[time.Duration]bool{0: false, 10 * time.Minute: true} {
+		f := facts(bad()).with(storming, unsettled)
+		if cooldown > 0 {
+			f = f.with(coolsFor(cooldown))
+		}
+		if p := Decide(f); !p.Storm.Active || p.Decisions[0].Blocked(CoolingDown) != want {
+			t.Errorf("with a cooldown of %s: %+v, blocked by %v", cooldown, p.Storm, p.Decisions[0].Blockers)
+		}
+	}
+}
+
+// A rollout exceeds the limits as well, and is no reason for a warning. What a person has asked for is none either.
+func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		want  Reason
+	}{
+		"none while remediation is allowed":                {facts(bad()), ""},
+		"too many, of which one is unhealthy":              {facts(bad(), is(health.Starting)).with(tooMany), TooManyUnhealthy},
+		"not if none is":                                   {facts(is(health.Starting), is(health.Pending)).with(tooMany), ""},
+		"nor if it is being deleted":                       {facts(bad(deleting)).with(tooMany), ""},
+		"also if it is being remediated":                   {facts(bad(asked)).with(tooMany), TooManyUnhealthy},
+		"too few for a range, by the same reason":          {facts(bad()).with(tooFew), TooManyUnhealthy},
+		"not if none is unhealthy":                         {facts(is(health.Healthy)).with(tooFew), ""},
+		"a cooldown":                                       {facts(bad()).with(storming, coolsFor(time.Minute)), CoolingDown},
+		"also while all are healthy":                       {facts(is(health.Healthy)).with(storming, coolsFor(time.Minute)), CoolingDown},
+		"limits that cannot be read, whatever they forbid": {facts(is(health.Healthy)).with(invalid), InvalidLimit},
+		"not places that are taken":                        {facts(bad(), bad(asked)).with(atOnce(1)), ""},
+		"nor if a person leaves none":                      {facts(bad()).with(atOnce(0)), ""},
+	} {
+		if got := Decide(tc.given).Restriction; got != string(tc.want) {
+			t.Errorf("%s: warns of %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+func TestTheRangeGoesBeforeTheNumber(t *testing.T) {
+	check := &clusterv1.MachineHealthCheck{}
+	for within, want := range map[string]budget.Limits{
+		"":      {AtMost: 10, InFlight: budget.Unlimited},
+		"[3-5]": {AtLeast: 3, AtMost: 5, InFlight: budget.Unlimited},
+	} {
+		check.Spec.Remediation.TriggerIf.UnhealthyInRange = within
+		if settings := SettingsOf(check, 10); settings.Invalid != nil || settings.Limits != want {
+			t.Errorf("the limits of %q are %+v, %v; want %+v", within, settings.Limits, settings.Invalid, want)
+		}
+	}
+	check.Spec.Remediation.TriggerIf.UnhealthyInRange = "[5-3]"
+	if invalid := SettingsOf(check, 10).Invalid; invalid == nil || !strings.HasPrefix(invalid.Error(), "spec.remediation.triggerIf.unhealthyInRange: ") {
+		t.Errorf("of an empty range it says %v", invalid)
+	}
+}
+
+func TestWhichMachinesStart(t *testing.T) {
+	const hour = time.Hour
+	tried := func(before time.Duration) func(*givenMachine) {
+		return func(t *givenMachine) { t.refused = ago(before) }
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"W1: all beside one that has its request":                              {facts(bad(hasRequest(OwnRequest)), bad(), bad()).with(external), "bc"},
+		"all that are unhealthy":                                               {facts(bad(), is(health.Pending), bad()), "ac"},
+		"W18: the longest overdue is first":                                    {facts(bad(), bad(due(hour))).with(atOnce(1)), "b"},
+		"before it, one that a person marked":                                  {facts(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},
+		"by name where that is the same":                                       {facts(bad(), bad()).with(atOnce(1)), "a"},
+		"last is one that could not be begun":                                  {facts(bad(due(hour), tried(1)), bad()).with(atOnce(1)), "b"},
+		"and none without an owner, which takes no place":                      {facts(bad(due(hour), unowned), bad(), bad(unowned)).with(atOnce(1)), "b"},
+		"with a template it is no matter who owns it":                          {facts(bad(due(hour), unowned), bad()).with(external).with(atOnce(1)), "a"},
+		"one without a usable template lets the next go":                       {facts(bad(unusable), bad()).with(external).with(atOnce(1)), "b"},
+		"one whose owner cannot remediate takes no place":                      {facts(bad(refuses), bad()).with(atOnce(1)), "b"},
+		"one that is being deleted does":                                       {facts(bad(refuses, deleting), bad()).with(atOnce(1)), ""},
+		"a power cycle takes a place":                                          {facts(bad(cycled), bad()).with(atOnce(1)), ""},
+		"an owner that was asked before there was a template":                  {facts(bad(refuses)).with(external), "a"},
+		"what is healthy again is not in flight for its owner":                 {facts(is(health.Healthy, asked), bad()).with(atOnce(1)), "b"},
+		"a request that was announced counts if it is not read":                {facts(is(health.Pending, announcedBefore)).with(unread), ""},
+		"of those that could not be begun the longest ago is first":            {facts(bad(tried(1)), bad(tried(2))).with(atOnce(1)), "b"},
+		"one of which only the condition says so was tried before that":        {facts(bad(tried(1)), bad(failedBefore)).with(external, atOnce(1)), "b"},
+		"one of which the condition says so is last too":                       {facts(bad(due(hour), failedBefore), bad()).with(external, atOnce(1)), "b"},
+		"not if its owner is asked instead now":                                {facts(bad(due(hour), failedBefore), bad()).with(atOnce(1)), "a"},
+		"a request that is being deleted takes its place until it is gone":     {facts(is(health.Healthy, hasRequest(OwnRequest), requestDeleting), bad()).with(external, atOnce(1)), ""},
+		"a request of somebody else takes none":                                {facts(bad(hasRequest(ForeignRequest)), bad()).with(external, atOnce(1)), "b"},
+		"an owner that was asked takes a place, though there is a template":    {facts(bad(asked), bad()).with(external, atOnce(1)), ""},
+		"a machine that its owner deletes takes one until it is gone":          {facts(is(health.Healthy, asked, deleting), bad()).with(atOnce(1)), ""},
+		"with a range they start from its lower end on":                        {facts(bad(), bad()).with(func(f *Facts) { f.Limits.AtLeast, f.Limits.AtMost = 2, 2 }), "ab"},
+		"whatever is not healthy counts, also what starts or is being deleted": {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 3 }), ""},
+		"as many as the limit may be":                                          {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
+		"of machines that a provider calls failed and that are Ready one":      {facts(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
+		"none while the one before is remediated":                              {facts(bad(saidToFail, asked), bad(saidToFail)), ""},
+		"nor before the one in its place has a node":                           {facts(bad(saidToFail), is(health.Starting, awaited)), ""},
+		"nor while a record says that capacity is missing":                     {facts(bad(saidToFail)).with(capacityMissing), ""},
+		"nor as long as the one before cannot be replaced":                     {facts(bad(saidToFail, refuses), bad(saidToFail)), ""},
+		"but one that a person marked":                                         {facts(bad(saidToFail, asked), bad(saidToFail, byPerson)), "b"},
+		"and one that something else is held against":                          {facts(bad(saidToFail, asked), bad(saidToFail, quiet)), "b"},
+		"who has not read the others does not know whose turn it is":           {facts(bad(saidToFail)).with(counted(2)), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := tc.given.starting(); got != tc.want {
+				t.Errorf("%q start, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,274 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// steps is what d does, in one line.
+func (d *Decision) steps() string {
+	var words []string
+	if d.Step != NoStep {
+		words = append(words, string(d.Step))
+	}
+	for _, c := range d.Conditions {
+		switch {
+		case c.Type == mendv1.Remediation: // TestWhatTheConditionRemediationSays
+		case c.Status == "":
+			words = append(words, "no "+c.Type)
+		case c.Type == ExternallyRemediated && c.Message != "":
+			words = append(words, c.Reason+": "+c.Message)
+		default:
+			words = append(words, c.Type+"="+string(c.Status)+" "+c.Reason)
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+const inTheWay = "RemediationRequestCreationFailed:  req exists and was not made by this MachineHealthCheck"
+
+func TestWhatIsDoneAboutAMachine(t *testing.T) {
+	const (
+		healthy, unhealthy = "HealthCheckSucceeded=True HealthCheckSucceeded", "HealthCheckSucceeded=False UnhealthyNode"
+		toOwner, waiting   = "OwnerRemediated=False WaitingForRemediation", "ExternallyRemediated=False WaitingForRemediation"
+		notAsked, noReport = "no OwnerRemediated", "no ExternallyRemediated"
+	)
+	syncing := func(f *Facts) { f.Template.Syncing = true }
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"a healthy machine that is marked so needs nothing":           {facts(is(health.Healthy, markedHealthy)), ""},
+		"W3: a healthy machine is marked healthy":                     {facts(is(health.Healthy)), healthy + ", " + noReport},
+		"one that is being deleted keeps its conditions":              {facts(is(health.Healthy, deleting)), ""},
+		"one that an older check acts on keeps its conditions":        {facts(is(health.Healthy, olderActs)), ""},
+		"a pending machine keeps its conditions and its request":      {facts(is(health.Pending, marked, hasRequest(OwnRequest))).with(external), ""},
+		"an unknown machine too":                                      {facts(is(health.Unknown, marked, hasRequest(OwnRequest))).with(external), ""},
+		"the request of a healthy machine is deleted":                 {facts(is(health.Healthy, hasRequest(OwnRequest))).with(external), "delete request, " + healthy + ", " + noReport},
+		"also if an older check acts on it":                           {facts(is(health.Healthy, olderActs, hasRequest(OwnRequest))).with(external), "delete request"},
+		"also if it is marked healthy":                                {facts(is(health.Healthy, markedHealthy, hasRequest(OwnRequest))).with(external), "delete request, " + healthy + ", " + noReport},
+		"one that was not created by the check is adopted before":     {facts(is(health.Healthy, markedHealthy, hasRequest(AdoptableRequest))).with(external), "adopt request"},
+		"a request of another check is not deleted":                   {facts(is(health.Healthy, reports, hasRequest(ForeignRequest))).with(external), healthy},
+		"a report stands while it is not known which requests exist":  {facts(is(health.Healthy, reports)).with(unknown), healthy},
+		"the owner of an unhealthy machine is asked":                  {facts(bad()), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
+		"it is not asked beyond the limits":                           {facts(bad()).with(tooMany), unhealthy + ", " + noReport},
+		"one that was asked stays asked":                              {facts(bad(asked)).with(atOnce(0)), unhealthy + ", " + toOwner + ", " + noReport},
+		"but is not asked anew beyond the limits":                     {facts(bad(asked)).with(tooMany), unhealthy + ", " + noReport},
+		"a machine that is being deleted keeps the reason":            {facts(bad(deleting)), ""},
+		"a machine that an older check acts on is not marked":         {facts(bad(olderActs)), ""},
+		"being marked does not request what was asked before":         {facts(bad(wasAsked)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"also if its conditions say that it is healthy":               {facts(bad(wasAsked, markedHealthy)).with(tooMany), unhealthy + ", " + notAsked + ", " + noReport},
+		"what it may be asked in a moment is not erased before":       {facts(bad(wasAsked)).with(limitsMatter), ""},
+		"nor while power cycles are not known":                        {facts(bad(wasAsked, onHost)).with(cyclesUnread), ""},
+		"a request is created":                                        {facts(bad()).with(external), "create request, " + unhealthy + ", " + waiting},
+		"an owner that cannot remediate is not asked any more":        {facts(bad(refuses)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
+		"one that exists is enough":                                   {facts(bad(marked, hasRequest(OwnRequest))).with(external), unhealthy},
+		"one that was created before a crash is announced":            {facts(bad(hasRequest(OwnRequest))).with(external), unhealthy + ", " + waiting},
+		"the report of its provider stands":                           {facts(bad(reports, hasRequest(OwnRequest))).with(external), unhealthy},
+		"an adoptable one is adopted":                                 {facts(bad(marked, hasRequest(AdoptableRequest))).with(external), "adopt request, " + unhealthy + ", " + waiting},
+		"W8: unless it is being deleted":                              {facts(bad(marked, hasRequest(AdoptableRequest), requestDeleting)).with(external), unhealthy},
+		"one of another check is in the way":                          {facts(bad(hasRequest(ForeignRequest))).with(external), unhealthy + ", " + inTheWay},
+		"W4: a template that is missing is reported":                  {facts(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound: Error retrieving remediation template  /"},
+		"so is one that can be none":                                  {facts(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound: No request can be made: it is a Lease"},
+		"so is one of no use":                                         {facts(bad(unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
+		"W5: that it was missing is removed":                          {facts(bad(notFound)).with(external).with(atOnce(0)), unhealthy + ", " + noReport},
+		"while requests are listed for the first time nothing is set": {facts(bad()).with(unknown, syncing), ""},
+		"but on a machine that is marked":                             {facts(bad(marked)).with(unknown, syncing), unhealthy},
+
+		"a request that is being deleted is not deleted again":             {facts(is(health.Healthy, hasRequest(OwnRequest), requestDeleting)).with(external), healthy + ", " + noReport},
+		"nor is one adopted of a machine that an older check acts on":      {facts(is(health.Healthy, olderActs, hasRequest(AdoptableRequest))).with(external), ""},
+		"a failure that a check reported is over when it is healthy":       {facts(is(health.Healthy, failedBefore, hasRequest(ForeignRequest))).with(external), healthy + ", " + noReport},
+		"so is the report on a request that is gone":                       {facts(is(health.Healthy, reports)).with(external), healthy + ", " + noReport},
+		"also without a template":                                          {facts(is(health.Healthy, reports)), healthy + ", " + noReport},
+		"an owner is not asked while there is no place":                    {facts(bad()).with(atOnce(0)), unhealthy + ", " + noReport},
+		"nor while a power cycle is in progress":                           {facts(bad(cycled)), unhealthy + ", " + noReport},
+		"nor while the machine is updated in place":                        {facts(bad(updatingNow)), unhealthy + ", " + noReport},
+		"one that was asked before and is to remediate now is not erased":  {facts(bad(wasAsked)), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
+		"but with a template it is":                                        {facts(bad(wasAsked)).with(external), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
+		"also if there is no place for a request":                          {facts(bad(wasAsked)).with(external, atOnce(0)), unhealthy + ", " + notAsked},
+		"not if there is a request: its provider may have asked the owner": {facts(bad(wasAsked, reports, hasRequest(OwnRequest))).with(external), unhealthy},
+		"but if it is somebody else's":                                     {facts(bad(wasAsked, hasRequest(ForeignRequest))).with(external), unhealthy + ", " + notAsked + ", " + inTheWay},
+		"an owner that cannot remediate stays asked until it is replaced":  {facts(bad(refuses)).with(external, atOnce(0)), unhealthy},
+		"also if no request can be made instead":                           {facts(bad(refuses, unusable)).with(external), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
+		"an owner that was asked goes on though there is a template":       {facts(bad(asked)).with(external), unhealthy},
+		"a template of no use is reported when it is the machine's turn":   {facts(bad(unusable)).with(external, atOnce(0)), unhealthy},
+		"the report of a provider is not replaced by a new request":        {facts(bad(reports)).with(external), "create request, " + unhealthy},
+		"a failure is over once there is a request":                        {facts(bad(marked, failedBefore, hasRequest(OwnRequest))).with(external), unhealthy + ", " + waiting},
+		"that the template was missing stands while that is not known":     {facts(bad(notFound)).with(unknown), unhealthy},
+		"and while the remediation starts in a moment":                     {facts(bad(notFound)).with(external, limitsMatter), unhealthy},
+		"another failure stands until the next try":                        {facts(bad(failedBefore)).with(external, atOnce(0)), unhealthy},
+		"an adoptable request that the provider reports on is adopted":     {facts(bad(reports, hasRequest(AdoptableRequest))).with(external), "adopt request, " + unhealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := Decide(tc.given).Decisions[0].steps(); got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// The shell asks first whether the workload cluster is still the same.
+func TestWhatActsOnAMachine(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given Facts
+		acts  bool
+	}{
+		"a healthy machine is marked so":       {facts(is(health.Healthy)), false},
+		"one is marked unhealthy that was not": {facts(bad()).with(tooMany), true},
+		"one stays marked":                     {facts(bad(marked)).with(tooMany), false},
+		"an owner is asked":                    {facts(bad(marked)), true},
+		"a request is created":                 {facts(bad(marked)).with(external), true},
+		"one stays":                            {facts(bad(marked, hasRequest(OwnRequest))).with(external), false},
+		"a request is deleted":                 {facts(is(health.Healthy, hasRequest(OwnRequest))).with(external), true},
+		"an unhealthy one is being deleted":    {facts(bad(deleting)), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if acts := Decide(tc.given).Decisions[0].Acts(); acts != tc.acts {
+				t.Errorf("it acts: %v", acts)
+			}
+		})
+	}
+}
+
+func TestARequestIsCreatedOrAnOwnerAskedExactlyWhereARemediationStarts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		for i, d := range Decide(f).Decisions {
+			if begins := d.Step == CreateRequest || d.Step == RequestOwnerRemediation; begins != d.Starts() {
+				t.Fatalf("machine %d starts: %t, and the step is %q", i, d.Starts(), d.Step)
+			}
+			if d.Step != NoStep && Deleting(d.Target.Machine) {
+				t.Fatalf("machine %d is being deleted, and the step is %q", i, d.Step)
+			}
+		}
+	})
+}
+
+// What a person or a rule found first is what the condition says; the message lists all.
+func TestTheReasonOfAnUnhealthyMachineIsTheFirstFindingThatIsDue(t *testing.T) {
+	finding := func(is health.Reason, at time.Time) health.Finding { return health.Finding{Reason: is, Due: at} }
+	for name, tc := range map[string]struct {
+		findings []health.Finding
+		want     string
+	}{
+		"a mark by hand goes before all others": {[]health.Finding{finding(health.MarkedByHand, time.Time{}), finding(health.NodeCondition, ago(time.Hour))}, "HasRemediateAnnotation"},
+		"a failure that is final":               {[]health.Finding{finding(health.MachineFailed, time.Time{})}, "UnhealthyMachine"},
+		"a condition of the machine":            {[]health.Finding{finding(health.MachineCondition, noon)}, "UnhealthyMachine"},
+		"a node that is gone":                   {[]health.Finding{finding(health.NodeDeleted, time.Time{})}, "NodeDeleted"},
+		"a node that is late":                   {[]health.Finding{finding(health.NodeStartup, noon)}, "NodeStartupTimeout"},
+		"a condition of the node":               {[]health.Finding{finding(health.NodeCondition, noon)}, "UnhealthyNode"},
+		"what is not due yet says nothing":      {[]health.Finding{finding(health.MachineCondition, noon.Add(1)), finding(health.NodeCondition, noon)}, "UnhealthyNode"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(facts(bad(func(t *givenMachine) { t.Verdict.Findings = tc.findings }))).Decisions[0]
+			if len(d.Conditions) == 0 || d.Conditions[0].Type != HealthCheckSucceeded || d.Conditions[0].Reason != tc.want {
+				t.Errorf("set are %v, want the reason %s first", d.Conditions, tc.want)
+			}
+		})
+	}
+}
+
+// ofSet is a machine that belongs to a MachineSet.
+func ofSet(t *givenMachine) {
+	t.OwnerReferences[0].Kind, t.OwnerReferences[0].Name = "MachineSet", "ms"
+}
+
+// told is a machine that has the condition kubemend.io/Remediation.
+func told(status metav1.ConditionStatus, reason, message string) func(*givenMachine) {
+	return func(t *givenMachine) { has(t.Machine, condition(mendv1.Remediation, status, reason, message)) }
+}
+
+func TestWhatTheConditionRemediationSays(t *testing.T) {
+	const (
+		stands, gone = "stands", "gone"
+		pending      = "False WithinTimeout: Its timeout of 5m0s has not expired: Node condition Ready is Unknown (Silent)" +
+			". This ends at 2026-01-01T12:01:00Z at the latest"
+		askedOwner   = "Its owner, MachineSet ms, was asked to remediate it"
+		ownerAsked   = "True OwnerAsked: " + askedOwner
+		ownerRefuses = "False CannotBeRemediated: Its owner, MachineSet ms, cannot remediate it: the condition OwnerRemediated says why"
+		ownerMissing = "False NoOwner: Its owner is to remediate it, and it has none: see to it by hand"
+		requestMade  = "True RemediationRequested: Metal3Remediation a is under way for the machine"
+		inWay        = "False RequestInTheWay: Metal3Remediation req exists and was not made by this MachineHealthCheck"
+		byAnother    = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
+		manyFailed   = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
+		inQueue      = "False RemediationsInProgress: It waits for its turn: other remediations are in flight " +
+			"(kubemend.io/max-in-flight of MachineHealthCheck check)"
+		updates = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
+			"it is left alone, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
+		noSpare = "False NoSpareHost: It waits until a free host fits its replacement: the condition SpareHostAvailable says what is free" +
+			". This ends at 2026-01-01T12:59:00Z at the latest"
+		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone"
+		noUse      = "False RemediationRequestCreationFailed: it is odd"
+	)
+	named := func(f *Facts) { f.Check.Name, f.Template.Kind = "check", "Metal3Remediation" }
+	timeout := func(t *givenMachine) {
+		signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "Silent"}
+		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: t.Verdict.Recheck, Signal: signal}}
+	}
+	before := told(metav1.ConditionTrue, "OwnerAsked", askedOwner)
+	cyclesUnread := func(f *Facts) { f.CyclesUnread = noon.Add(time.Minute) }
+	syncing := func(f *Facts) { f.Template.Syncing = true }
+	another := func(t *givenMachine) { cycled(t); t.Cycle.Kind, t.Cycle.Name = "HostRemediation", "x" }
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string
+	}{
+		"a healthy machine has none":                               {facts(is(health.Healthy)), stands},
+		"it goes when the machine is healthy":                      {facts(is(health.Healthy, before)), gone},
+		"also if a mark by hand is taken away at the start-up":     {facts(is(health.Starting, awaited, before)), gone},
+		"a machine that starts up has none":                        {facts(is(health.Starting, awaited)), stands},
+		"nothing is said of what is unknown":                       {facts(is(health.Unknown)), stands},
+		"what was said stands in an outage":                        {facts(is(health.Unknown, before)), stands},
+		"a pending machine says until when":                        {facts(is(health.Pending, timeout)), pending},
+		"and nothing of limits, which others change":               {facts(is(health.Pending, timeout)).with(tooMany, atOnce(0)), pending},
+		"one whose remediation is in flight goes on":               {facts(is(health.Pending, timeout, ofSet, asked)), ownerAsked},
+		"an owner is asked":                                        {facts(bad(ofSet)), ownerAsked},
+		"one that was asked":                                       {facts(bad(ofSet, asked)), ownerAsked},
+		"which is said once":                                       {facts(bad(ofSet, asked, before)), stands},
+		"also with its record":                                     {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+recorded+"a@1"))), stands},
+		"and with nothing else":                                    {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+": and more"))), ownerAsked},
+		"one that cannot remediate it":                             {facts(bad(ofSet, refuses)), ownerRefuses},
+		"none that could":                                          {facts(bad(unowned)), ownerMissing},
+		"a request is made":                                        {facts(bad()).with(external), requestMade},
+		"one that exists":                                          {facts(bad(hasRequest(OwnRequest))).with(external), requestMade},
+		"one whose provider has asked the owner":                   {facts(bad(ofSet, asked, hasRequest(OwnRequest))).with(external), ownerAsked},
+		"one of somebody else is in the way":                       {facts(bad(hasRequest(ForeignRequest))).with(external), inWay},
+		"a power cycle that somebody else began":                   {facts(bad(another)), byAnother},
+		"a limit blocks, without numbers":                          {facts(bad()).with(tooMany), "False TooManyUnhealthy: " + manyFailed},
+		"another limit, without the place in the queue":            {facts(bad(), bad(asked, ofSet)).with(atOnce(1)), inQueue},
+		"all blockers are listed, the first is the reason":         {facts(bad(updatingNow)).with(tooMany), updates},
+		"what ends in a moment is not said":                        {facts(bad()).with(limitsMatter), stands},
+		"nor among others":                                         {facts(bad()).with(limitsMatter, tooMany), "False TooManyUnhealthy: " + manyFailed},
+		"no spare host, without the number of those that are free": {facts(bad(onHost)).with(waitsFor(time.Hour, none)), noSpare},
+		"what was in progress stands while cycles are not read":    {facts(bad(onHost, before)).with(cyclesUnread), stands},
+		"and while requests are listed for the first time":         {facts(bad(before)).with(unknown, syncing), stands},
+		"a machine that is being deleted keeps it":                 {facts(bad(deleting, before)), stands},
+		"one that an older check acts on is left to that":          {facts(bad(olderActs, before)), stands},
+		"a check that is only observed says nothing":               {facts(bad()).with(observe), stands},
+		"a template that is missing":                               {facts(bad()).with(missing), noTemplate},
+		"a template that is of no use for it":                      {facts(bad(unusable)).with(external), noUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Decide(tc.given.with(named)).Decisions[0]
+			got, at := stands, slices.IndexFunc(d.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.Remediation })
+			if at >= 0 {
+				cond := d.Conditions[at]
+				if got = string(cond.Status) + " " + cond.Reason + ": " + cond.Message; cond.Status == "" {
+					got = gone
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,282 @@
+package machinehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+var anyTarget = rapid.Custom(func(t *rapid.T) givenMachine {
+	seldom := rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 0 })
+	is := is(rapid.SampledFrom([]health.State{
+		health.Healthy, health.Starting, health.Pending, health.Unknown, health.Unhealthy, health.Unhealthy, health.Unhealthy,
+	}).Draw(t, "state"))
+	may := func(change func(*givenMachine), name string) {
+		if seldom.Draw(t, name) {
+			change(&is)
+		}
+	}
+	may(deleting, "deleting")
+	may(updatingNow, "updating")
+	may(onHost, "on a host")
+	may(unowned, "without owner")
+	may(olderActs, "older check")
+	for _, other := range []Opinion{{}, {Heard: true, Healthy: true}, {Heard: true, State: health.Unhealthy, Older: true}, {Heard: true, InFlight: true}} {
+		may(besideCheck(other), "another check")
+	}
+	may(unusable, "unusable")
+	for _, report := range []func(*givenMachine){announcedBefore, failedBefore, notFound, reports} {
+		may(report, "report")
+	}
+	switch rapid.SampledFrom([]Owner{NotAsked, NotAsked, Asked, CannotRemediate}).Draw(t, "owner") {
+	case Asked:
+		asked(&is)
+	case CannotRemediate:
+		refuses(&is)
+	case NotAsked:
+		may(marked, "marked unhealthy")
+		if Failed(is.Machine) == nil {
+			may(wasAsked, "asked while healthy")
+			may(markedHealthy, "marked healthy")
+		}
+	}
+	hasRequest(rapid.SampledFrom([]Ownership{NoRequest, NoRequest, NoRequest, ForeignRequest, AdoptableRequest, OwnRequest}).Draw(t, "request"))(&is)
+	if is.Request != nil {
+		may(requestDeleting, "request is being deleted")
+	}
+	if seldom.Draw(t, "marked by a person") && is.Verdict.State == health.Unhealthy {
+		byPerson(&is)
+	}
+	if seldom.Draw(t, "cycled") {
+		cycled(&is)
+	}
+	if seldom.Draw(t, "refused") {
+		is.refused = ago(time.Second)
+	}
+	return is
+})
+
+var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
+	seldom := rapid.Map(rapid.IntRange(0, 7), func(n int) bool { return n == 0 })
+	f := facts(rapid.SliceOfN(anyTarget, 0, 7).Draw(t, "targets")...)
+	if seldom.Draw(t, "observed") {
+		f.Mode = Observed
+	}
+	if seldom.Draw(t, "unreachable") {
+		f.Reach, f.Link = metav1.Condition{Status: metav1.ConditionFalse}, LinkUnsure
+	}
+	if seldom.Draw(t, "unsettled") {
+		f.Link = LinkUnsure
+	}
+	f.Limits = budget.Limits{
+		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),
+		InFlight: rapid.IntRange(budget.Unlimited, 4).Draw(t, "in flight"),
+	}
+	if f.Limited = seldom.Draw(t, "limited"); seldom.Draw(t, "invalid") {
+		invalid(&f)
+	}
+	if seldom.Draw(t, "cooling") {
+		cooldown := time.Minute
+		f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(30 * time.Second)}
+	}
+	if seldom.Draw(t, "storm") {
+		f.Storm.Active = true
+	}
+	if rapid.Bool().Draw(t, "external") {
+		for _, is := range []struct {
+			name string
+			so   func(*Facts)
+		}{
+			{"external", external}, {"missing", missing}, {"unknown", unknown}, {"syncing", func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }},
+			{"refused", refused}, {"unread", unread},
+		} {
+			if is.name == "external" || seldom.Draw(t, is.name) {
+				is.so(&f)
+			}
+		}
+	}
+	for i := range f.Targets { // without a list of requests none is known, and without a template none can be of no use
+		if !f.Template.External {
+			f.Targets[i].Unusable = nil
+		}
+		if !f.Template.External || !f.Template.Known {
+			f.Targets[i].Request, f.Targets[i].Ownership = nil, NoRequest
+		}
+	}
+	if seldom.Draw(t, "cycles unread") {
+		f.CyclesUnread = noon.Add(time.Minute)
+	}
+	return f
+})
+
+func TestARemediationStartsExactlyIfNothingBlocksItAndNoneIsInFlight(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		for i, d := range Decide(f).Decisions {
+			if nothing := len(d.Blockers) == 0 && !d.InFlight; d.Starts() != nothing {
+				t.Fatalf("machine %d starts: %t, in flight: %t, blocked by %v", i, d.Starts(), d.InFlight, d.Blockers)
+			}
+		}
+	})
+}
+
+func TestNothingStartsThatMustNot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		p, occupied := Decide(f), 0
+		for i, d := range p.Decisions {
+			is := f.Targets[i]
+			if occupies(&f, d) {
+				occupied++
+			}
+			if !d.Starts() {
+				continue
+			}
+			if f.Template.External || owned(is.Machine) {
+				occupied++
+			}
+			for why, forbidden := range map[string]bool{
+				"it is not unhealthy":            d.Verdict.State != health.Unhealthy,
+				"it is being deleted":            Deleting(is.Machine),
+				"it is being updated":            updating(is.Machine) != nil && byHand(d) == 0,
+				"its host is power-cycled":       is.Cycle != nil,
+				"an older check acts on it":      is.OlderCheck != "",
+				"another check remediates it":    is.remediatedBy() != nil,
+				"another check may remediate it": is.unheard(),
+				"its remediation is in flight":   d.InFlight,
+				"there is a request for it":      is.Request != nil,
+				"the check is only observed":     f.Mode != Active,
+				"the limits cannot be read":      f.Invalid != nil,
+				"too many are not healthy":       p.Population.NotHealthy() > f.Limits.AtMost,
+				"too few are not healthy":        p.Population.NotHealthy() < f.Limits.AtLeast,
+				"it cools down":                  f.Cooldown != nil && f.Storm.Active,
+				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
+				"no request can be made for it":  is.Unusable != nil,
+				"power cycles are not known":     OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
+				"it may be the first of many":    f.Limited,
+			} {
+				if forbidden {
+					t.Fatalf("machine %s starts although %s", is.Name, why)
+				}
+			}
+		}
+		if started := slices.ContainsFunc(p.Decisions, (*Decision).Starts); started && f.Limits.InFlight != budget.Unlimited && occupied > f.Limits.InFlight {
+			t.Fatalf("%d are in flight, at most %d may be", occupied, f.Limits.InFlight)
+		}
+	})
+}
+
+// What is done about machines that are not unhealthy, or that are somebody else's.
+func TestNothingIsSetThatMustNot(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		p := Decide(f)
+		for i, d := range p.Decisions {
+			is, state := f.Targets[i], d.Verdict.State
+			erases := slices.ContainsFunc(d.Conditions, func(c metav1.Condition) bool { return c.Type == OwnerRemediated && c.Status == "" })
+			others := slices.DeleteFunc(slices.Clone(d.Conditions), func(c metav1.Condition) bool { return c.Type == mendv1.Remediation })
+			unhealthy, asks := d.Sets(HealthCheckSucceeded, metav1.ConditionFalse), d.Sets(OwnerRemediated, metav1.ConditionFalse)
+			for what, forbidden := range map[string]bool{
+				"a machine is marked unhealthy that is not": unhealthy && state != health.Unhealthy,
+				"a machine is marked healthy that is not":   d.Sets(HealthCheckSucceeded, metav1.ConditionTrue) && state != health.Healthy,
+				"something is done about a machine in between": (d.Step != NoStep || len(others) > 0) &&
+					(state == health.Pending || state == health.Starting || state == health.Unknown),
+				"anything is written of a machine that is unknown":                   !d.Idle() && state == health.Unknown,
+				"a condition is set on a machine that is being deleted":              !d.Idle() && Deleting(is.Machine),
+				"a condition is set on a machine of an older check":                  len(d.Conditions) > 0 && is.OlderCheck != "" && d.Step != DeleteRequest,
+				"the request of a machine that is not healthy is deleted":            d.Step == DeleteRequest && state != health.Healthy,
+				"a request is deleted or adopted that somebody else made":            (d.Step == DeleteRequest || d.Step == AdoptRequest) && is.Ownership == ForeignRequest,
+				"a request is deleted before it is this check's":                     d.Step == DeleteRequest && is.Ownership != OwnRequest,
+				"a request is created where there is one, or may be":                 d.Step == CreateRequest && (is.Request != nil || !f.Template.Known),
+				"a second remediation starts":                                        d.Starts() && d.InFlight,
+				"an owner is asked beyond the limits":                                asks && p.Grant.ShortCircuited(),
+				"an owner is asked beside a request":                                 asks && f.Template.External,
+				"an owner is asked whose turn it is not":                             asks && !d.Starts() && OwnerOf(is.Machine) == NotAsked,
+				"an owner remediates since its machine is marked, beyond the limits": unhealthy && askedWhileHealthy(is.Machine) && !d.InFlight && !erases && d.Step != RequestOwnerRemediation,
+			} {
+				if forbidden {
+					t.Fatalf("machine %s: %s", is.Name, what)
+				}
+			}
+		}
+	})
+}
+
+// What begins ends: the request of a machine that is healthy is deleted, or is already, or becomes this check's to be deleted by the next
+// reconcile.
+func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		for i, d := range Decide(f).Decisions {
+			is := f.Targets[i]
+			if d.Verdict.State != health.Healthy || Deleting(is.Machine) || is.RequestDeleting() {
+				continue
+			}
+			if is.Ownership == OwnRequest && d.Step != DeleteRequest || is.Ownership == AdoptableRequest && is.OlderCheck == "" && d.Step != AdoptRequest {
+				t.Fatalf("machine %s is healthy, and the step about its request is %q", is.Name, d.Step)
+			}
+			if is.Request == nil && d.InFlight && !announced(is.Machine) {
+				t.Fatalf("machine %s is healthy, has no request, and its remediation is in flight", is.Name)
+			}
+		}
+	})
+}
+
+// Where time alone changes something, the plan says when. Nothing else causes another decision.
+func TestWhatTimeEndsIsLookedAtThen(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		p := Decide(f)
+		next := health.Earliest(p.Recheck, p.VerdictsUntil)
+		for i, d := range p.Decisions {
+			only := len(d.Blockers) == 1
+			for _, b := range d.Blockers {
+				if b.Until.IsZero() || b.Rule == PowerCyclesUnread { // who reads them looks again
+					continue
+				}
+				if !f.Now.Before(b.Until) {
+					t.Fatalf("machine %s is blocked by %s until %v, which is over", f.Targets[i].Name, b.Rule, b.Until)
+				}
+				if only && (next.IsZero() || next.After(b.Until)) {
+					t.Fatalf("machine %s is blocked by %s until %v, and the next decision is at %v", f.Targets[i].Name, b.Rule, b.Until, next)
+				}
+			}
+		}
+		if !next.IsZero() && !f.Now.Before(next) {
+			t.Fatalf("the next decision is at %v, which is over", next)
+		}
+	})
+}
+
+func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		starts := func(f Facts) []string {
+			var names []string
+			for i, d := range Decide(f).Decisions {
+				if d.Starts() {
+					names = append(names, f.Targets[i].Name)
+				}
+			}
+			slices.Sort(names)
+			return names
+		}
+		want := starts(f)
+		order := rapid.Permutation(Decide(f).Decisions).Draw(t, "another order")
+		f.Targets, f.Verdicts = nil, nil
+		for _, d := range order {
+			f.Targets, f.Verdicts = append(f.Targets, d.Target), append(f.Verdicts, d.Verdict)
+		}
+		if diff := cmp.Diff(want, starts(f)); diff != "" {
+			t.Fatalf("-in one order +in another\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,57 @@
+package machinehealthcheck
+
+import mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+
+// Reason names a rule. Where a condition or an event says the same, it has the same reason.
+type Reason string
+
+// The rules, which say below what they mean.
+const (
+	MachineDeleting            Reason = "MachineBeingDeleted"
+	OlderCheckActs             Reason = "OverlappingCheck"
+	OtherCheckRemediates       Reason = "OtherCheckRemediates"
+	NotActing                  Reason = "NotActing"
+	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
+	InfrastructureNotReady     Reason = "InfrastructureNotReady"
+	ManagerClockWrong          Reason = "ManagerClockWrong"
+	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
+	AwaitsClusterAPI           Reason = "AwaitsClusterAPI"
+	NodeNotSeen                Reason = "NodeNotSeen"
+	WithinTimeout              Reason = "WithinTimeout"
+	MachineUpdating            Reason = "MachineBeingUpdated"
+	NoOwner                    Reason = mendv1.NoOwnerReason
+	HostExternal               Reason = "HostExternallyProvisioned"
+	HostPaused                 Reason = "HostPaused"
+	PowerCycleInProgress       Reason = "RemediationUnderWay"
+	PowerCyclesUnread          Reason = "PowerCyclesUnread"
+	FailureContradicted        Reason = "FailureContradicted"
+	JustSeen                   Reason = "JustSeen"
+	InvalidLimit               Reason = "InvalidLimit"
+	TooManyUnhealthy           Reason = "TooManyUnhealthy"
+	TooFewUnhealthy            Reason = "TooFewUnhealthy"
+	CoolingDown                Reason = "CoolingDown"
+	NoneAtOnce                 Reason = "NoneAtOnce"
+	QueueUnread                Reason = "QueueUnread"
+	RemediationsInProgress     Reason = "RemediationsInProgress"
+	RequestInTheWay            Reason = "RequestInTheWay"
+	TemplateUnread             Reason = "TemplateUnread"
+	TemplateRefused            Reason = "TemplateRefused"
+	TemplateMissing            Reason = "TemplateMissing"
+	RequestsUnread             Reason = "RequestsUnread"
+	TemplateUnusable           Reason = "TemplateUnusable"
+	NoSpareHost                Reason = "NoSpareHost"
+	SpareHostsUnread           Reason = "SpareHostsUnread"
+	NotUnhealthy               Reason = "NotUnhealthy"
+)
+
+// NotRead is the reason that users see where requests, or power cycles, cannot be read.
+const NotRead = "NotRead"
+
+// Unjudged reports whether r says why a machine could not be judged.
+func (r Reason) Unjudged() bool {
+	switch r {
+	case ControlPlaneNotInitialized, InfrastructureNotReady, ManagerClockWrong, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,382 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
+var rules = []Rule{
+	{
+		Reason: MachineDeleting,
+		When:   func(c *Case) bool { return Deleting(c.Target.Machine) },
+		Words: says(rule.Blocker{
+			Text: "The machine is being deleted: there is nothing left to remediate", EndsWhen: "it is gone",
+		}),
+	},
+	{
+		Reason: OlderCheckActs,
+		When:   func(c *Case) bool { return c.Target.OlderCheck != "" },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: mendv1.OverlapReason, Detail: "older check " + c.Target.OlderCheck,
+				Text: fmt.Sprintf("MachineHealthCheck %s selects the machine too: that check is older, and kubemend does not act on it",
+					c.Target.OlderCheck),
+				Fix:    "If this check is to act on it, claim the other one too, or change its selector",
+				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Check.Namespace, Name: c.Target.OlderCheck},
+			}
+		},
+	},
+	{
+		Reason: OtherCheckRemediates, asked: unlessBegun,
+		When: func(c *Case) bool { return c.Target.remediatedBy() != nil },
+		Words: func(c *Case) rule.Blocker {
+			other := c.Target.remediatedBy().Check
+			return rule.Blocker{
+				Detail: "MachineHealthCheck " + other, EndsWhen: "that remediation is over",
+				Text: "MachineHealthCheck " + other + " selects the machine too and has asked for its remediation: " +
+					"one is in progress at a time",
+				Object: rule.Ref{Kind: "MachineHealthCheck", Namespace: c.Check.Namespace, Name: other},
+			}
+		},
+	},
+	{
+		Reason: NotActing,
+		When:   func(c *Case) bool { return c.Mode != Active },
+		Words: func(c *Case) rule.Blocker {
+			_, text, detail := c.Acting()
+			return rule.Blocker{Text: text, Fix: c.Enable(), Detail: detail}
+		},
+	},
+	{
+		Reason: ControlPlaneNotInitialized,
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ControlPlaneNotInitialized
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				EndsWhen: "the control plane of Cluster " + c.Check.Spec.ClusterName + " is initialized",
+				Text: "The control plane of Cluster " + c.Check.Spec.ClusterName + " is not initialized: " +
+					"machines that are not part of it are not judged before",
+			}
+		},
+	},
+	{
+		Reason: InfrastructureNotReady, Else: true,
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.InfrastructureNotReady
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				EndsWhen: "the infrastructure of Cluster " + c.Check.Spec.ClusterName + " is ready",
+				Text:     "The infrastructure of Cluster " + c.Check.Spec.ClusterName + " is not ready: no machine is judged before",
+			}
+		},
+	},
+	{
+		Reason: ManagerClockWrong, Else: true,
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ClockWrong },
+		Words: func(c *Case) rule.Blocker {
+			direction := " ahead"
+			if c.ClockAhead < 0 {
+				direction = " behind"
+			}
+			return rule.Blocker{
+				Detail: c.ClockAhead.Abs().String() + direction, EndsWhen: "the clocks agree",
+				Text: "The clock of the manager differs from that of an API server by more than the shortest timeout of the check: " +
+					"no machine is judged before that ends",
+				Fix: "See kubemend_clock_error_seconds for which clock is wrong, and set it",
+			}
+		},
+	},
+	{
+		Reason: ClusterUnreachable, Else: true,
+		When: func(c *Case) bool {
+			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message,
+				Fix: "See to the connection from the management cluster to the workload cluster",
+			}
+		},
+	},
+	{
+		Reason: AwaitsClusterAPI, Else: true,
+		When: func(c *Case) bool {
+			return (c.Verdict.State == health.Unknown || c.Verdict.State == health.Starting) && c.Verdict.Doubted(health.NotSincePause)
+		},
+		Words: func(c *Case) rule.Blocker {
+			text := "It waits for Cluster API to reconcile the machine after the pause: its conditions were written before"
+			if c.Mode >= Observed { // there is no deadline: as long as core does not run there is no newer state
+				text += ". If that takes longer than a minute, see whether Cluster API core runs"
+			}
+			return rule.Blocker{Text: text, EndsWhen: "Cluster API sets the condition Paused of the machine to False"}
+		},
+	},
+	{
+		Reason: NodeNotSeen, Else: true, // the node of a machine that is being deleted is not looked for
+		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !Deleting(c.Target.Machine) },
+		Words: func(c *Case) rule.Blocker {
+			if other := c.Target.Health.Other; other.Name != "" {
+				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
+			}
+			node := "Node " + c.Target.Health.NodeName
+			return rule.Blocker{Detail: node, Text: node + " is not in the cache, and the workload cluster could not be asked whether it exists"}
+		},
+	},
+	{
+		Reason: WithinTimeout, // or the machine waits for its first node without one
+		When: func(c *Case) bool {
+			if c.Verdict.State == health.Starting {
+				return !c.Verdict.Doubted(health.NotSincePause)
+			}
+			return c.Verdict.State != health.Unhealthy && !c.Verdict.Recheck.IsZero()
+		},
+		Words: withinTimeout,
+	},
+	{
+		Reason: MachineUpdating, asked: unlessBegun, // marking it by hand is the way out of an update that never ends
+		When: updateHolds,
+		Words: func(c *Case) rule.Blocker {
+			b := rule.Blocker{
+				EndsWhen: "its update is over, or has made no progress for two hours",
+				Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
+					"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
+			}
+			if until := updatingUntil(c.Target.Machine, c.Now); c.Now.Before(until) {
+				b.Until = until
+			}
+			return b
+		},
+	},
+	{
+		Reason: NoOwner, asked: unlessBegun,
+		When: func(c *Case) bool {
+			return !c.Template.External && !owned(c.Target.Machine) && c.Verdict.State != health.Healthy && !Deleting(c.Target.Machine)
+		},
+		Words: says(rule.Blocker{
+			Text: "Its owner is to remediate it, and it has none: see to it by hand", Fix: "Delete it by hand, or give the check a template",
+		}),
+	},
+	{
+		Reason: HostExternal, asked: unlessBegun,
+		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.External },
+		Words: func(c *Case) rule.Blocker {
+			name := "BareMetalHost " + c.Target.Host.Name
+			return rule.Blocker{
+				Text:   name + " is externally provisioned: its owner could not provision another machine on it",
+				Fix:    "See to the host by hand, or give the check a template for power cycles",
+				Detail: name,
+			}
+		},
+	},
+	{
+		Reason: HostPaused, asked: unlessBegun,
+		When: func(c *Case) bool { return !c.Template.External && c.Target.Host != nil && c.Target.Host.Paused },
+		Words: says(rule.Blocker{
+			Text:     "Its Metal3Machine is paused: nothing new is begun for it",
+			EndsWhen: "the annotation " + clusterv1.PausedAnnotation + " is removed from it",
+		}),
+	},
+	{
+		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
+		When: func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
+		Words: func(c *Case) rule.Blocker {
+			cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
+			b := rule.Blocker{
+				Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
+				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
+				Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
+			}
+			if !c.Target.Cycle.DeletionTimestamp.IsZero() {
+				b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
+			}
+			return b
+		},
+	},
+	{
+		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,
+		When: func(c *Case) bool {
+			return OnHost(c.Target.Machine) && !Deleting(c.Target.Machine) && c.Now.Before(c.unreadUntil())
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: NotRead, Text: "Which power cycles are in progress, or on which hosts, is not known", Until: c.unreadUntil(),
+				EndsWhen: "they can be read, or " + CyclesUnreadFor.String() + " after that first failed",
+			}
+		},
+	},
+	{
+		Reason: FailureContradicted, asked: ofAll,
+		When: func(c *Case) bool { return c.AwaitsTurn && c.Counted == nil },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Detail: "Node " + c.Target.Health.NodeName + " is Ready",
+				Text: "Its node is Ready, which contradicts the failure that its provider once wrote: " +
+					"of such machines one is remediated at a time, the next when the capacity of the one before is back",
+				Fix: "See why the provider wrote it, such as a wrong credential. If the machine is to be replaced all the same, " +
+					"mark it with the annotation " + clusterv1.RemediateMachineAnnotation,
+				EndsWhen: "the capacity of " + cmp.Or(c.Capacity.Target, "the machine before") + " is back",
+			}
+		},
+	},
+	{
+		Reason: JustSeen, asked: ofAll,
+		When: func(c *Case) bool { return !c.SettlesAt.IsZero() },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text:  "It may be the first of many machines that fail, or recover, in the same moment",
+				Until: c.SettlesAt, EndsWhen: "the changes that come with it have been seen",
+			}
+		},
+	},
+	{
+		Reason: InvalidLimit, asked: ofAll, // also a cooldown that cannot be read
+		When: func(c *Case) bool { return c.Invalid != nil },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: c.plan.Allowed.Message, Fix: "Correct " + c.Invalid.Field, Detail: c.Invalid.Field}
+		},
+	},
+	{
+		Reason: TooManyUnhealthy, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooMany },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0)),
+				Brief: "Too many machines are not healthy: " + c.counts(),
+			}
+		},
+	},
+	{
+		Reason: TooFewUnhealthy, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooFew },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: c.plan.Allowed.Reason, Cause: string(TooFewUnhealthy), Text: c.plan.Allowed.Message,
+				EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast), Brief: "Too few machines are not healthy: " + c.counts(),
+			}
+		},
+	},
+	{
+		Reason: CoolingDown, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.CoolingDown },
+		Words: func(c *Case) rule.Blocker {
+			const over = "the cooldown is over"
+			return rule.Blocker{Text: c.plan.Allowed.Message, Until: c.plan.Storm.Recheck, EndsWhen: over, Next: over}
+		},
+	},
+	{
+		Reason: NoneAtOnce, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Limits.InFlight == 0 },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: c.plan.Allowed.Message, Detail: mendv1.MaxInFlightAnnotation,
+				Fix: "When it is to go on, remove the annotation " + mendv1.MaxInFlightAnnotation + " from the check, or raise it",
+			}
+		},
+	},
+	{
+		Reason: QueueUnread, asked: ofAll, Else: true, // by a reader that has not read the other machines
+		When: func(c *Case) bool { return c.queueUnread() || c.AwaitsTurn && c.Counted != nil },
+		Words: says(rule.Blocker{
+			Text: "Its place in the queue of remediations is not known, as the other machines were not read",
+			Fix:  "Ask again: explain the check itself, which reads them all",
+		}),
+	},
+	{
+		Reason: RemediationsInProgress, asked: ofAll, Else: true, // one that is not due yet comes after those that wait
+		When: func(c *Case) bool {
+			ahead := c.plan.Population.InFlight + c.plan.Population.Waiting
+			if c.Waits {
+				ahead--
+			}
+			return c.Limits.InFlight != budget.Unlimited && ahead >= c.Limits.InFlight && !c.Tried
+		},
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
+				Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
+					c.Check.Name + ")",
+				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
+			}
+		},
+	},
+	{
+		Reason: RequestInTheWay, asked: ofAll,
+		When: func(c *Case) bool { return c.Target.Ownership == ForeignRequest },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: c.foreignRequest(c.Target), Detail: c.Template.Kind + " " + c.Target.Request.Name,
+				Object: rule.Ref{Kind: c.Template.Kind, Namespace: c.Check.Namespace, Name: c.Target.Request.Name},
+				Fix:    "Find out who made it and whether it is still needed; when it is gone, one is made",
+			}
+		},
+	},
+	{
+		Reason: TemplateUnread, asked: ofAll, // by the reader, while kubemend may
+		When: func(c *Case) bool { return c.Template.Unread },
+		Words: func(c *Case) rule.Blocker {
+			if stored := ConditionOf(c.Check, mendv1.RemediationTemplateAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
+				return rule.Blocker{
+					Reason: stored.Reason, Text: stored.Message, Fix: "See to that, or name another template in spec.remediation.templateRef",
+				}
+			}
+			return rule.Unreadable(c.Template.Kind)
+		},
+	},
+	{
+		Reason: TemplateRefused, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Template.Refused },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: c.noTemplate(), Fix: c.Template.Fix, Detail: c.template(), Object: c.templateRef()}
+		},
+	},
+	{
+		Reason: TemplateMissing, asked: ofAll, Else: true,
+		When: func(c *Case) bool { return c.Template.Missing != "" },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: mendv1.TemplateNotFoundReason, Text: c.noTemplate(), Detail: c.template(), Object: c.templateRef(),
+				Fix: cmp.Or(c.Template.Fix, "Make it") + ", or name another template in spec.remediation.templateRef",
+			}
+		},
+	},
+	{
+		Reason: RequestsUnread, asked: ofAll, Else: true,
+		When:  func(c *Case) bool { return !c.Template.Known },
+		Words: says(rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}),
+	},
+	{
+		Reason: TemplateUnusable, asked: ofAll, // for this machine
+		When: func(c *Case) bool { return c.Target.Unusable != nil },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Reason: requestCreationFailed, Text: c.Target.Unusable.Error(), Object: c.templateRef(),
+				Fix: "Fix the template, or name another one in spec.remediation.templateRef",
+			}
+		},
+	},
+	{
+		Reason: NoSpareHost, asked: ofAll,
+		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == NoSpareHost },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("a free host fits its replacement") },
+	},
+	{
+		Reason: SpareHostsUnread, asked: ofAll,
+		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("the hosts can be read and one fits its replacement") },
+	},
+	{
+		Reason: NotUnhealthy, asked: ofAll, // nothing is held against it, or nothing that counts
+		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
+	},
+}

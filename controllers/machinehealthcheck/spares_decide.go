@@ -1,0 +1,292 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// How long a remediation waits for a spare host: if the check does not say, and at most.
+const (
+	SpareWait        = time.Hour
+	LongestSpareWait = 24 * time.Hour
+)
+
+// Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
+// of the facts; how many machines may count on the same host is decided here.
+type Spares struct {
+	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the
+	// manager reports.
+	Unread   string
+	Reported bool
+	// Free is how many hosts of the namespace no machine has.
+	Free int
+	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
+	// say why that is not known.
+	Fits   map[types.UID][]string
+	Failed map[types.UID]string
+	// Expected are the hosts that other machines could take first, a list for each machine: those that wait for a host, and replacements
+	// that their owners have still to make.
+	Expected [][]string
+}
+
+// Spare is what was found for one machine whose remediation needs a spare host.
+type Spare struct {
+	// Until is how long the remediation waits for one at most.
+	Until time.Time
+	// Lacks is why it waits, or did until then; empty if there is a host.
+	Lacks Reason
+	// Late says that the wait is over, so that it starts without a host.
+	Late bool
+	// Free, Fit and Expected are how many hosts are free, how many of them the replacement could take, and how many other machines could
+	// take one of those.
+	Free, Fit, Expected int
+}
+
+func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
+
+// NeedsSpare reports whether the remediation of target waits for a spare host where none fits.
+func (facts *Facts) NeedsSpare(target *Target) bool {
+	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine)
+}
+
+// spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that
+// deletes a machine to replace it needs a host for the new one.
+//
+// It counts from when the machine became unhealthy, by what is stored of it: the earlier one of when its node's timeout expired and when
+// its condition HealthCheckSucceeded turned False. So a restart of the manager does not begin it anew, and neither does a node whose
+// condition turns once more.
+func (facts *Facts) spareUntil(decision *Decision) time.Time {
+	target := decision.Target
+	if !facts.NeedsSpare(target) {
+		return time.Time{}
+	}
+	since := health.Earliest(Since(Failed(target.Machine)), decision.Verdict.OverdueSince(facts.Now))
+	if since.IsZero() {
+		since = facts.Now.Truncate(time.Second) // as it is about to be stored
+	}
+	return since.Add(*facts.SpareWait)
+}
+
+// sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
+func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
+
+// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
+// they take no place from others, and no host is counted for two of them.
+//
+// CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
+func awaitSpares(facts *Facts, plan *Plan) {
+	if facts.SpareWait == nil {
+		return
+	}
+	expected := slices.Clone(facts.Spares.Expected)
+	for _, decision := range waiting(facts, plan) {
+		until := facts.spareUntil(decision)
+		if until.IsZero() {
+			continue
+		}
+		decision.Spare = facts.spareFor(decision, expected)
+		decision.Spare.Until, decision.Spare.Late = until, decision.Spare.Lacks != "" && !facts.Now.Before(until)
+		if decision.Spare.blocks() {
+			decision.Waits = false
+			plan.Population.Waiting--
+			continue
+		}
+		expected = append(expected, facts.Spares.Fits[decision.Target.UID])
+	}
+}
+
+// spareFor is what the machine of decision finds while those who expect a host have not taken it.
+func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+	if facts.sparesReported() {
+		spare := &Spare{}
+		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
+			spare.Lacks = Reason(stored.Reason)
+		}
+		return spare
+	}
+	hosts, known := facts.Spares.Fits[decision.Target.UID]
+	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
+	switch {
+	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
+		spare.Lacks = SpareHostsUnread
+	case spare.Fit <= spare.Expected, oneTooMany(hosts, expected):
+		spare.Lacks = NoSpareHost
+	}
+	return spare
+}
+
+// wanting is how many of those who expect a host could take one of these.
+func wanting(hosts []string, expected [][]string) int {
+	n := 0
+	for _, others := range expected {
+		if share(others, hosts) {
+			n++
+		}
+	}
+	return n
+}
+
+// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then.
+// One that may find none anyway does not count.
+func oneTooMany(hosts []string, expected [][]string) bool {
+	return slices.ContainsFunc(expected, func(others []string) bool {
+		return share(others, hosts) && wanting(others, expected) == len(others)
+	})
+}
+
+func share(a, b []string) bool {
+	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
+}
+
+// sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
+func sparesUntil(plan *Plan) time.Time {
+	var next time.Time
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; decision.Spare.blocks() {
+			next = health.Earliest(next, decision.Spare.Until)
+		}
+	}
+	return next
+}
+
+// WaitsForSpare reports whether a remediation waits for a spare host.
+func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
+
+// spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
+// over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
+func spareCondition(facts *Facts, decision *Decision) {
+	switch {
+	case decision.Spare.blocks():
+		message := facts.spareText(decision) + decision.Spare.deadline()
+		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
+	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
+	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
+		decision.remove(mendv1.SpareHostAvailable)
+	}
+}
+
+// deadline is until when the remediation waits, as a sentence that follows why.
+func (s *Spare) deadline() string {
+	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
+}
+
+// spareText is why no spare host is counted on for the machine of decision.
+func (facts *Facts) spareText(decision *Decision) string {
+	spare := decision.Spare
+	switch {
+	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
+		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
+	case spare.Lacks == SpareHostsUnread:
+		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
+	case spare.Free == 0:
+		return "No spare host fits its replacement: no host is free"
+	case spare.Fit == 0:
+		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
+	}
+	fit, others := "fit", "machines that wait for a host may need them"
+	if spare.Fit == 1 {
+		fit = "fits"
+	}
+	if spare.Expected == 1 {
+		others = "machine that waits for a host may need it"
+	}
+	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
+		spare.Free, spare.Fit, fit, spare.Expected, others)
+}
+
+// InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.
+func (s *Spare) InVain() string {
+	if s == nil || !s.Late {
+		return ""
+	}
+	text := ". No spare host fits its replacement"
+	if s.Lacks == SpareHostsUnread {
+		text = ". Whether a spare host fits its replacement is not known"
+	}
+	return fmt.Sprintf("%s, and the wait for one ended at %s", text, stamp(s.Until))
+}
+
+// sparesAwaited is the condition SpareHostAvailable of the check, which there is only while a remediation waits: which machines do, and
+// until when at most. Of several reasons the one that names a fact goes first.
+func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
+	reason, machines := Reason(""), []string(nil)
+	for _, i := range plan.Open {
+		decision := plan.Decisions[i]
+		if !decision.Spare.blocks() {
+			continue
+		}
+		machines = append(machines, decision.Target.Name+" until "+stamp(decision.Spare.Until))
+		if reason != NoSpareHost {
+			reason = decision.Spare.Lacks
+		}
+	}
+	if reason == "" {
+		return metav1.Condition{Type: mendv1.SpareHostAvailable}
+	}
+	message := "Wait for a spare host, at most: " + firstOf(machines)
+	switch {
+	case facts.sparesReported():
+	case facts.Spares.Unread != "":
+		message += ". Which hosts are free is not known: " + facts.Spares.Unread
+	default:
+		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
+	}
+	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)
+}
+
+// firstOf are the first names, and how many more there are.
+func firstOf(names []string) string {
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// Sibling is what matters of a machine to how many machines its owner has still to make.
+type Sibling struct {
+	Created time.Time
+	// Asked is when the owner was asked to replace it; zero if it was not, or does not.
+	Asked    time.Time
+	Deleting bool
+}
+
+// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner
+// was asked. Each new one replaces one.
+func ToCome(siblings []Sibling) []int {
+	var asked []int
+	for i, s := range siblings {
+		if !s.Asked.IsZero() {
+			asked = append(asked, i)
+		}
+	}
+	slices.SortStableFunc(asked, func(a, b int) int { return siblings[b].Asked.Compare(siblings[a].Asked) })
+	var open []int
+	made := 0
+	for _, i := range asked { // those that were asked last first: their replacement is among the newest
+		since, newer := siblings[i].Asked.Truncate(time.Second), 0
+		for _, s := range siblings {
+			if s.Asked.IsZero() && !s.Deleting && !s.Created.Before(since) {
+				newer++
+			}
+		}
+		if newer > made {
+			made++
+			continue
+		}
+		open = append(open, i)
+	}
+	slices.Sort(open)
+	return open
+}

@@ -1,0 +1,341 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// Step is what is done about a machine, besides setting its conditions.
+type Step string
+
+const (
+	// NoStep does nothing.
+	NoStep Step = ""
+	// RequestOwnerRemediation asks the owner of the machine to remediate it, which is a condition.
+	RequestOwnerRemediation Step = "request owner remediation"
+	// CreateRequest creates a remediation request.
+	CreateRequest Step = "create request"
+	// AdoptRequest makes a request that exists one of this check.
+	AdoptRequest Step = "adopt request"
+	// DeleteRequest deletes the request of a machine that is healthy again.
+	DeleteRequest Step = "delete request"
+)
+
+// The conditions of a Machine that a check sets.
+const (
+	HealthCheckSucceeded = clusterv1.MachineHealthCheckSucceededCondition
+	OwnerRemediated      = clusterv1.MachineOwnerRemediatedCondition
+	ExternallyRemediated = clusterv1.MachineExternallyRemediatedCondition
+
+	waitingForRemediation       = clusterv1.MachineExternallyRemediatedWaitingForRemediationReason // and OwnerRemediated has the same
+	remediationTemplateNotFound = clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason
+	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
+)
+
+// reasons are those of HealthCheckSucceeded for what was found.
+var reasons = map[health.Reason]string{
+	health.MarkedByHand:     clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
+	health.MachineFailed:    clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.MachineCondition: clusterv1.MachineHealthCheckUnhealthyMachineReason,
+	health.NodeDeleted:      clusterv1.MachineHealthCheckNodeDeletedReason,
+	health.NodeStartup:      clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
+	health.NodeCondition:    clusterv1.MachineHealthCheckUnhealthyNodeReason,
+}
+
+// stepFor decides what to do about the machine of decision, and which conditions to set.
+//
+// Nothing is set on a machine that an older check acts on. A pending or unknown machine keeps its request and the conditions of Cluster
+// API: a node on its way from Unknown to False must not lose its remediation halfway.
+func stepFor(facts *Facts, plan *Plan, decision *Decision) {
+	switch decision.Verdict.State {
+	case health.Healthy:
+		healthyStep(facts, decision)
+	case health.Unhealthy:
+		unhealthyStep(facts, plan, decision)
+	case health.Starting, health.Pending, health.Unknown:
+	}
+	if decision.Target.OlderCheck != "" || Deleting(decision.Target.Machine) || decision.outranked(facts.Now) {
+		return
+	}
+	if decision.Verdict.State == health.Healthy || decision.Verdict.State == health.Unhealthy {
+		spareCondition(facts, decision)
+	}
+	remediationCondition(facts, decision)
+}
+
+func healthyStep(facts *Facts, decision *Decision) {
+	target := decision.Target
+	if Deleting(target.Machine) {
+		return
+	}
+	switch {
+	case target.RequestDeleting():
+	case target.Ownership == OwnRequest:
+		decision.Step = DeleteRequest
+	case target.Ownership == AdoptableRequest && target.OlderCheck == "":
+		decision.Step = AdoptRequest // only what is ours is deleted: the next reconcile deletes it
+	}
+	if target.OlderCheck != "" || MarkedHealthy(target.Machine) && decision.Step != DeleteRequest {
+		return
+	}
+	if !target.agreed() {
+		healthyByThisAlone(facts, decision)
+		return
+	}
+	decision.set(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason, "")
+	if !providerReports(target.Machine) || target.Ownership != ForeignRequest && facts.Template.Known {
+		decision.remove(ExternallyRemediated) // the report on a request of somebody else is not ours
+	}
+}
+
+// healthyByThisAlone is about a machine of which another check does not say that it is healthy. Its owner acts on what any check says of
+// its health: if nobody else asked it, it is to forget the remediation for which no rule is met any more.
+func healthyByThisAlone(facts *Facts, decision *Decision) {
+	target := decision.Target
+	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
+	}
+	if OwnerOf(target.Machine) != NotAsked && !target.unheard() && target.remediatedBy() == nil {
+		decision.remove(OwnerRemediated)
+	}
+}
+
+func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
+	target := decision.Target
+	if target.OlderCheck != "" || Deleting(target.Machine) || awaits(facts, decision) {
+		return // the conditions of a machine that is being deleted say why; that its node goes is no news
+	}
+	if held := decision.Held(facts.Now); len(held) > 0 {
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
+	}
+	if outdated(facts, decision) {
+		decision.remove(OwnerRemediated)
+	}
+	if decision.outranked(facts.Now) {
+		return
+	}
+	if facts.Template.External {
+		externalStep(facts, decision)
+		return
+	}
+	if decision.Starts() {
+		decision.Step = RequestOwnerRemediation
+	}
+	if decision.Starts() || decision.InFlight && !plan.Grant.ShortCircuited() {
+		decision.set(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, "Waiting for remediation")
+	}
+	decision.remove(ExternallyRemediated) // of a template that the check does not name any more
+}
+
+// awaits reports whether an unhealthy machine is not marked yet, as more is known in a moment.
+func awaits(facts *Facts, decision *Decision) bool {
+	if facts.Template.Syncing && Failed(decision.Target.Machine) == nil {
+		// A manager that crashed may have created a request and set no condition. Marked unhealthy before that request is observed, the
+		// machine would look as if the provider had removed its report.
+		return true
+	}
+	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
+	unknown := decision.Blocked(JustSeen) || decision.Blocked(PowerCyclesUnread)
+	return unknown && askedWhileHealthy(decision.Target.Machine) && !facts.Template.External
+}
+
+// outdated reports whether it is outdated that the owner of the machine was asked.
+func outdated(facts *Facts, decision *Decision) bool {
+	target := decision.Target
+	if decision.InFlight { // a provider whose request came to nothing asks the owner too
+		return false
+	}
+	created := decision.Tried && target.Unusable == nil
+	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) || created && OwnerOf(target.Machine) != NotAsked
+}
+
+// externalStep decides what becomes of the request of an unhealthy machine. While there is a request the condition is the provider's to
+// update or to delete.
+func externalStep(facts *Facts, decision *Decision) {
+	target := decision.Target
+	switch {
+	case target.Ownership == ForeignRequest:
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, facts.foreignRequest(target))
+	case target.Ownership != NoRequest:
+		existingStep(decision)
+	case facts.Template.Refused:
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound, facts.noTemplate())
+	case facts.Template.Missing != "": // a request that exists needs its template no more
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound,
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
+	case decision.Tried && target.Unusable != nil:
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, target.Unusable.Error())
+	case decision.Starts():
+		decision.Step = CreateRequest
+		if !providerReports(target.Machine) {
+			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
+		}
+	case facts.Template.Known && !decision.Blocked(JustSeen) && templateNotFound(target): // it is not its turn yet, and what blocked it is over
+		decision.remove(ExternallyRemediated)
+	}
+}
+
+// templateNotFound reports whether the conditions of target say that no request could be made since there was no template.
+func templateNotFound(target *Target) bool {
+	cond := ConditionOf(target, ExternallyRemediated)
+	return cond != nil && cond.Reason == remediationTemplateNotFound
+}
+
+// existingStep is about a machine whose request exists and is this check's, or will be.
+func existingStep(decision *Decision) {
+	target := decision.Target
+	if target.Ownership == AdoptableRequest && !target.RequestDeleting() {
+		decision.Step = AdoptRequest
+	}
+	// A reconcile that created the request may have ended before it set the condition.
+	if unannounced := decision.Step == AdoptRequest || Failed(target.Machine) == nil; RequestFailed(target.Machine) ||
+		!providerReports(target.Machine) && unannounced {
+		decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
+	}
+}
+
+func (decision *Decision) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	decision.Conditions = append(decision.Conditions, condition(kind, status, reason, message))
+}
+
+func (decision *Decision) remove(kind string) {
+	decision.Conditions = append(decision.Conditions, metav1.Condition{Type: kind})
+}
+
+// Sets reports whether decision sets a condition to a status.
+func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool {
+	for _, cond := range decision.Conditions {
+		if cond.Type == kind && cond.Status == status {
+			return true
+		}
+	}
+	return false
+}
+
+// Idle reports whether decision does nothing. Whether a condition is there already is found out when it is written.
+func (decision *Decision) Idle() bool {
+	return decision.Step == NoStep && len(decision.Conditions) == 0
+}
+
+// NotCreated are the conditions of a machine whose request could not be created, and why.
+func NotCreated(why error) []metav1.Condition {
+	return []metav1.Condition{
+		{Type: ExternallyRemediated, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+		{Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
+	}
+}
+
+// WithRequest is the decision about the machine of decision, as target states it with a request that was not observed when decision was
+// decided on these facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
+func WithRequest(facts *Facts, decision *Decision, target *Target) *Decision {
+	next := &Decision{Target: target, Verdict: decision.Verdict, InFlight: target.Ownership != ForeignRequest}
+	unhealthyStep(&Facts{Now: facts.Now, Check: facts.Check, Template: facts.Template}, &Plan{}, next)
+	return next
+}
+
+// remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when
+// it is. The stored one stands while the verdict is unknown, so an outage writes no Machine, and where it says the same already.
+func remediationCondition(facts *Facts, decision *Decision) {
+	stored := ConditionOf(decision.Target, mendv1.Remediation)
+	switch decision.Verdict.State {
+	case health.Unknown:
+		return
+	case health.Healthy, health.Starting:
+		if stored != nil {
+			decision.remove(mendv1.Remediation)
+		}
+		return
+	case health.Pending, health.Unhealthy:
+	}
+	cond := inProgress(facts, decision)
+	if cond.Status == "" {
+		cond = blockedCondition(decision)
+	}
+	switch {
+	case cond.Status == "", facts.Mode != Active, facts.Template.Syncing:
+		return
+	case stored == nil:
+	case stored.Status == cond.Status && stored.Reason == cond.Reason && said(stored.Message, cond.Message) && !decision.Starts():
+		return
+	case stored.Status == metav1.ConditionTrue && (decision.Blocked(PowerCyclesUnread) || decision.Blocked(RequestsUnread)):
+		return // what is in progress was read before, and cannot be read now
+	}
+	decision.Conditions = append(decision.Conditions, cond)
+}
+
+// recorded stands before the record of a remediation in the message of a Machine that carries it. (package remediationrecord)
+const recorded = ": see RemediationRecord "
+
+// said reports whether a stored message says the same as message, perhaps with the record of the remediation behind it, which is not
+// known here.
+func said(stored, message string) bool {
+	return stored == message || strings.HasPrefix(stored, message+recorded)
+}
+
+// inProgress is the condition of a machine whose remediation is in progress or begins now, or whose owner cannot carry it out; zero of
+// any other one.
+func inProgress(facts *Facts, decision *Decision) metav1.Condition {
+	if !decision.InFlight && !decision.Starts() {
+		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {
+			return condition(mendv1.Remediation, metav1.ConditionTrue, cycle.Reason, cycle.Text)
+		}
+		return metav1.Condition{}
+	}
+	target := decision.Target
+	progress, owner := OwnerOf(target.Machine), metav1.GetControllerOfNoCopy(target.Machine)
+	switch byOwner := progress != NotAsked && decision.InFlight || !facts.Template.External; {
+	case byOwner && progress == CannotRemediate:
+		return condition(mendv1.Remediation, metav1.ConditionFalse, OwnerAnswer(target.Machine),
+			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
+	case byOwner:
+		text := "Its owner, " + owner.Kind + " " + owner.Name + ", was asked to remediate it"
+		if answer := olderAnswer(target.Machine); answer != "" && OwnerAnswer(target.Machine) == "" {
+			text += ". It says: " + answer
+		}
+		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
+			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,
+				text+". It has not for an hour, and others go on: see to the machine by hand, or give the check a template")
+		}
+		return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason, text)
+	}
+	return condition(mendv1.Remediation, metav1.ConditionTrue, mendv1.RequestedReason, // a request has the name of its Machine
+		facts.Template.Kind+" "+target.Name+" is under way for the machine")
+}
+
+// blockedCondition is the condition of a machine whose remediation something blocks; zero if that is known in a moment. A pending machine
+// waits for its timeout: the limits, which other machines change, do not matter before that.
+func blockedCondition(decision *Decision) metav1.Condition {
+	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
+	lines := make([]string, 0, len(decision.Blockers))
+	for i := range decision.Blockers {
+		blocker := &decision.Blockers[i]
+		switch {
+		case blocker.Rule == NotUnhealthy, blocker.Rule == JustSeen: // over within Settling
+			continue
+		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
+			continue
+		}
+		line := cmp.Or(blocker.Brief, blocker.Text)
+		if !blocker.Until.IsZero() {
+			line += ". This ends at " + stamp(blocker.Until) + " at the latest"
+		}
+		cond.Reason = cmp.Or(cond.Reason, blocker.Reason)
+		lines = append(lines, line)
+	}
+	switch len(lines) {
+	case 0:
+		return metav1.Condition{}
+	case 1:
+		cond.Message = lines[0]
+	default:
+		cond.Message = "* " + strings.Join(lines, "\n* ")
+	}
+	return cond
+}
