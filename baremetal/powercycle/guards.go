@@ -126,10 +126,12 @@ func (s situation) stateDeadline() time.Time {
 	case s.State.Final():
 		return s.Since.Add(min(s.Timeout, s.Releasing))
 	case s.State == Booting:
-		return s.Since.Add(s.Boot)
+		return s.bootDeadline()
 	}
 	return s.Since.Add(s.Timeout)
 }
+
+func (s situation) bootDeadline() time.Time { return s.Since.Add(s.Boot) }
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
@@ -303,9 +305,11 @@ var (
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
 		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Unreachable))
 	}}
-	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
-	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
-	overdueOff        = timed("attempt out of time, host off", situation.deadline,
+	// The Bare Metal Operator does nothing about a host that is paused or detached: an error of before says nothing of it.
+	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.faulty() && !s.SetAside })
+	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline,
+		func(s situation) bool { return s.last() && s.faulty() && !s.SetAside })
+	overdueOff = timed("attempt out of time, host off", situation.deadline,
 		func(s situation) bool { return !s.PoweredOn && !s.stale() })
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
@@ -325,6 +329,11 @@ var (
 	othersReleased = is("others not waited for any more", func(s situation) bool {
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
+
+	bootsUnasked = guard{
+		name: "host switched on again by others", until: situation.bootDeadline,
+		holds: func(s situation) bool { return s.SwitchedOn && !s.past(s.bootDeadline()) },
+	}
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 

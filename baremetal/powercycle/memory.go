@@ -214,8 +214,9 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Person, m.Faulted, m.Waited = "", false, false
 	}
 	if step.Reason == HostReleasedByOthersReason {
-		m.Said = f.Power.Said // an error of before is of the work of others
+		m.Said, m.SwitchedOn = f.Power.Said, !f.PoweredOn // an error of before is of the work of others
 	}
+	m.SwitchedOn = m.SwitchedOn && (step.Next == Pending || step.Next == Preparing)
 	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched

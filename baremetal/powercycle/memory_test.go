@@ -57,6 +57,32 @@ func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
 	}
 }
 
+// A host that its owner has switched on again boots by itself: to power it off in its boot would only take longer.
+func TestAHostThatIsSwitchedOnAgainIsGivenTheTimeOfABoot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state State
+		power func(*Facts)
+		waits bool
+	}{
+		"a host that was off boots":                  {Preparing, off, true},
+		"also before its attempt was counted":        {Pending, off, true},
+		"one that stayed on has nothing to wait for": {Preparing, on, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, now := in(tc.state, tc.power, wasKeptOff), noon
+			for i := 0; i < 3 && Next(f, policy, now).Do != Wait; i++ {
+				f = Expect(f, Next(f, policy, now), now)
+			}
+			if got := Next(f, policy, now.Add(policy.Boot-time.Second)).Reason == BootingReason; got != tc.waits {
+				t.Errorf("it waits for the boot: %t, want %t (%+v)", got, tc.waits, f.Memory)
+			}
+			if step := Next(f, policy, now.Add(policy.Boot)); tc.waits && step.Next != PoweringOff {
+				t.Errorf("after the time of a boot: %s, then %s", step.Do, step.Next)
+			}
+		})
+	}
+}
+
 func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
 	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
 		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}

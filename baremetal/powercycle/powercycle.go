@@ -188,6 +188,8 @@ type Memory struct {
 	Person Reason `json:"person,omitempty"`
 	// Waited says that it has waited in this state for somebody else, who keeps the host off, or has paused or detached it.
 	Waited bool `json:"waited,omitempty"`
+	// SwitchedOn says that the host was off when it was released by others before its attempt began: it boots without being asked.
+	SwitchedOn bool `json:"switchedOn,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody

@@ -219,6 +219,36 @@ func TestNext(t *testing.T) {
 		"nor condemned meanwhile": {
 			in(PoweringOff, setAside, second, attemptOver, hasFailed), Advance, Preparing, "HostNotReady",
 		},
+		"in the last attempt a paused host that showed off is powered on, and its owner not asked": {
+			in(PoweringOff, off, setAside, second, attemptOver, hasFailed), Advance, PoweringOn, "FencingImpossible",
+		},
+		"nor is one more attempt begun on it": {
+			in(PoweringOff, off, setAside, attemptOver, hasFailed), Advance, PoweringOn, "FencingImpossible",
+		},
+		"a paused host with an old status is left to a person, not to its owner": {
+			in(PoweringOff, off, setAside, restored, second, attemptOver, stateOver, hasFailed), AskPerson, PoweringOff, "HostNotReady",
+		},
+		"a paused host whose reboot was carried out boots, and its owner is not asked": {
+			in(Rebooting, rebooted, setAside, second, attemptOver, hasFailed), Advance, Booting, "RebootAccepted",
+		},
+		"a machine that does not boot on a paused host is left to a person": {
+			in(Booting, setAside, stateOver, second), AskPerson, Booting, "HostNotReady",
+		},
+		"nor is one more attempt begun for it": {
+			in(Booting, setAside, stateOver), AskPerson, Booting, "HostNotReady",
+		},
+		"after the pause it has all of its time to boot": {
+			in(Booting, stateOver, second, wasKeptOff), Advance, Booting, "HostReleasedByOthers",
+		},
+		"a host that its owner has switched on again boots before it is touched": {
+			in(Preparing, booting), Wait, Preparing, "Booting",
+		},
+		"if that helps it is not touched": {
+			in(Preparing, booting, wellNow, startedUnhealthy), Advance, Succeeded, "Recovered",
+		},
+		"if it does not the attempt goes on": {
+			in(Preparing, booting, stateOver), Advance, PoweringOff, "PowerOffRequested",
+		},
 		"the power of a paused host proves nothing": {
 			in(PoweringOff, off, hostPaused), Wait, PoweringOff, "HostNotReady",
 		},

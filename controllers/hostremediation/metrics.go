@@ -116,7 +116,7 @@ func stuckAt(w *observed) time.Time {
 	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.First || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(w.policy.Servicing + stuckAfter)
-	case m.State == powercycle.Booting:
+	case m.State == powercycle.Booting || m.SwitchedOn:
 		return m.Since.Add(w.policy.Boot + stuckAfter)
 	default:
 		return m.Since.Add(w.policy.Timeout + stuckAfter)
