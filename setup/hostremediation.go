@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
-	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/replica"
@@ -116,21 +116,19 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 
 // sweep starts the controllers that release orphaned hosts and nodes.
 func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *Options) error {
-	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	orphans := &leftovers.Sweep{
+		Installed: installed(mgr), Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
+	}
 	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
-		orphaned := &sweeper.Nodes{
-			Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Fenced: clusters.Fenced, Nodes: nodes,
-			Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
-		}
+		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: clusters.Fenced, Nodes: nodes}
 		if err := orphaned.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 			return err
 		}
 		clusters.OnFenced(orphaned.Events.Send)
 	}
-	return (&sweeper.Hosts{
-		Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Hosts: hosts,
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
-	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
+	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts, Teardown: o.teardown.Enabled}).
+		SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 
 // standDown says where the manager runs, and ends it for another replica, where there may be one.

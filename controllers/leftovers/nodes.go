@@ -1,4 +1,4 @@
-package sweeper
+package leftovers
 
 import (
 	"context"
@@ -7,10 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -23,39 +21,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// timeout bounds a reconcile of a cluster.
-const timeout = time.Minute
-
-// Nodes unfences nodes of workload clusters that a remediation has signed which does not exist any more: because its finalizer was removed by hand, or its
-// namespace was restored without it. Such a node stays empty for ever, also when it is healthy.
+// Nodes unfences nodes of workload clusters that a remediation has signed which does not exist any more: because its finalizer was
+// removed by hand, or its namespace was restored without it. Such a node stays empty for ever, also when it is healthy.
 //
 // It knows only the nodes of clusters that are cached for others, and watches none itself.
 type Nodes struct {
-	// Installed has also kinds that kubemend does not act on.
-	Installed remediation.Installed
-	// Client reads from caches, Live past them.
-	Client client.Reader
-	Live   client.Reader
+	*Sweep
 	// Fenced returns the nodes of a cluster that are signed; workload.Clusters has it.
-	Fenced   func(cluster client.ObjectKey) []*corev1.Node
-	Nodes    Unfencer
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
-	// Grace is how long a fence stays whose remediation cannot be found.
-	Grace time.Duration
+	Fenced func(cluster client.ObjectKey) []*corev1.Node
+	Nodes  Unfencer
 	// Events are the clusters in which a node is signed.
 	Events enqueue.Broadcast[client.ObjectKey]
-
-	orphans orphans[signature]
 }
-
-// Unfencer unfences nodes; fence.Nodes does it.
-type Unfencer interface {
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
-}
-
-// signature is the annotation of a remediation on a node.
-type signature struct{ node, by types.UID }
 
 // Reconcile checks the nodes of the cluster called req that are signed. A failure for one delays no other.
 func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -70,10 +47,10 @@ func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	next := s.Clock.Now().Add(recheck)
 	var errs []error
 	for _, node := range nodes {
-		at, err := s.unfence(ctx, req.NamespacedName, node, existing)
+		due, err := s.unfence(ctx, req.NamespacedName, node, existing)
 		errs = append(errs, err)
-		if !at.IsZero() && at.Before(next) {
-			next = at
+		if !due.IsZero() && due.Before(next) {
+			next = due
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -82,16 +59,18 @@ func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return enqueue.At(next, s.Clock.Now()), nil
 }
 
-// unfence unfences a node if its remediation is gone for longer than the grace period. It returns when to check again; zero if not before something
-// changes.
-func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, existing remediation.Existing) (time.Time, error) {
-	mark := signature{node.UID, types.UID(node.Annotations[fence.FencedByAnnotation])}
+// unfence unfences a node if its remediation is gone for longer than the grace period. It returns when to check again; zero if not
+// before something changes.
+func (s *Nodes) unfence(
+	ctx context.Context, cluster client.ObjectKey, node *corev1.Node, existing remediation.Existing,
+) (time.Time, error) {
+	mark := orphan{node.UID, types.UID(node.Annotations[fence.FencedByAnnotation])}
 	if existing.Has(mark.by) {
-		s.orphans.forget(mark)
+		s.forget(mark)
 		return time.Time{}, nil
 	}
 	now := s.Clock.Now()
-	if due := s.orphans.first(mark, now).Add(s.Grace); now.Before(due) {
+	if due := s.due(mark, now); now.Before(due) {
 		return due, nil
 	}
 	if confirmed, err := s.Installed.In(ctx, s.Live, cluster.Namespace); err != nil || confirmed.Has(mark.by) {
@@ -100,10 +79,8 @@ func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: mark.by}); err != nil {
 		return time.Time{}, err
 	}
-	s.orphans.forget(mark)
-	about := &clusterv1.Cluster{}
-	about.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
-	about.Namespace, about.Name = cluster.Namespace, cluster.Name
+	s.forget(mark)
+	about := as(clusterKind, metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name})
 	recorder.Send(s.Recorder, recorder.Event{
 		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence",
 		Text: fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, mark.by),
@@ -113,12 +90,12 @@ func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 
 // SetupWithManager makes s a controller of mgr. It checks a cluster when a node of it is signed, and when a remediation of it goes.
 func (s *Nodes) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	options.ReconciliationTimeout = timeout
+	options.ReconciliationTimeout = time.Minute
 	b := ctrl.NewControllerManagedBy(mgr).Named("nodesweep").WithOptions(options).
 		WatchesRawSource(s.Events.Source(func(_ context.Context, cluster client.ObjectKey) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: cluster}}
 		}))
-	if err := watchDeletions(b, s.Installed, func(rec remediation.Record) string { return rec.Cluster }); err != nil {
+	if err := s.watchDeletions(b, func(record remediation.Record) string { return record.Cluster }); err != nil {
 		return err
 	}
 	if err := b.Complete(s); err != nil {

@@ -1,4 +1,4 @@
-package sweeper
+package leftovers
 
 import (
 	"context"
@@ -88,8 +88,8 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			clock, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(10)
 			s := &Nodes{
-				Installed: installed, Client: here, Live: here, Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
-				Recorder: recorder, Clock: clock, Grace: time.Minute,
+				Sweep: &Sweep{Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute},
+				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
 				Fenced: func(client.ObjectKey) []*corev1.Node {
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
 						return []*corev1.Node{is}

@@ -1,0 +1,114 @@
+// Package leftovers removes what kubemend wrote on objects and nothing else will remove. While kubemend runs, Hosts and Nodes remove
+// what remediations of hosts have left that do not exist any more. Teardown removes everything, so that kubemend can be uninstalled.
+//
+// It begins nothing, and never touches what a remediation that exists may still need: a power cycle ends in its own order.
+package leftovers
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+)
+
+var (
+	exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_host_exhausted",
+		Help: "1 for a BareMetalHost that is marked as unhealthy, by kubemend or by hand: CAPM3 puts no machine on it.",
+	}, []string{"namespace", "name"})
+
+	remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kubemend_teardown_remaining",
+		Help: "With --teardown: objects that still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, " +
+			"host-power, host-mark, machine-condition, node-fence, node-lease, unseen (a workload cluster that does not answer).",
+	}, []string{"kind"})
+)
+
+func init() { metrics.Registry.MustRegister(Metrics()...) }
+
+// Metrics returns what this package exports.
+func Metrics() []prometheus.Collector { return []prometheus.Collector{exhausted, remaining} }
+
+// Unfencer unfences nodes; fence.Nodes does it.
+type Unfencer interface {
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+}
+
+// recheck is how soon to check annotations again whose remediation exists, should no event say that it is gone.
+const recheck = 10 * time.Minute
+
+// Sweep is what Hosts and Nodes need to find annotations whose remediation does not exist.
+type Sweep struct {
+	// Installed has also kinds that kubemend does not act on: any may have written on a host or a node.
+	Installed remediation.Installed
+	// Client reads from caches and writes, Live reads past the caches.
+	Client   client.Client
+	Live     client.Reader
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Grace is how long an annotation stays whose remediation cannot be found: a backup that is being restored, or clusterctl, may
+	// create the host before the remediation.
+	Grace time.Duration
+
+	mu    sync.Mutex
+	since map[orphan]time.Time
+}
+
+// orphan is what a remediation that cannot be found has left on a host or node. Of a host all annotations count as one, by nobody.
+type orphan struct{ on, by types.UID }
+
+// due is when o, which is found at now, may be removed.
+func (s *Sweep) due(o orphan, now time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since == nil {
+		s.since = map[orphan]time.Time{}
+	}
+	if _, known := s.since[o]; !known {
+		s.since[o] = now
+	}
+	return s.since[o].Add(s.Grace)
+}
+
+func (s *Sweep) forget(o orphan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, o)
+}
+
+// watchDeletions makes b reconcile the object of the name in the record of a remediation, of any kind, that is deleted: when it goes
+// without having cleaned up, its host and its node do not change.
+func (s *Sweep) watchDeletions(b *builder.Builder, name func(remediation.Record) string) error {
+	kinds, err := s.Installed()
+	if err != nil {
+		return err
+	}
+	deletions := predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+	for _, kind := range kinds {
+		b.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(func(_ context.Context, rem client.Object) []reconcile.Request {
+			key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: name(remediation.Remembered(rem))}
+			if key.Name == "" {
+				return nil
+			}
+			return []reconcile.Request{{NamespacedName: key}}
+		}), builder.WithPredicates(deletions))
+	}
+	return nil
+}
