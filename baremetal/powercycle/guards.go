@@ -306,7 +306,8 @@ var (
 		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Unreachable))
 	}}
 	// The Bare Metal Operator does nothing about a host that is paused or detached: an error of before says nothing of it.
-	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.faulty() && !s.SetAside })
+	overdueFaulty = timed("attempt out of time, power fails", situation.deadline,
+		func(s situation) bool { return s.faulty() && !s.SetAside })
 	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline,
 		func(s situation) bool { return s.last() && s.faulty() && !s.SetAside })
 	overdueOff = timed("attempt out of time, host off", situation.deadline,

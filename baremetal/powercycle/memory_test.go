@@ -316,3 +316,27 @@ func TestNoMomentIsToCome(t *testing.T) {
 		}
 	}
 }
+
+func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
+	sign := Step{Do: Unfence, From: PoweringOn, Next: PoweringOn, Reason: SignOfLifeReason}
+	seen := After(in(PoweringOn, fenced, renewedAgain), sign, noon)
+	if !seen.Lived || !seen.Sign.Equal(ago(time.Second)) || !seen.SignSeen.Equal(noon) {
+		t.Errorf("after a sign: %+v", seen)
+	}
+	for _, tc := range []struct {
+		name  string
+		given Facts
+		step  Step
+		lived bool
+		kept  bool
+	}{
+		{"until the host boots", in(PoweringOn, lived), Step{Do: Advance, Next: Booting}, true, true},
+		{"not under a new boot", in(Booting, lived, anotherBoot), Step{Do: Wait, Next: Booting}, false, true},
+		{"nor after the attempt", in(Booting, lived), Step{Do: BeginAttempt, Next: Preparing}, false, false},
+		{"nor if the host is proven off anew", in(PoweringOff, lived), Step{Do: Advance, Next: MovingWorkload}, false, false},
+	} {
+		if m := After(tc.given, tc.step, noon); m.Lived != tc.lived || m.SignSeen.IsZero() == tc.kept {
+			t.Errorf("%s: %+v", tc.name, m)
+		}
+	}
+}
