@@ -19,6 +19,7 @@ func TestNextInPoweringOn(t *testing.T) {
 		{"an error of the power is reported", facts{failing}, Wait, PoweringOn, "PowerOnFailed"},
 		{"it ends during a teardown", facts{leavingNow, heldOff}, Advance, Ended, "Teardown"},
 		{"a pause releases the host", facts{paused, heldOff}, Release, PoweringOn, "Paused"},
+		{"a pause removes what a reboot has left", facts{paused, rebooted}, Release, PoweringOn, "Paused"},
 		{"a pause removes the fence", facts{paused, fenced}, Unfence, PoweringOn, "Paused"},
 		{"the host is released", facts{heldOff}, Release, PoweringOn, "PowerOnRequested"},
 		{"W7: a host whose power fails is tried again", facts{stateOver, hasFailed}, BeginAttempt, Preparing, "PowerOnTimedOut"},

@@ -71,7 +71,7 @@ func (k *fixture) finds() host.Found {
 type fakeHosts struct{ k *fixture }
 
 func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) {
-	return f.k.finds(), nil
+	return f.k.finds(), f.k.unread
 }
 
 func (f *fakeHosts) Named(context.Context, client.ObjectKey) (*host.Host, error) {

@@ -49,6 +49,7 @@ type fixture struct {
 
 	host   *bmov1alpha1.BareMetalHost
 	found  *host.Found // what is found instead of host, if anything
+	unread error       // why it cannot be found which host is the machine's; nil if it can
 	seen   fence.Seen
 	looked string // the name of the Node that was read last past the cache
 }
