@@ -14,6 +14,7 @@ func TestNextInPending(t *testing.T) {
 		{"its time begins anew when nobody keeps the host off any more",
 			facts{stateOver, wasKeptOff}, Advance, Pending, "HostReleasedByOthers"},
 		{"it waits while another client keeps the host off", facts{heldElsewhere}, Wait, Pending, "HostKeptOff"},
+		{"it asks a person when another client keeps the host off for long", facts{heldElsewhere, stateOver}, AskPerson, Pending, "HostKeptOff"},
 		{"the owner of a machine without a host is asked", facts{hostNeverNamed}, Advance, RequestingOwner, "HostGone"},
 		{"a person is asked about a host that is gone: it may be registered anew", facts{hostLostLong}, AskPerson, Pending, "HostGone"},
 		{"H-B7: a host that is gone for a moment is waited for", facts{hostVanished}, Wait, Pending, "HostGone"},
@@ -32,6 +33,15 @@ func TestNextInPending(t *testing.T) {
 func TestNextInPreparing(t *testing.T) {
 	testNext(t, Preparing, []nextCase{
 		{"it waits while another client keeps the host off", facts{heldElsewhere}, Wait, Preparing, "HostKeptOff"},
+		{"it asks a person when another client keeps the host off for long",
+			facts{heldElsewhere, stateOver}, AskPerson, Preparing, "HostKeptOff"},
+		{"it waits while the owner keeps the host switched off", facts{switchedOff}, Wait, Preparing, "HostSwitchedOff"},
+		{"it asks a person when the host stays switched off", facts{switchedOff, stateOver}, AskPerson, Preparing, "HostSwitchedOff"},
+		{"a host that is gone is waited for", facts{hostVanished}, Wait, Preparing, "HostGone"},
+		{"a host that stays gone asks a person", facts{hostLostLong}, AskPerson, Preparing, "HostGone"},
+		{"the owner of a machine that lost its host is asked", facts{hostNeverNamed}, Advance, RequestingOwner, "HostGone"},
+		{"it waits while kubemend runs on the host", facts{anothersTurn, managerOnIt}, Wait, Preparing, "ManagerRunsHere"},
+		{"a host that is serviced for long asks a person", facts{beingServiced, long}, AskPerson, Preparing, "HostServiced"},
 		{"it ends if the machine has become healthy during a wait",
 			facts{wellNow, startedUnhealthy, toldPerson("HostKeptOff")}, Advance, Succeeded, "Recovered"},
 		{"a host that the last attempt kept off is released before the wait",

@@ -75,6 +75,8 @@ func TestNextInPoweringOff(t *testing.T) {
 		{"a host that is off has its workload moved", facts{off}, Advance, MovingWorkload, "PoweredOff"},
 		{"a host that cannot be kept off any more is released", facts{cannotBeOff}, Release, Preparing, "PowerOffDisabled"},
 		{"the fence is removed from the node of a host that is on", facts{fenced}, Unfence, PoweringOff, "Unfenced"},
+		{"the fence is removed before a host that is on is asked again", facts{fenced, released, notAsked}, Unfence, PoweringOff, "Unfenced"},
+		{"a host that is gone is waited for", facts{hostVanished}, Wait, PoweringOff, "HostGone"},
 		{"the fence stays on the node of a host that is off", facts{fenced, off}, Advance, MovingWorkload, "PoweredOff"},
 		{"an error of the power is reported", facts{failing}, Wait, PoweringOff, "PowerOffFailed"},
 		{"N10: a pause releases the host", facts{paused}, Release, Preparing, "Paused"},

@@ -144,9 +144,9 @@ func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ f
 	return f.k.seen, nil
 }
 
-func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
-func (f *fakeNodes) Unwatch(client.ObjectKey, string)                                  {}
-func (f *fakeNodes) Forget(client.ObjectKey)                                           {}
+func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string) error { return nil }
+func (f *fakeNodes) Unwatch(client.ObjectKey, string)                      {}
+func (f *fakeNodes) Forget(client.ObjectKey)                               {}
 
 // bounded makes sure that a workload cluster that does not answer keeps no worker.
 func (f *fakeNodes) bounded(ctx context.Context) {

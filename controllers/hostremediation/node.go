@@ -75,7 +75,7 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	case w.seen.Waits():
 		ctx, done := w.answering(ctx)
 		defer done()
-		if err := r.Fencer.Watch(ctx, cluster, name, w.seen); err != nil {
+		if err := r.Fencer.Watch(ctx, cluster, name); err != nil {
 			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
 	}
