@@ -60,15 +60,11 @@ func hostRemediationServices(
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	hosts, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, mgr.GetEventRecorder("kubemend")
 	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
-	underWay := hostremediation.NewUnderWay(clock.RealClock{})
-	if err := metrics.Registry.Register(underWay); err != nil {
-		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
-	}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, UnderWay: underWay, Records: kept,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: kept,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
@@ -78,6 +74,10 @@ func hostRemediationServices(
 	}
 	metal3, own, cleanup := hostServices(o)
 	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
+	underWay := &hostremediation.UnderWay{Clock: clock.RealClock{}, Reconcilers: []*hostremediation.Reconciler{theirs, ours}}
+	if err := metrics.Registry.Register(underWay); err != nil {
+		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
+	}
 	caches.add(o.namespace, theirs.Cached)
 	caches.add(o.namespace, ours.Cached)
 	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve

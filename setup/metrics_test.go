@@ -32,7 +32,7 @@ func allMetrics(t *testing.T) []metric {
 	t.Helper()
 	var all []metric
 	for _, c := range slices.Concat(
-		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)},
+		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{&hostremediation.UnderWay{}},
 		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), remediationrecord.Metrics(),
 	) {
 		kind := "gauge" // also what is counted when it is asked for

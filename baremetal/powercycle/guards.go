@@ -378,26 +378,3 @@ var (
 	finalizer       = is("finalizer", func(s situation) bool { return s.Finalizer })
 	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )
-
-// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
-// it holds no longer.
-func (s situation) again(chosen row) time.Time {
-	var first time.Time
-	for _, r := range rowsOf[s.State] {
-		if r.when.until == nil {
-			if r.when.name == chosen.when.name {
-				break
-			}
-			continue
-		}
-		then := s
-		then.now = r.when.until(s)
-		if then.now.After(s.now) && r.when.holds(then) != r.when.holds(s) && (first.IsZero() || then.now.Before(first)) {
-			first = then.now
-		}
-		if r.when.name == chosen.when.name {
-			break
-		}
-	}
-	return first
-}

@@ -26,7 +26,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 }
 
 // withAttempt is m with why the workload is not waited for any more, and since when the attempt goes on: to wait for others takes nothing
-// of its time.
+// of its time. A host that they have kept off is switched on then.
 func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	leaves := step.Next == PoweringOn || step.Next == Servicing
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
@@ -36,6 +36,10 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	if f.State == Preparing && waits {
 		m.Began = now
 	}
+	if step.Reason == HostReleasedByOthersReason {
+		m.SwitchedOn = !f.PoweredOn
+	}
+	m.SwitchedOn = m.SwitchedOn && (step.Next == Pending || step.Next == Preparing)
 	return m
 }
 
@@ -214,9 +218,8 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 		m.Person, m.Faulted, m.Waited = "", false, false
 	}
 	if step.Reason == HostReleasedByOthersReason {
-		m.Said, m.SwitchedOn = f.Power.Said, !f.PoweredOn // an error of before is of the work of others
+		m.Said = f.Power.Said // an error of before is of the work of others
 	}
-	m.SwitchedOn = m.SwitchedOn && (step.Next == Pending || step.Next == Preparing)
 	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched

@@ -96,7 +96,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
 		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Fencer: k.nodes, Clusters: silent{},
-		Gate: &begin.Gate{Clock: k.clock}, UnderWay: NewUnderWay(k.clock), Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
+		Gate: &begin.Gate{Clock: k.clock}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)

@@ -25,6 +25,9 @@ type kept struct {
 	// restored is how often what somebody had removed of them was stored again.
 	restored powercycle.Did
 
+	// progress is what is exported of it.
+	progress progress
+
 	// did is what was done last to the host with hostUID, or to its node, in that attempt and state.
 	did     powercycle.Did
 	hostUID types.UID

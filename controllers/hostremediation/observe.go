@@ -126,7 +126,6 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 
 // forget forgets a remediation that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
-	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
 	r.kept.Delete(key)
 }
