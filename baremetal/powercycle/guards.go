@@ -333,7 +333,7 @@ var (
 
 	bootsUnasked = guard{
 		name: "host switched on again by others", until: situation.bootDeadline,
-		holds: func(s situation) bool { return s.SwitchedOn && !s.past(s.bootDeadline()) },
+		holds: func(s situation) bool { return s.SwitchedOn && !s.powerFails() && !s.past(s.bootDeadline()) },
 	}
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })

@@ -81,6 +81,7 @@ func TestNextInPreparing(t *testing.T) {
 		{"N8: a host that cannot be kept off is rebooted", facts{cannotBeOff}, Advance, Rebooting, "PowerOffDisabled"},
 		{"a host that is switched on again is given the time of a boot", facts{booting}, Wait, Preparing, "Booting"},
 		{"it ends if the machine is healthy after that boot", facts{booting, wellNow, startedUnhealthy}, Advance, Succeeded, "Recovered"},
+		{"it goes on if the host cannot be switched on", facts{booting, failing}, Advance, PoweringOff, "PowerOffRequested"},
 		{"it goes on if the machine is not healthy after that boot",
 			facts{booting, stateOver}, Advance, PoweringOff, "PowerOffRequested"},
 		{"it asks a person where an earlier power-off was disproved", facts{disprovedBefore}, AskPerson, Preparing, "PowerOffDisproved"},
