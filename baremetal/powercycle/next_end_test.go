@@ -10,6 +10,7 @@ func TestNextInRequestingOwner(t *testing.T) {
 		{"no owner is asked during a teardown", facts{leavingNow}, Advance, Ended, "Teardown"},
 		{"no owner is asked for a host that was registered anew", facts{hostMadeAnew}, AskPerson, RequestingOwner, "HostGone"},
 		{"the host is released first", facts{heldOff}, Release, RequestingOwner, "RequestingOwner"},
+		{"the fence is removed before the host is marked", facts{fenced}, Unfence, RequestingOwner, "Unfenced"},
 		{"the host is marked next", nil, MarkHost, RequestingOwner, "RequestingOwner"},
 		{"W1: the owner is asked when the host is marked", facts{hostIsMarked}, RequestOwner, OwnerRequested, "OwnerRequested"},
 		{"the owner is asked once", facts{hostIsMarked, ownerAsked}, Advance, OwnerRequested, "OwnerRequested"},

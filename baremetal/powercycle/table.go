@@ -266,7 +266,6 @@ var table = map[State][]row{
 	},
 	Booting: {
 		{hasPowerAnnotations, Release, Booting, PoweredOnReason},
-		{bootedFenced, Unfence, Booting, UnfencedReason},
 		{aliveFenced, Unfence, Booting, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
 		{unfenceable, Unfence, Booting, UnfencedReason},

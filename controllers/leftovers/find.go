@@ -48,27 +48,6 @@ var (
 	machineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
 
-// what is the kind of something that kubemend wrote. It is the value of a label of a metric.
-type what string
-
-const (
-	claim            what = "claim"              // a MachineHealthCheck that is handed to us
-	checkRequest     what = "request"            // a request that bears the mark of a MachineHealthCheck
-	nodeCheckRequest what = "node-check-request" // a request that a NodeHealthCheck made
-	hostRemediation  what = "remediation"        // a remediation of a host with our finalizer, memory or block on moves
-	hostPower        what = "host-power"         // an annotation that acts on the power of a host
-	hostMark         what = "host-mark"          // an annotation that names the machine for which we marked a host as unhealthy
-	machineCondition what = "machine-condition"  // conditions of a Machine that only kubemend sets
-	nodeFence        what = "node-fence"         // a node that we fenced
-	nodeLease        what = "node-lease"         // a lease on a node that a NodeHealthCheck holds
-	unseen           what = "unseen"             // a workload cluster whose nodes could not be read
-)
-
-// whats are all of them, for the metric.
-var whats = []what{
-	claim, checkRequest, nodeCheckRequest, hostRemediation, hostPower, hostMark, machineCondition, nodeFence, nodeLease, unseen,
-}
-
 // action is what becomes of a leftover.
 type action string
 
@@ -94,12 +73,14 @@ func as(kind schema.GroupVersionKind, object metav1.ObjectMeta) *metadata {
 
 // leftover is something that kubemend wrote on an object, what becomes of it, and why.
 type leftover struct {
-	what what
 	// on is the object, with its kind; of a node it is in cluster.
 	on      *metadata
 	cluster client.ObjectKey
 	do      action
 	why     string
+	// marks are the annotations and labels on it that say something to kubemend alone, finalizer is one that nothing else removes.
+	marks     []string
+	finalizer string
 	// template is the kind of the template of a check that is claimed.
 	template schema.GroupKind
 	// machine is the one whose conditions are to be removed, read live.
@@ -133,8 +114,8 @@ type look struct {
 	nodeChecks bool
 }
 
-func (s *look) found(w what, on *metadata, do action, why string) *leftover {
-	l := &leftover{what: w, on: on, do: do, why: why}
+func (s *look) found(on *metadata, do action, why string, marks ...string) *leftover {
+	l := &leftover{on: on, do: do, why: why, marks: marks}
 	s.left = append(s.left, l)
 	return l
 }
@@ -193,7 +174,7 @@ func (s *look) findClaims(ctx context.Context) error {
 		if check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim || !s.watched(check) {
 			continue
 		}
-		l := s.found(claim, as(checkKind, check.ObjectMeta), release, coreGoesOn)
+		l := s.found(as(checkKind, check.ObjectMeta), release, coreGoesOn, clusterv1.PausedAnnotation, mendv1.ClaimedByAnnotation)
 		if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
 			l.template = remediationrequest.TemplateKind(ref).GroupKind()
 		}
@@ -213,7 +194,7 @@ func (s *look) findConditions(ctx context.Context) error {
 		for i := range list.Items {
 			if machine := &list.Items[i]; machinestatus.HasOwn(machine) && s.watched(machine) {
 				on := as(machineKind, machine.ObjectMeta)
-				s.found(machineCondition, on, strip, "nobody would bring them up to date").machine = machine
+				s.found(on, strip, "nobody would bring them up to date").machine = machine
 			}
 		}
 	}
@@ -245,12 +226,12 @@ func (s *look) findHosts(ctx context.Context) error {
 		about := as(host.Kind, found.ObjectMeta)
 		for _, uid := range host.AllMarks(found) {
 			if !s.others[uid] {
-				s.found(hostPower, about, wait, "its remediation, or the sweep of orphaned marks, releases it")
+				s.found(about, wait, "its remediation, or the sweep of orphaned marks, releases it")
 				break
 			}
 		}
 		if host.MarkedFor(found) != "" && s.watched(about) {
-			s.found(hostMark, about, unmark, "the host stays marked as unhealthy")
+			s.found(about, unmark, "the host stays marked as unhealthy", mendv1.MarkedForAnnotation)
 		}
 	}
 	return nil
@@ -273,7 +254,7 @@ func (s *look) findLeases(ctx context.Context) error {
 	}
 	for i := range list.Items {
 		if lease := &list.Items[i]; strings.HasPrefix(ptr.Deref(lease.Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix) {
-			s.found(nodeLease, as(leaseKind, lease.ObjectMeta), wait, "it is released after the requests for its node")
+			s.found(as(leaseKind, lease.ObjectMeta), wait, "it is released after the requests for its node")
 		}
 	}
 	return nil
@@ -295,15 +276,15 @@ func (s *look) findFences(ctx context.Context) {
 			}
 			failed[key] = since
 			do, why := waitOr(pass, since, s.now, "its nodes cannot be read")
-			s.found(unseen, as(clusterKind, cluster.ObjectMeta), do, why).cause = err
+			s.found(as(clusterKind, cluster.ObjectMeta), do, why).cause = err
 		}
 		for _, node := range fenced {
 			switch by := types.UID(node.Annotations[fence.FencedByAnnotation]); {
 			case s.others[by]: // the host may be held off for it: to unfence the node could run its workload twice
 			case s.atWork[by]:
-				s.found(nodeFence, node, wait, "its remediation takes the fence away").cluster = key
+				s.found(node, wait, "its remediation takes the fence away").cluster = key
 			default:
-				s.found(nodeFence, node, unfence, "the remediation that fenced it is gone").cluster = key
+				s.found(node, unfence, "the remediation that fenced it is gone").cluster = key
 			}
 		}
 	}

@@ -26,23 +26,15 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-var (
-	exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_host_exhausted",
-		Help: "1 for a BareMetalHost that is marked as unhealthy, by kubemend or by hand: CAPM3 puts no machine on it.",
-	}, []string{"namespace", "name"})
+var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "kubemend_host_exhausted",
+	Help: "1 for a BareMetalHost that is marked as unhealthy, by kubemend or by hand: CAPM3 puts no machine on it.",
+}, []string{"namespace", "name"})
 
-	remaining = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "kubemend_teardown_remaining",
-		Help: "With --teardown: objects that still carry what kubemend wrote, by kind: claim, request, node-check-request, remediation, " +
-			"host-power, host-mark, machine-condition, node-fence, node-lease, unseen (a workload cluster that does not answer).",
-	}, []string{"kind"})
-)
-
-func init() { metrics.Registry.MustRegister(Metrics()...) }
+func init() { metrics.Registry.MustRegister(exhausted) }
 
 // Metrics returns what this package exports.
-func Metrics() []prometheus.Collector { return []prometheus.Collector{exhausted, remaining} }
+func Metrics() []prometheus.Collector { return []prometheus.Collector{exhausted} }
 
 // Unfencer unfences nodes; fence.Nodes does it.
 type Unfencer interface {

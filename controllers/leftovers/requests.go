@@ -54,11 +54,13 @@ func (s *look) findRequests(ctx context.Context) error {
 	return nil
 }
 
-// findMarks finds the marks of checks on a request, and what it has of a remediation of a host.
+// findMarks finds the marks of checks on a request, and what it has of a remediation of a host. Of one whose power cycle is under way the
+// mark of its maker and the name of its record are removed, and nothing else.
 func (s *look) findMarks(req *metadata, served bool) {
 	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
 		do, why := ofNodeCheck(s.nodeChecks, req.DeletionTimestamp, s.now)
-		s.found(nodeCheckRequest, req, do, why)
+		s.found(req, do, why,
+			mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation, mendv1.MadeByNodeCheckUIDLabel)
 	}
 	if s.Namespace != "" && req.Namespace != s.Namespace {
 		return
@@ -68,7 +70,7 @@ func (s *look) findMarks(req *metadata, served bool) {
 		check := s.checks[client.ObjectKey{Namespace: req.Namespace, Name: by.Name}]
 		if s.watched(req) || check != nil && s.watched(check) {
 			do, why := ofCheck(check == nil || !check.DeletionTimestamp.IsZero(), req.DeletionTimestamp, s.now)
-			s.found(checkRequest, req, do, why)
+			s.found(req, do, why, mendv1.MadeByAnnotation, mendv1.RecordAnnotation, mendv1.MadeByUIDLabel)
 		}
 	}
 	s.findRemediation(req, served)
@@ -122,9 +124,13 @@ func (s *look) findRemediation(rem *metadata, served bool) {
 		s.others[rem.UID], s.others[record.UID] = true, true
 		return
 	case served:
-		s.found(hostRemediation, rem, wait, "its power cycle is being released; its status says how far that is")
+		s.found(rem, wait, "its power cycle is being released; its status says how far that is")
 	default:
-		s.found(hostRemediation, rem, unmark, "no controller of kubemend acts on its kind")
+		l := s.found(rem, unmark, "no controller of kubemend acts on its kind",
+			mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation, mendv1.WaitsForAnnotation)
+		if l.finalizer = mendv1.HostRemediationFinalizer; rem.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
+			l.marks = append(l.marks, clusterctlv1.BlockMoveAnnotation)
+		}
 	}
 	s.atWork[rem.UID], s.atWork[record.UID] = served, served
 }

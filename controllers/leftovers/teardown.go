@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -142,10 +140,9 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 		log.FromContext(ctx).Error(err, "Cannot look for what is left")
 		return err
 	}
-	count, stays := map[what]int{}, map[string]bool{}
 	var left []error
+	stays := map[string]bool{}
 	for _, l := range found {
-		count[l.what]++
 		if l.do != pass {
 			left = append(left, errors.New(l.String()))
 		}
@@ -157,9 +154,6 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 		}
 	}
 	t.said = stays
-	for _, w := range whats {
-		remaining.WithLabelValues(string(w)).Set(float64(count[w]))
-	}
 	switch err := errors.Join(left...); {
 	case err != nil:
 		return err
@@ -223,37 +217,15 @@ func (t *Teardown) act(ctx context.Context, l *leftover) error {
 	return nil
 }
 
-// marks are the annotations and labels that say something to kubemend alone, by what they are. One object may bear several: of a
-// request whose power cycle is under way the maker's mark and the name of the record are taken, and nothing else.
-var marks = map[what]struct{ annotations, labels []string }{
-	claim:        {annotations: []string{clusterv1.PausedAnnotation, mendv1.ClaimedByAnnotation}},
-	checkRequest: {[]string{mendv1.MadeByAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByUIDLabel}},
-	nodeCheckRequest: {
-		[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation},
-		[]string{mendv1.MadeByNodeCheckUIDLabel},
-	},
-	hostRemediation: {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation, mendv1.WaitsForAnnotation}},
-	hostMark:        {annotations: []string{mendv1.MarkedForAnnotation}},
-}
-
 // unmarked is what a merge patch has to say of the metadata of an object, to remove kubemend's marks.
 func unmarked(l *leftover) map[string]any {
-	annotations, labels := map[string]any{}, map[string]any{}
-	for _, key := range marks[l.what].annotations {
-		annotations[key] = nil
+	marks := map[string]any{}
+	for _, key := range l.marks {
+		marks[key] = nil
 	}
-	for _, key := range marks[l.what].labels {
-		labels[key] = nil
-	}
-	changes := map[string]any{"annotations": annotations, "labels": labels}
-	if l.what != hostRemediation {
-		return changes
-	}
-	if l.on.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
-		annotations[clusterctlv1.BlockMoveAnnotation] = nil
-	}
-	if ours := func(f string) bool { return f == mendv1.HostRemediationFinalizer }; slices.ContainsFunc(l.on.Finalizers, ours) {
-		changes["finalizers"] = slices.DeleteFunc(slices.Clone(l.on.Finalizers), ours)
+	changes := map[string]any{"annotations": marks, "labels": marks}
+	if slices.Contains(l.on.Finalizers, l.finalizer) {
+		changes["finalizers"] = slices.DeleteFunc(slices.Clone(l.on.Finalizers), func(f string) bool { return f == l.finalizer })
 	}
 	return changes
 }

@@ -299,7 +299,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	}
 	orphaned := map[string]bool{}
 	for _, l := range found {
-		if l.what == nodeFence {
+		if l.on.Kind == "Node" {
 			orphaned[l.on.Name] = l.do == unfence
 		}
 	}
