@@ -57,7 +57,7 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 			s.Idle = append(s.Idle, called)
 		}
 	}
-	s.Drained, s.Left, s.Count = len(left) == 0, firstFew(left), len(left)
+	s.Drained, s.Left, s.Count = len(left) == 0, slices.Clip(left[:min(len(left), few)]), len(left)
 	return nil
 }
 
@@ -141,20 +141,14 @@ func finished(pod *corev1.Pod) bool {
 //
 // Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
 func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
-	switch {
-	case finished(pod):
-		return false
-	case taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return toleratesForGood(t, taint) }):
-		return false
-	case ofDaemonSet(pod):
+	toleratesForGood := func(t corev1.Toleration) bool {
+		return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
+	}
+	if finished(pod) || ofDaemonSet(pod) || taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, toleratesForGood) {
 		return false
 	}
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirrors
-}
-
-func toleratesForGood(t corev1.Toleration, taint *corev1.Taint) bool {
-	return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
 }
 
 func ofDaemonSet(pod *corev1.Pod) bool {
@@ -165,6 +159,3 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
 }
-
-// firstFew are the names to tell.
-func firstFew(names []string) []string { return slices.Clip(names[:min(len(names), few)]) }
