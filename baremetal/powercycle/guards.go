@@ -314,6 +314,8 @@ var (
 		func(s situation) bool { return !s.PoweredOn && !s.stale() })
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
+	overdueGone = timed("attempt out of time, host not to be found and kept off", situation.deadline,
+		func(s situation) bool { return s.Host == HostGone && s.HasPowerAnnotations })
 	hostAnew       = is("host registered anew", func(s situation) bool { return s.HostAnew }).tells(HostRegistered)
 	late           = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)

@@ -153,6 +153,7 @@ var table = map[State][]row{
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
 		{setAsideOn, Advance, Preparing, HostNotReadyReason},
+		{overdueGone, Advance, PoweringOn, FencingImpossibleReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},

@@ -56,23 +56,27 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 
 // CAPM3's conversion webhook may be down, its CRDs removed, or the right to read them taken away.
 func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
-	for name, end := range map[string]func(*fixture){
-		"at the deadline": func(k *fixture) { k.wait(10 * time.Minute) },
-		"when its check wants it no more": func(k *fixture) {
+	for name, tc := range map[string]struct {
+		state powercycle.State
+		end   func(*fixture)
+	}{
+		"at the deadline":                   {powercycle.MovingWorkload, func(k *fixture) { k.wait(10 * time.Minute) }},
+		"at the deadline, if it is not off": {powercycle.PoweringOff, func(k *fixture) { k.wait(10 * time.Minute) }},
+		"when its check wants it no more": {powercycle.MovingWorkload, func(k *fixture) {
 			k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" })
 			k.wait(10 * time.Minute)
-		},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := fixtureOf(t)
 			k.obeys()
-			k.reaches(powercycle.MovingWorkload)
+			k.reaches(tc.state)
 			k.unread = errors.New("conversion webhook: connection refused")
 			status := k.pass()
 			if !strings.Contains(status.Message, "connection refused") {
 				t.Errorf("in %s: %s", status.Step, status.Message)
 			}
-			if end(k); host.KeptOffByOthers(k.host, host.Remediation{}) != "" {
+			if tc.end(k); host.KeptOffByOthers(k.host, host.Remediation{}) != "" {
 				t.Errorf("the host stays off, in %s: %s", k.remediation().Status.Step, k.remediation().Status.Message)
 			}
 			if powercycle.State(k.remediation().Status.Step) == powercycle.RequestingOwner {
