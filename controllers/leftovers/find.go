@@ -157,7 +157,7 @@ func (s *look) findClusters(ctx context.Context) error {
 // watched reports whether an object, or the Cluster that it names, has the label that --watch-filter asks for.
 func (s *look) watched(obj client.Object) bool {
 	name := obj.GetLabels()[clusterv1.ClusterNameLabel]
-	if check, is := obj.(*clusterv1.MachineHealthCheck); is {
+	if check, ok := obj.(*clusterv1.MachineHealthCheck); ok {
 		name = check.Spec.ClusterName
 	}
 	return shard.Covers(s.WatchFilterValue, obj, s.clusters[client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}])
@@ -306,7 +306,7 @@ func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*met
 	}
 	var marked []*metadata
 	for i := range nodes {
-		if _, is := nodes[i].Annotations[fence.FencedByAnnotation]; is {
+		if _, fenced := nodes[i].Annotations[fence.FencedByAnnotation]; fenced {
 			marked = append(marked, &nodes[i])
 		}
 	}
