@@ -118,7 +118,7 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *Options) error {
 	orphans := &leftovers.Sweep{
 		Installed: installed(mgr), Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
 	}
 	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
 		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: clusters.Fenced, Nodes: nodes}
@@ -127,7 +127,7 @@ func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, ho
 		}
 		clusters.OnFenced(orphaned.Events.Send)
 	}
-	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts, Teardown: o.teardown.Enabled}).
+	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts}).
 		SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -38,8 +39,6 @@ import (
 type Hosts struct {
 	*Sweep
 	Hosts *host.Hosts
-	// Teardown says that kubemend is being removed: a remediation that neither remembers nor keeps anything releases nothing then.
-	Teardown bool
 }
 
 // measure exports whether the host called key is marked as unhealthy; nil if it is gone.
@@ -66,72 +65,34 @@ func (s *Hosts) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	}
 	next, err := s.release(ctx, found)
 	waits, withdrawErr := s.withdraw(ctx, found)
-	if waits && (next == 0 || next > recheck) {
-		next = recheck
+	if waits {
+		next = earlier(next, s.Clock.Now().Add(recheck))
 	}
 	if err := errors.Join(err, withdrawErr); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: next}, nil
+	return enqueue.At(next, s.Clock.Now()), nil
 }
 
-// release removes the annotations that act on the power of found and are orphaned for longer than the grace period. It returns when to
-// check again; zero if not before something changes.
-func (s *Hosts) release(ctx context.Context, found *host.Host) (time.Duration, error) {
-	marks, mark := host.AllMarks(found), orphan{on: found.UID}
-	if len(marks) == 0 {
-		s.forget(mark)
-		return 0, nil
+// release removes the annotations that act on the power of found and are orphaned. It returns when to check again; zero if not before
+// something changes.
+func (s *Hosts) release(ctx context.Context, found *host.Host) (time.Time, error) {
+	marks := host.AllMarks(found)
+	gone, next, err := s.orphaned(ctx, found.Namespace, found.UID, slices.Collect(maps.Values(marks)))
+	if err != nil || len(gone) == 0 {
+		return next, err
 	}
-	orphaned, err := s.orphaned(ctx, s.Client, found.Namespace, marks)
-	if err != nil {
-		return 0, err
-	}
-	if len(orphaned) == 0 {
-		s.forget(mark)
-		return recheck, nil
-	}
-	now := s.Clock.Now()
-	if due := s.due(mark, now); now.Before(due) {
-		return due.Sub(now), nil
-	}
-	if orphaned, err = s.orphaned(ctx, s.Live, found.Namespace, marks); err != nil || len(orphaned) == 0 {
-		return 0, err
-	}
-	switch err := s.Hosts.RemoveOrphans(ctx, found, orphaned); {
+	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !slices.Contains(gone, uid) })
+	switch err := s.Hosts.RemoveOrphans(ctx, found, marks); {
 	case apierrors.IsConflict(err):
-		return enqueue.Conflicted, nil
+		return s.Clock.Now().Add(enqueue.Conflicted), nil
 	case err != nil:
-		return 0, err
+		return time.Time{}, err
 	}
-	for key, uid := range orphaned {
+	for key, uid := range marks {
 		s.report(found, mendv1.EventOrphanSwept, fmt.Sprintf("Removed annotation %s: remediation %s does not exist any more", key, uid))
 	}
-	s.forget(mark)
-	return 0, nil
-}
-
-// orphaned are those of the annotations of a host whose remediation does not exist.
-func (s *Hosts) orphaned(
-	ctx context.Context, reader client.Reader, namespace string, marks map[string]types.UID,
-) (map[string]types.UID, error) {
-	existing, err := s.Installed.In(ctx, reader, namespace)
-	if err != nil {
-		return nil, err
-	}
-	needed := map[types.UID]bool{}
-	for _, rem := range existing.All {
-		if _, remembers := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; !s.Teardown || remembers || len(rem.GetFinalizers()) > 0 {
-			needed[rem.GetUID()], needed[existing.Former(rem)] = true, true
-		}
-	}
-	orphaned := map[string]types.UID{}
-	for key, uid := range marks {
-		if !needed[uid] {
-			orphaned[key] = uid
-		}
-	}
-	return orphaned, nil
+	return time.Time{}, nil
 }
 
 // withdraw removes the mark of an unhealthy host from found and withdraws the request for owner remediation of its machine, if that is

@@ -232,10 +232,10 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	scheme.AddKnownTypeWithName(old.GroupVersionKind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(old.GroupVersion().WithKind(old.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rem).Build()
-	s := &Hosts{Sweep: &Sweep{Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{old}, nil }}}
-	orphaned, err := s.orphaned(t.Context(), c, "ns", map[string]types.UID{"a": "old", "b": "other"})
-	if err != nil || len(orphaned) != 1 || orphaned["b"] != "other" {
-		t.Errorf("orphaned are %v, %v; want that of the other remediation", orphaned, err)
+	s := &Sweep{Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{old}, nil }}
+	missing, err := s.missing(t.Context(), c, "ns", []types.UID{"old", "other"})
+	if err != nil || !slices.Equal(missing, []types.UID{"other"}) {
+		t.Errorf("missing are %v, %v; want the other remediation", missing, err)
 	}
 }
 

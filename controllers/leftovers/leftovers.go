@@ -6,6 +6,8 @@ package leftovers
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
@@ -57,30 +60,70 @@ type Sweep struct {
 	// create the host before the remediation.
 	Grace time.Duration
 
+	// Teardown says that kubemend is being removed: a remediation that neither remembers nor keeps anything releases nothing then.
+	Teardown bool
+
 	mu    sync.Mutex
 	since map[orphan]time.Time
 }
 
-// orphan is what a remediation that cannot be found has left on a host or node. Of a host all annotations count as one, by nobody.
+// orphan is what a remediation that cannot be found has left on a host or node.
 type orphan struct{ on, by types.UID }
 
-// due is when o, which is found at now, may be removed.
-func (s *Sweep) due(o orphan, now time.Time) time.Time {
+// orphaned are those of remediations, which have written on an object of the namespace, that have not existed for longer than the grace
+// period. They are looked for past the cache before they count. next is when to check again; zero if not before something changes.
+func (s *Sweep) orphaned(ctx context.Context, namespace string, on types.UID, by []types.UID) (gone []types.UID, next time.Time, err error) {
+	now := s.Clock.Now()
+	var missing []types.UID
+	if len(by) > 0 {
+		if missing, err = s.missing(ctx, s.Client, namespace, by); err != nil {
+			return nil, time.Time{}, err
+		}
+		next = now.Add(recheck)
+	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.since == nil {
 		s.since = map[orphan]time.Time{}
 	}
-	if _, known := s.since[o]; !known {
-		s.since[o] = now
+	maps.DeleteFunc(s.since, func(o orphan, _ time.Time) bool { return o.on == on && !slices.Contains(missing, o.by) })
+	for _, uid := range missing {
+		o := orphan{on, uid}
+		if _, known := s.since[o]; !known {
+			s.since[o] = now
+		}
+		if due := s.since[o].Add(s.Grace); now.Before(due) {
+			next = earlier(next, due)
+		} else {
+			gone = append(gone, uid)
+		}
 	}
-	return s.since[o].Add(s.Grace)
+	s.mu.Unlock()
+	if len(gone) > 0 {
+		gone, err = s.missing(ctx, s.Live, namespace, gone)
+	}
+	return gone, next, err
 }
 
-func (s *Sweep) forget(o orphan) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.since, o)
+// missing are those of remediations that do not exist, or need nothing any more.
+func (s *Sweep) missing(ctx context.Context, reader client.Reader, namespace string, by []types.UID) ([]types.UID, error) {
+	existing, err := s.Installed.In(ctx, reader, namespace)
+	if err != nil {
+		return nil, err
+	}
+	needed := map[types.UID]bool{}
+	for _, rem := range existing.All {
+		if _, remembers := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; !s.Teardown || remembers || len(rem.GetFinalizers()) > 0 {
+			needed[rem.GetUID()], needed[existing.Former(rem)] = true, true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(by), func(uid types.UID) bool { return needed[uid] }), nil
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // watchDeletions makes b reconcile the object of the name in the record of a remediation, of any kind, that is deleted: when it goes

@@ -36,22 +36,11 @@ type Nodes struct {
 
 // Reconcile checks the nodes of the cluster called req that are signed. A failure for one delays no other.
 func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	nodes := s.Fenced(req.NamespacedName)
-	if len(nodes) == 0 {
-		return ctrl.Result{}, nil
-	}
-	existing, err := s.Installed.In(ctx, s.Client, req.Namespace)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	next := s.Clock.Now().Add(recheck)
-	var errs []error
+	nodes, next := s.Fenced(req.NamespacedName), time.Time{}
+	errs := make([]error, 0, len(nodes))
 	for _, node := range nodes {
-		due, err := s.unfence(ctx, req.NamespacedName, node, existing)
-		errs = append(errs, err)
-		if !due.IsZero() && due.Before(next) {
-			next = due
-		}
+		again, err := s.unfence(ctx, req.NamespacedName, node)
+		next, errs = earlier(next, again), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
@@ -59,31 +48,20 @@ func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return enqueue.At(next, s.Clock.Now()), nil
 }
 
-// unfence unfences a node if its remediation is gone for longer than the grace period. It returns when to check again; zero if not
-// before something changes.
-func (s *Nodes) unfence(
-	ctx context.Context, cluster client.ObjectKey, node *corev1.Node, existing remediation.Existing,
-) (time.Time, error) {
-	mark := orphan{node.UID, types.UID(node.Annotations[fence.FencedByAnnotation])}
-	if existing.Has(mark.by) {
-		s.forget(mark)
-		return time.Time{}, nil
+// unfence unfences a node whose fence is orphaned. It returns when to check again; zero if not before something changes.
+func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) (time.Time, error) {
+	by := types.UID(node.Annotations[fence.FencedByAnnotation])
+	gone, next, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by})
+	if err != nil || len(gone) == 0 {
+		return next, err
 	}
-	now := s.Clock.Now()
-	if due := s.due(mark, now); now.Before(due) {
-		return due, nil
-	}
-	if confirmed, err := s.Installed.In(ctx, s.Live, cluster.Namespace); err != nil || confirmed.Has(mark.by) {
+	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: by}); err != nil {
 		return time.Time{}, err
 	}
-	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: mark.by}); err != nil {
-		return time.Time{}, err
-	}
-	s.forget(mark)
-	about := as(clusterKind, metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name})
 	recorder.Send(s.Recorder, recorder.Event{
-		About: about, Kind: corev1.EventTypeNormal, Reason: mendv1.EventOrphanSwept, Action: "Unfence",
-		Text: fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, mark.by),
+		About: as(clusterKind, metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}), Kind: corev1.EventTypeNormal,
+		Reason: mendv1.EventOrphanSwept, Action: "Unfence",
+		Text: fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, by),
 	})
 	return time.Time{}, nil
 }
