@@ -99,7 +99,9 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
-		r.kept.Clear() // the other controller may remove what kubemend remembers
+		for key := range r.kept.Range { // the other controller may remove what kubemend remembers
+			r.drop(key.(client.ObjectKey))
+		}
 	}
 }
 

@@ -52,6 +52,8 @@ type fixture struct {
 	unread error       // why it cannot be found which host is the machine's; nil if it can
 	seen   fence.Seen
 	looked string // the name of the Node that was read last past the cache
+	// unwatched is the name of the Node that was to be watched no more.
+	unwatched string
 }
 
 // silent are workload clusters that do not answer.

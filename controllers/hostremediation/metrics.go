@@ -71,17 +71,14 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 
 // progressed keeps the progress of a remediation that is not over, or that still keeps its host powered off.
 func (r *Reconciler) progressed(w *observed, step powercycle.Step) {
-	key, now := client.ObjectKeyFromObject(w.rem), progress{}
+	now := progress{}
 	if keepsOff(w, step) {
 		now.keptOff, now.since = true, w.record.Asked
 	}
 	if now.keptOff || !step.Next.Final() {
 		now.cluster, now.state, now.due, now.person = w.clusterName(), step.Next, stuckAt(w), string(w.record.Person)
 	}
-	value, _ := r.kept.Load(key)
-	current, _ := value.(kept)
-	current.progress = now
-	r.kept.Store(key, current)
+	r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) { k.progress = now })
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.

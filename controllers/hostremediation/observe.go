@@ -127,7 +127,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 // forget forgets a remediation that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
 	r.written.Forget(key)
-	r.kept.Delete(key)
+	r.drop(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.

@@ -86,6 +86,32 @@ func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 	}
 }
 
+// An informer of its pods would run for as long as the cluster exists.
+func TestANodeIsNotWatchedForARemediationThatIsGone(t *testing.T) {
+	for name, gone := range map[string]func(*fixture){
+		"its finalizer was removed by hand": func(k *fixture) {
+			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = nil })
+			if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another controller acts on its kind": func(k *fixture) { k.r.Serve(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(powercycle.MovingWorkload)
+			k.unwatched = ""
+			if gone(k); k.unwatched != "node" {
+				t.Errorf("%q is watched no more, want the node of the remediation", k.unwatched)
+			}
+		})
+	}
+}
+
 func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 	for _, tc := range []struct {
 		state                powercycle.State
