@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
-	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/replica"
@@ -60,15 +60,11 @@ func hostRemediationServices(
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	hosts, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, mgr.GetEventRecorder("kubemend")
 	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
-	underWay := hostremediation.NewUnderWay(clock.RealClock{})
-	if err := metrics.Registry.Register(underWay); err != nil {
-		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
-	}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, UnderWay: underWay, Records: kept,
+			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: kept,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
@@ -78,6 +74,10 @@ func hostRemediationServices(
 	}
 	metal3, own, cleanup := hostServices(o)
 	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
+	underWay := &hostremediation.UnderWay{Clock: clock.RealClock{}, Reconcilers: []*hostremediation.Reconciler{theirs, ours}}
+	if err := metrics.Registry.Register(underWay); err != nil {
+		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
+	}
 	caches.add(o.namespace, theirs.Cached)
 	caches.add(o.namespace, ours.Cached)
 	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve
@@ -116,21 +116,19 @@ func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Re
 
 // sweep starts the controllers that release orphaned hosts and nodes.
 func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *Options) error {
-	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
+	orphans := &leftovers.Sweep{
+		Installed: installed(mgr), Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
+	}
 	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
-		orphaned := &sweeper.Nodes{
-			Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Fenced: clusters.Fenced, Nodes: nodes,
-			Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace,
-		}
+		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: clusters.Fenced, Nodes: nodes}
 		if err := orphaned.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 			return err
 		}
 		clusters.OnFenced(orphaned.Events.Send)
 	}
-	return (&sweeper.Hosts{
-		Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(), Hosts: hosts,
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
-	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
+	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts}).
+		SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
 }
 
 // standDown says where the manager runs, and ends it for another replica, where there may be one.

@@ -17,9 +17,9 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/replica"
-	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
@@ -72,7 +72,7 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 }
 
 // settleElection decides where the leases of the manager are. The lock is that of lockOf.
-func settleElection(ctx context.Context, self replica.Replica, o *Options) (*teardown.Lock, error) {
+func settleElection(ctx context.Context, self replica.Replica, o *Options) (*leftovers.Lock, error) {
 	if err := takeNamespace(ctx, self, o); err != nil {
 		return nil, err
 	}

@@ -17,11 +17,10 @@ import (
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
-	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // described is what a collector says of itself. Prometheus offers it in one string only.
@@ -32,7 +31,10 @@ type metric struct{ name, kind, labels, help string }
 func allMetrics(t *testing.T) []metric {
 	t.Helper()
 	var all []metric
-	for _, c := range slices.Concat(machinehealthcheck.Metrics(), hostremediation.Metrics(), sweeper.Metrics(), []prometheus.Collector{hostremediation.NewUnderWay(nil)}, nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), teardown.Metrics(), remediationrecord.Metrics()) {
+	for _, c := range slices.Concat(
+		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{&hostremediation.UnderWay{}},
+		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), remediationrecord.Metrics(),
+	) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {
 		case *prometheus.HistogramVec, prometheus.Histogram:

@@ -16,12 +16,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/flags"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 	clusters            workload.Options
 	records             remediationrecord.Options
 	migration           migration.Options
-	teardown            teardown.Options
+	teardown            leftovers.Options
 	election            managerlease.Options
 	endpoints           endpoints.Options
 

@@ -13,13 +13,13 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/replica"
-	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
-func lockOf(self replica.Replica, o *Options) (*teardown.Lock, error) {
+func lockOf(self replica.Replica, o *Options) (*leftovers.Lock, error) {
 	if !o.teardown.Enabled || !o.election.LeaderElect {
 		return nil, nil
 	}
@@ -31,11 +31,11 @@ func lockOf(self replica.Replica, o *Options) (*teardown.Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up leader election: %w", err)
 	}
-	return teardown.NewLock(cfg, &o.election, self.Namespace, identity)
+	return leftovers.NewLock(cfg, &o.election, self.Namespace, identity)
 }
 
 // tearDown runs a manager that removes what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that release hosts.
-func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
+func tearDown(ctx context.Context, mgr ctrl.Manager, lock *leftovers.Lock, cc clustercache.ClusterCache, clusters *workload.Clusters,
 	self replica.Replica, version string, o *Options,
 ) error {
 	services, _, err := servicesOf(mgr, cc, clusters, &requestCaches{}, self, o)
@@ -49,7 +49,7 @@ func tearDown(ctx context.Context, mgr ctrl.Manager, lock *teardown.Lock, cc clu
 	if err := announce(mgr, services, clusters.Server, self, version, o); err != nil {
 		return err
 	}
-	uninstaller := &teardown.Uninstaller{
+	uninstaller := &leftovers.Teardown{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
 		Clusters: cc, Nodes: fence.NewNodes(cc, func(fence.Place) {}),
 		Discovery: api, Serves: services.Serves, Recorder: mgr.GetEventRecorder("kubemend"), Clock: clock.RealClock{},

@@ -50,8 +50,8 @@ var layers = []layer{
 	{
 		name: "controller",
 		folders: []string{
-			"controllers/claims", "controllers/crdgate", "controllers/hostremediation", "controllers/machinehealthcheck", "controllers/migration",
-			"controllers/nodehealthcheck", "controllers/teardown",
+			"controllers/claims", "controllers/crdgate", "controllers/hostremediation", "controllers/leftovers",
+			"controllers/machinehealthcheck", "controllers/migration", "controllers/nodehealthcheck",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

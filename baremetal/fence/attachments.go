@@ -110,7 +110,7 @@ func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.Vo
 		return !p.staying[claim], false, nil
 	}
 	awaited := false
-	_, whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
+	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		awaited = awaited || pod.Status.Phase == corev1.PodPending && slices.Contains(claimsOf(pod), claim)
 	}, client.InNamespace(claim.Namespace))
 	awaited = awaited || !whole // in doubt

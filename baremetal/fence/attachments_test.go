@@ -91,7 +91,7 @@ func see(t *testing.T, n *Nodes) []string {
 
 // The attachments in the cluster and those in the caches have other names here, so that the answer shows which of them was asked.
 func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	watching(t, func(t *testing.T, s *server, n *Nodes) {
 		lists := 0
 		count := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, is := list.(*storagev1.VolumeAttachmentList); is {
@@ -99,9 +99,6 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 			}
 			return c.List(ctx, list, opts...)
 		}}
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
 		config := s.config
 		s.fakeCluster = clusterOf(count, node(outage), attachment("live", "n", true))
 		s.config = config
@@ -109,7 +106,7 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		first := connected(t, may, *attachment("cached", "n", true), *attachment("elsewhere", "m", true))
 		s.cache = first
 		same(t, "left before anything is watched", []string{"VolumeAttachment live"}, see(t, n))
-		mustWatch(t, n, "n")
+		s.watches(t, n, "n")
 		same(t, "left before the cache is filled", []string{"VolumeAttachment live"}, see(t, n))
 		close(may)
 		same(t, "left when it is", []string{"VolumeAttachment cached"}, see(t, n))
@@ -128,7 +125,7 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		second := connected(t, may, *attachment("again", "n", true))
 		defer second.stop()
 		s.cache, s.added = second, map[string]bool{}
-		mustWatch(t, n, "n")
+		s.watches(t, n, "n")
 		same(t, "left when there is a new one", []string{"VolumeAttachment again"}, see(t, n))
 		n.Unwatch(cluster, "n")
 		second.changes.Delete(attachment("again", "n", true))
@@ -147,11 +144,8 @@ func TestAttachmentsAreNotListedWhilePodsAreLeft(t *testing.T) {
 }
 
 func TestTheLastKnownStateOfAnAttachmentIsReportedAsWell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		n := s.nodes()
-		defer n.Close()
-		mustWatch(t, n, "n")
+	watching(t, func(t *testing.T, s *server, n *Nodes) {
+		s.watches(t, n, "n")
 		attachmentStore{n, cluster}.gone(toolscache.DeletedFinalStateUnknown{Obj: attachment("v", "n", true)})
 		same(t, "reported", []string{"c/n"}, s.reported())
 	})

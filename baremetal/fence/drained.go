@@ -57,8 +57,7 @@ func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, 
 			s.Idle = append(s.Idle, called)
 		}
 	}
-	s.pods, s.volumes = pods.version, len(attachments)
-	s.Drained, s.Left, s.Count = len(left) == 0, firstFew(left), len(left)
+	s.Drained, s.Left, s.Count = len(left) == 0, slices.Clip(left[:min(len(left), few)]), len(left)
 	return nil
 }
 
@@ -69,7 +68,6 @@ type podsOf struct {
 	uids []types.UID
 	// staying are the claims to volumes of those that need not, and run.
 	staying map[client.ObjectKey]bool
-	version string
 }
 
 // podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was
@@ -78,7 +76,7 @@ type podsOf struct {
 // it found; if that is nothing, an error, for pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
 	pods := podsOf{staying: map[client.ObjectKey]bool{}}
-	version, whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
+	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		switch {
 		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
 			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
@@ -93,29 +91,26 @@ func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev
 		err = fmt.Errorf("list its pods: there are more than %d", mostPages*podsPerPage)
 	}
 	slices.Sort(pods.left)
-	pods.version = version
 	return pods, err
 }
 
-// eachPod calls do for each pod of a list. It returns the version of the list, and whether that was whole.
-func eachPod(
-	ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption,
-) (version string, whole bool, err error) {
+// eachPod calls do for each pod of a list. It returns whether that was whole.
+func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of ...client.ListOption) (whole bool, err error) {
 	pods := &corev1.PodList{}
 	for range mostPages {
 		page := append(slices.Clip(of), client.Limit(podsPerPage), client.Continue(pods.Continue))
 		pods = &corev1.PodList{}
 		if err := live.List(ctx, pods, page...); err != nil {
-			return "", false, fmt.Errorf("list its pods: %w", err)
+			return false, fmt.Errorf("list its pods: %w", err)
 		}
 		for i := range pods.Items {
 			do(&pods.Items[i])
 		}
 		if pods.Continue == "" {
-			return pods.ResourceVersion, true, nil
+			return true, nil
 		}
 	}
-	return pods.ResourceVersion, false, nil
+	return false, nil
 }
 
 // claimsOf are the claims by which a pod has its volumes.
@@ -146,20 +141,14 @@ func finished(pod *corev1.Pod) bool {
 //
 // Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
 func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
-	switch {
-	case finished(pod):
-		return false
-	case taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, func(t corev1.Toleration) bool { return toleratesForGood(t, taint) }):
-		return false
-	case ofDaemonSet(pod):
+	toleratesForGood := func(t corev1.Toleration) bool {
+		return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
+	}
+	if finished(pod) || ofDaemonSet(pod) || taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, toleratesForGood) {
 		return false
 	}
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirrors
-}
-
-func toleratesForGood(t corev1.Toleration, taint *corev1.Taint) bool {
-	return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
 }
 
 func ofDaemonSet(pod *corev1.Pod) bool {
@@ -170,6 +159,3 @@ func ofDaemonSet(pod *corev1.Pod) bool {
 	version, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
 }
-
-// firstFew are the names to tell.
-func firstFew(names []string) []string { return slices.Clip(names[:min(len(names), few)]) }

@@ -8,11 +8,9 @@ import (
 	"context"
 	"slices"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -64,8 +62,7 @@ func (o Owner) inherits(node *corev1.Node) bool {
 	return taint != nil && taint.Value == infrav1.OutOfServiceTaintValue && (mark == "" && o.Unsigned || slices.Contains(o.Former, mark))
 }
 
-// Left is called when something may have left a node that is watched, or its watch has ended: the node has to be read again, and Watch called again. It must
-// not block.
+// Left is called when something may have left a node that is watched: the node has to be read again. It must not block.
 type Left func(Place)
 
 // RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. No pod and no
@@ -80,8 +77,7 @@ type Left func(Place)
 type Nodes struct {
 	clusters Clusters
 	left     Left
-	open     func(ctx context.Context, config *rest.Config, node, since string) (watch.Interface, error)
-	pause    time.Duration
+	pods     func(config *rest.Config, node string) (toolscache.SharedIndexInformer, error)
 	running  sync.WaitGroup // the watches, also those that were cancelled
 
 	mu          sync.Mutex
@@ -99,7 +95,7 @@ type Place struct {
 // NewNodes returns the nodes of clusters. left is called for those that are watched.
 func NewNodes(clusters Clusters, left Left) *Nodes {
 	return &Nodes{
-		clusters: clusters, left: left, open: openPods, pause: pauseAfterEnd,
+		clusters: clusters, left: left, pods: newPods,
 		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
 		watches:     map[Place]*podWatch{},
 	}

@@ -65,10 +65,6 @@ type Seen struct {
 	Idle []string
 	// Pods are the pods that have to move of a node that is about to be fenced; nil if that is not asked for, or they are too many.
 	Pods []types.UID
-
-	// pods is the version of the list of pods that was looked at, volumes how many attachments of volumes there were. Watch goes on from there.
-	pods    string
-	volumes int
 }
 
 // Waits reports whether something has to leave the node before it is Drained.

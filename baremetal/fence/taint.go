@@ -22,23 +22,23 @@ import (
 // inherits is signed.
 func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "fence node", node, func(live client.Client) error {
-		return changeSeen(ctx, live, node, func(is *corev1.Node) { putOutOfService(is, by) })
+		return changeSeen(ctx, live, node, func(fresh *corev1.Node) { putOutOfService(fresh, by) })
 	})
 }
 
 // Unfence takes by's taint and mark off node, as the API server has it now. To repeat it does no harm, and a node that is gone has none.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
-		return change(ctx, live, node, func(is *corev1.Node) { putBackInService(is, by) })
+		return change(ctx, live, node, func(fresh *corev1.Node) { putBackInService(fresh, by) })
 	})
 }
 
 // Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on.
 func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "take the mark off node", node, func(live client.Client) error {
-		return change(ctx, live, node, func(is *corev1.Node) {
-			if by.owns(types.UID(is.Annotations[FencedByAnnotation])) {
-				delete(is.Annotations, FencedByAnnotation)
+		return change(ctx, live, node, func(fresh *corev1.Node) {
+			if by.owns(types.UID(fresh.Annotations[FencedByAnnotation])) {
+				delete(fresh.Annotations, FencedByAnnotation)
 			}
 		})
 	})
@@ -56,16 +56,16 @@ func (n *Nodes) write(ctx context.Context, cluster client.ObjectKey, what string
 	return nil
 }
 
-// changeSeen patches what edit changes in a copy of was, if it changes anything. The list of taints has no key by which those of two
-// writers could be merged, so that the patch applies to no other version than was.
-func changeSeen(ctx context.Context, live client.Client, was *corev1.Node, edit func(*corev1.Node)) error {
-	is := was.DeepCopy()
-	edit(is)
-	if equality.Semantic.DeepEqual(was, is) {
+// changeSeen patches what edit changes in a copy of node, if it changes anything. The list of taints has no key by which those of two
+// writers could be merged, so that the patch applies to no other version of the node.
+func changeSeen(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node)) error {
+	changed := node.DeepCopy()
+	edit(changed)
+	if equality.Semantic.DeepEqual(node, changed) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
-	return live.Patch(ctx, is, patch, client.FieldOwner(mendv1.FieldOwner))
+	patch := client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})
+	return live.Patch(ctx, changed, patch, client.FieldOwner(mendv1.FieldOwner))
 }
 
 // change is changeSeen of the node as the API server has it: one out of a cache has few of its labels.

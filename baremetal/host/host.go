@@ -1,6 +1,8 @@
 package host
 
 import (
+	"context"
+	"fmt"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -31,6 +33,19 @@ type Host struct {
 // From is the Host of a BareMetalHost.
 func From(bmh *bmov1alpha1.BareMetalHost) *Host {
 	return &Host{ObjectMeta: bmh.ObjectMeta, Power: PowerOf(bmh), Consumer: bmh.Spec.ConsumerRef, Model: modelOf(bmh.Status.HardwareDetails)}
+}
+
+// List returns the hosts that reader lists.
+func List(ctx context.Context, reader client.Reader, options ...client.ListOption) ([]*Host, error) {
+	list := &bmov1alpha1.BareMetalHostList{}
+	if err := reader.List(ctx, list, options...); err != nil {
+		return nil, fmt.Errorf("list BareMetalHosts: %w", err)
+	}
+	hosts := make([]*Host, 0, len(list.Items))
+	for i := range list.Items {
+		hosts = append(hosts, From(&list.Items[i]))
+	}
+	return hosts, nil
 }
 
 // Reference is host with its kind, as the object of an event or a patch.

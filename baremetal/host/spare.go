@@ -108,7 +108,7 @@ func (w Wants) Fitting(hosts []*bmov1alpha1.BareMetalHost) []string {
 		by, is := h.Labels[NodeReuseLabel]
 		switch {
 		case is && (w.ReusedBy == "" || by != w.ReusedBy):
-		case is && choosable(h) && !consumed(h):
+		case is && choosable(h) && Consumer(h) == "": // one that is kept for an owner has another consumer, its Cluster (CAPM3, Delete)
 			if reuse = true; available(h) {
 				kept = append(kept, h.Name)
 			}
@@ -144,9 +144,6 @@ func choosable(h *bmov1alpha1.BareMetalHost) bool {
 func available(h *bmov1alpha1.BareMetalHost) bool {
 	return h.Status.Provisioning.State == bmov1alpha1.StateAvailable || h.Status.Provisioning.State == bmov1alpha1.StateReady
 }
-
-// consumed reports whether a machine has h. One that is kept for an owner has another consumer, its Cluster. (CAPM3, Delete.)
-func consumed(h *bmov1alpha1.BareMetalHost) bool { return Consumer(h) != "" }
 
 // Consumer is the name of the Metal3Machine that has h; empty if none does.
 func Consumer(h *bmov1alpha1.BareMetalHost) string {

@@ -59,6 +59,7 @@ func leavingNow(f *Facts)       { f.Teardown = true }
 func resumed(f *Facts)          { f.Memory.Paused = ago(time.Hour) }
 func heldElsewhere(f *Facts)    { f.KeptOffBy = "somebody" }
 func wasKeptOff(f *Facts)       { f.Waited = true }
+func booting(f *Facts)          { f.SwitchedOn = true }
 func failing(f *Facts)          { f.Fails = true }
 func hasFailed(f *Facts)        { f.Faulted = true }
 func toldPerson(reason Reason) func(*Facts) {

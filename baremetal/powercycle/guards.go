@@ -126,10 +126,12 @@ func (s situation) stateDeadline() time.Time {
 	case s.State.Final():
 		return s.Since.Add(min(s.Timeout, s.Releasing))
 	case s.State == Booting:
-		return s.Since.Add(s.Boot)
+		return s.bootDeadline()
 	}
 	return s.Since.Add(s.Timeout)
 }
+
+func (s situation) bootDeadline() time.Time { return s.Since.Add(s.Boot) }
 
 func (s situation) last() bool { return s.Attempt >= s.Attempts() }
 
@@ -303,12 +305,17 @@ var (
 	overdueStuck = guard{name: "attempt out of time, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
 		return s.past(s.deadline()) && s.fencedHere() && !s.Drained && !s.past(s.deadline().Add(s.Unreachable))
 	}}
-	overdueFaulty     = timed("attempt out of time, power fails", situation.deadline, situation.faulty)
-	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline, func(s situation) bool { return s.last() && s.faulty() })
-	overdueOff        = timed("attempt out of time, host off", situation.deadline,
+	// The Bare Metal Operator does nothing about a host that is paused or detached: an error of before says nothing of it.
+	overdueFaulty = timed("attempt out of time, power fails", situation.deadline,
+		func(s situation) bool { return s.faulty() && !s.SetAside })
+	lastOverdueFaulty = timed("last attempt out of time, power fails", situation.deadline,
+		func(s situation) bool { return s.last() && s.faulty() && !s.SetAside })
+	overdueOff = timed("attempt out of time, host off", situation.deadline,
 		func(s situation) bool { return !s.PoweredOn && !s.stale() })
 	overduePending = timed("attempt out of time, reboot not carried out", situation.deadline,
 		func(s situation) bool { return s.RebootPending })
+	overdueGone = timed("attempt out of time, host not to be found and kept off", situation.deadline,
+		func(s situation) bool { return s.Host == HostGone && s.HasPowerAnnotations })
 	hostAnew       = is("host registered anew", func(s situation) bool { return s.HostAnew }).tells(HostRegistered)
 	late           = timed("out of time", situation.stateDeadline, anyhow)
 	lastLate       = timed("last attempt, out of time", situation.stateDeadline, situation.last)
@@ -325,6 +332,11 @@ var (
 	othersReleased = is("others not waited for any more", func(s situation) bool {
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
+
+	bootsUnasked = guard{
+		name: "host switched on again by others", until: situation.bootDeadline,
+		holds: func(s situation) bool { return s.SwitchedOn && !s.powerFails() && !s.past(s.bootDeadline()) },
+	}
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
@@ -368,26 +380,3 @@ var (
 	finalizer       = is("finalizer", func(s situation) bool { return s.Finalizer })
 	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )
-
-// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
-// it holds no longer.
-func (s situation) again(chosen row) time.Time {
-	var first time.Time
-	for _, r := range rowsOf[s.State] {
-		if r.when.until == nil {
-			if r.when.name == chosen.when.name {
-				break
-			}
-			continue
-		}
-		then := s
-		then.now = r.when.until(s)
-		if then.now.After(s.now) && r.when.holds(then) != r.when.holds(s) && (first.IsZero() || then.now.Before(first)) {
-			first = then.now
-		}
-		if r.when.name == chosen.when.name {
-			break
-		}
-	}
-	return first
-}

@@ -26,7 +26,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 }
 
 // withAttempt is m with why the workload is not waited for any more, and since when the attempt goes on: to wait for others takes nothing
-// of its time.
+// of its time. A host that they have kept off is switched on then.
 func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	leaves := step.Next == PoweringOn || step.Next == Servicing
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {
@@ -36,6 +36,10 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	if f.State == Preparing && waits {
 		m.Began = now
 	}
+	if step.Reason == HostReleasedByOthersReason {
+		m.SwitchedOn = !f.PoweredOn
+	}
+	m.SwitchedOn = m.SwitchedOn && (step.Next == Pending || step.Next == Preparing)
 	return m
 }
 

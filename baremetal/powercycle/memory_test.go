@@ -57,6 +57,32 @@ func TestTheTimeInWhichOthersKeepAHostOffIsNotThatOfTheHost(t *testing.T) {
 	}
 }
 
+// A host that its owner has switched on again boots by itself: to power it off in its boot would only take longer.
+func TestAHostThatIsSwitchedOnAgainIsGivenTheTimeOfABoot(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state State
+		power func(*Facts)
+		waits bool
+	}{
+		"a host that was off boots":                  {Preparing, off, true},
+		"also before its attempt was counted":        {Pending, off, true},
+		"one that stayed on has nothing to wait for": {Preparing, on, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f, now := in(tc.state, tc.power, wasKeptOff), noon
+			for i := 0; i < 3 && Next(f, policy, now).Do != Wait; i++ {
+				f = Expect(f, Next(f, policy, now), now)
+			}
+			if got := Next(f, policy, now.Add(policy.Boot-time.Second)).Reason == BootingReason; got != tc.waits {
+				t.Errorf("it waits for the boot: %t, want %t (%+v)", got, tc.waits, f.Memory)
+			}
+			if step := Next(f, policy, now.Add(policy.Boot)); tc.waits && step.Next != PoweringOff {
+				t.Errorf("after the time of a boot: %s, then %s", step.Do, step.Next)
+			}
+		})
+	}
+}
+
 func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
 	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
 		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}
@@ -287,6 +313,30 @@ func TestNoMomentIsToCome(t *testing.T) {
 		foreign := field.Name == "Said" || field.Name == "Sign" // by the clocks of the operator and of the node
 		if at, is := value.Addr().Interface().(*time.Time); is && at.Equal(noon) == foreign {
 			t.Errorf("%s is %s", field.Name, at)
+		}
+	}
+}
+
+func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
+	sign := Step{Do: Unfence, From: PoweringOn, Next: PoweringOn, Reason: SignOfLifeReason}
+	seen := After(in(PoweringOn, fenced, renewedAgain), sign, noon)
+	if !seen.Lived || !seen.Sign.Equal(ago(time.Second)) || !seen.SignSeen.Equal(noon) {
+		t.Errorf("after a sign: %+v", seen)
+	}
+	for _, tc := range []struct {
+		name  string
+		given Facts
+		step  Step
+		lived bool
+		kept  bool
+	}{
+		{"until the host boots", in(PoweringOn, lived), Step{Do: Advance, Next: Booting}, true, true},
+		{"not under a new boot", in(Booting, lived, anotherBoot), Step{Do: Wait, Next: Booting}, false, true},
+		{"nor after the attempt", in(Booting, lived), Step{Do: BeginAttempt, Next: Preparing}, false, false},
+		{"nor if the host is proven off anew", in(PoweringOff, lived), Step{Do: Advance, Next: MovingWorkload}, false, false},
+	} {
+		if m := After(tc.given, tc.step, noon); m.Lived != tc.lived || m.SignSeen.IsZero() == tc.kept {
+			t.Errorf("%s: %+v", tc.name, m)
 		}
 	}
 }

@@ -157,6 +157,8 @@ func joined(texts ...string) string {
 // unproven says what is missing to prove that the host is off.
 func (c *Cycle) unproven() string {
 	switch {
+	case c.Mismatch != "":
+		return c.Mismatch
 	case !c.Facts.Provable:
 		return "the host has no condition Manageable, which the Bare Metal Operator writes since v0.13: " +
 			"before that, only that it switches the host off is proof"

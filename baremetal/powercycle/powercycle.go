@@ -188,6 +188,8 @@ type Memory struct {
 	Person Reason `json:"person,omitempty"`
 	// Waited says that it has waited in this state for somebody else, who keeps the host off, or has paused or detached it.
 	Waited bool `json:"waited,omitempty"`
+	// SwitchedOn says that the host was off when it was released by others before its attempt began: it boots without being asked.
+	SwitchedOn bool `json:"switchedOn,omitempty"`
 	// Touched says that anything was asked of the host, in any attempt.
 	Touched bool `json:"touched,omitempty"`
 	// StartedUnhealthy says that the machine was seen to be bad before its host was touched. One that was not is rebooted because somebody
@@ -376,25 +378,4 @@ func Next(f Facts, p Policy, now time.Time) Step {
 		anew = Pending
 	}
 	return Step{Do: Advance, From: f.State, Next: anew, Reason: StateUnknownReason, Again: now}
-}
-
-// step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.
-func (s situation) step(row row) Step {
-	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
-	if s.unfencesFirst(row) {
-		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
-	}
-	switch until := s.Did.Until(s.now); {
-	case step.Do == Wait:
-		step.Again = s.again(row)
-	case step.Do == s.Did.Do && !s.past(until):
-		step = Step{Do: Wait, From: s.State, Next: s.State, Reason: StepUndoneReason, Again: until}
-		if at := s.again(row); !at.IsZero() && at.Before(until) {
-			step.Again = at
-		}
-		if !s.patient() && s.Person == "" {
-			step.Do, step.Detail, step.Again = AskPerson, AsksPerson, s.now
-		}
-	}
-	return step
 }

@@ -334,7 +334,12 @@ var rules = []Rule{
 		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
 	},
 	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
-	{Reason: BootingReason, Message: "Waiting for the machine to be healthy"},
+	{
+		Reason: BootingReason, Message: "Waiting for the machine to be healthy",
+		variants: []variant{
+			{from: []State{Preparing}, message: "The host is being switched on again; waiting for the machine to be healthy"},
+		},
+	},
 	{
 		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",
 		variants: []variant{{do: BeginAttempt, message: "The machine did not become healthy in time; one more attempt has begun"}},

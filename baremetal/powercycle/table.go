@@ -3,6 +3,7 @@ package powercycle
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // row is one line of the table: when its guard holds, do that, and be in that state afterwards.
@@ -136,6 +137,7 @@ var table = map[State][]row{
 		{keptOffByOthers, Wait, Preparing, HostKeptOffReason},
 		{disproved, waitForPerson, Preparing, PowerOffDisprovedReason},
 		{twins, waitForPerson, Preparing, NodeMismatchReason},
+		{bootsUnasked, Wait, Preparing, BootingReason},
 		{queuedTooLong, waitForPerson, Preparing, QueueTimedOutReason},
 		{managerHere, Wait, Preparing, ManagerRunsHereReason},
 		{notFirst, Wait, Preparing, WaitingInQueueReason},
@@ -151,6 +153,7 @@ var table = map[State][]row{
 		{poweredOffBySpec, Advance, Preparing, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, Preparing, HostKeptOffReason},
 		{setAsideOn, Advance, Preparing, HostNotReadyReason},
+		{overdueGone, Advance, PoweringOn, FencingImpossibleReason},
 		{hostLost, waitForPerson, PoweringOff, HostGoneReason},
 		{hostMissing, Wait, PoweringOff, HostGoneReason},
 		{serviced, Advance, Servicing, HostServicedReason},
@@ -264,7 +267,6 @@ var table = map[State][]row{
 	},
 	Booting: {
 		{hasPowerAnnotations, Release, Booting, PoweredOnReason},
-		{bootedFenced, Unfence, Booting, UnfencedReason},
 		{aliveFenced, Unfence, Booting, UnfencedReason},
 		{refuted, Disprove, Failed, SignOfLifeReason},
 		{unfenceable, Unfence, Booting, UnfencedReason},
@@ -274,6 +276,8 @@ var table = map[State][]row{
 		{serviced, Advance, Servicing, HostServicedReason},
 		{poweredOffBySpec, Advance, PoweringOn, HostSwitchedOffReason},
 		{keptOffByOthers, Advance, PoweringOn, HostKeptOffReason},
+		{setAsideLong, waitForPerson, Booting, HostNotReadyReason},
+		{othersReleased, Advance, Booting, HostReleasedByOthersReason},
 		{lateUnreachable, waitForPerson, Booting, ClusterUnreachableReason},
 		{lateTwins, waitForPerson, Booting, NodeMismatchReason},
 		{lastLate, Advance, RequestingOwner, NodeStillUnhealthyReason},
@@ -336,4 +340,48 @@ func Steps() []Step {
 		}
 	}
 	return all
+}
+
+// step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.
+func (s situation) step(row row) Step {
+	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
+	if s.unfencesFirst(row) {
+		return Step{Do: Unfence, From: s.State, Next: s.State, Reason: UnfencedReason, Again: s.now}
+	}
+	switch until := s.Did.Until(s.now); {
+	case step.Do == Wait:
+		step.Again = s.again(row)
+	case step.Do == s.Did.Do && !s.past(until):
+		step = Step{Do: Wait, From: s.State, Next: s.State, Reason: StepUndoneReason, Again: until}
+		if at := s.again(row); !at.IsZero() && at.Before(until) {
+			step.Again = at
+		}
+		if !s.patient() && s.Person == "" {
+			step.Do, step.Detail, step.Again = AskPerson, AsksPerson, s.now
+		}
+	}
+	return step
+}
+
+// again is the first moment at which time alone makes another row hold than the chosen one: one that comes before it, or the next one when
+// it holds no longer.
+func (s situation) again(chosen row) time.Time {
+	var first time.Time
+	for _, r := range rowsOf[s.State] {
+		if r.when.until == nil {
+			if r.when.name == chosen.when.name {
+				break
+			}
+			continue
+		}
+		then := s
+		then.now = r.when.until(s)
+		if then.now.After(s.now) && r.when.holds(then) != r.when.holds(s) && (first.IsZero() || then.now.Before(first)) {
+			first = then.now
+		}
+		if r.when.name == chosen.when.name {
+			break
+		}
+	}
+	return first
 }

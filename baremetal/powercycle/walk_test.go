@@ -76,7 +76,7 @@ func (s scene) key() [21]byte {
 		f.NoPowerOff, f.KeptOff, f.HasPowerAnnotations, f.RebootAsked, f.RebootPending, f.HostMarked, f.Fenced, f.FencedByUs, f.Drained, f.Unhealthy, s.rising, s.cured,
 		f.Paused, !f.Memory.Paused.IsZero(), s.stubborn, f.Touched, f.KeptOffBy != "", f.Stop, f.Teardown, f.Faulted, f.Fails, f.HostAnew, f.Serviced,
 		f.Provable, f.Doubt == "", f.ReceiptAsked, f.ReceiptGiven, f.OutOfReach, f.NewBoot, f.Person != "", f.Held,
-		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins, f.Waited, f.SetAside,
+		f.Lived, f.Sign.After(f.Memory.Sign), f.Disproved, f.Twins, f.Waited, f.SetAside, f.SwitchedOn,
 	} {
 		if b {
 			bits |= 1 << i

@@ -53,8 +53,8 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 // WithdrawFromOwner takes the request back. What the owner has answered by then is the owner's; the mark of kubemend's is removed in any case.
 func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	next := m.DeepCopy()
-	was := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
-	asked := was != nil && was.Status == metav1.ConditionFalse && was.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
+	cond := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
+	asked := cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
 	if asked {
 		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)

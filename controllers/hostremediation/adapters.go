@@ -48,7 +48,7 @@ type Nodes interface {
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 
-	Watch(ctx context.Context, cluster client.ObjectKey, node string, seen fence.Seen) error
+	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
 	Unwatch(cluster client.ObjectKey, node string)
 	Forget(cluster client.ObjectKey)
 }

@@ -35,7 +35,7 @@ func (d *deadlines) Look(ctx context.Context, cluster client.ObjectKey, node str
 	return d.Nodes.Look(ctx, cluster, node, by)
 }
 
-func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string, _ fence.Seen) error {
+func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string) error {
 	d.note(ctx)
 	return nil
 }

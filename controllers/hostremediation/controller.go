@@ -68,7 +68,6 @@ type Reconciler struct {
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
 	Gate     *begin.Gate                     // of all kinds
 	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it
-	UnderWay *UnderWay                       // nil: remediations are not counted
 	Records  *records.Records                // nil: none are written
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -100,14 +99,8 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
-		r.kept.Clear() // the other controller may remove what kubemend remembers
-	}
-	if does || r.UnderWay == nil {
-		return
-	}
-	for key := range r.UnderWay.all.Range {
-		if key := key.(progressKey); key.kind == r.Kind.Kind {
-			r.UnderWay.forget(key.kind, key.ObjectKey)
+		for key := range r.kept.Range { // the other controller may remove what kubemend remembers
+			r.drop(key.(client.ObjectKey))
 		}
 	}
 }

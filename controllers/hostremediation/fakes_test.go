@@ -71,7 +71,7 @@ func (k *fixture) finds() host.Found {
 type fakeHosts struct{ k *fixture }
 
 func (f *fakeHosts) Of(context.Context, *clusterv1.Machine) (host.Found, error) {
-	return f.k.finds(), nil
+	return f.k.finds(), f.k.unread
 }
 
 func (f *fakeHosts) Named(context.Context, client.ObjectKey) (*host.Host, error) {
@@ -144,9 +144,9 @@ func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ f
 	return f.k.seen, nil
 }
 
-func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string, fence.Seen) error { return nil }
-func (f *fakeNodes) Unwatch(client.ObjectKey, string)                                  {}
-func (f *fakeNodes) Forget(client.ObjectKey)                                           {}
+func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string) error { return nil }
+func (f *fakeNodes) Unwatch(_ client.ObjectKey, node string)               { f.k.unwatched = node }
+func (f *fakeNodes) Forget(client.ObjectKey)                               {}
 
 // bounded makes sure that a workload cluster that does not answer keeps no worker.
 func (f *fakeNodes) bounded(ctx context.Context) {

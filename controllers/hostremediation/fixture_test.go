@@ -49,8 +49,11 @@ type fixture struct {
 
 	host   *bmov1alpha1.BareMetalHost
 	found  *host.Found // what is found instead of host, if anything
+	unread error       // why it cannot be found which host is the machine's; nil if it can
 	seen   fence.Seen
 	looked string // the name of the Node that was read last past the cache
+	// unwatched is the name of the Node that was to be watched no more.
+	unwatched string
 }
 
 // silent are workload clusters that do not answer.
@@ -95,7 +98,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
 		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Fencer: k.nodes, Clusters: silent{},
-		Gate: &begin.Gate{Clock: k.clock}, UnderWay: NewUnderWay(k.clock), Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
+		Gate: &begin.Gate{Clock: k.clock}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
 	}
 	var none controller.Controller
 	k.r.controller.Store(&none)

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
@@ -25,11 +26,31 @@ type kept struct {
 	// restored is how often what somebody had removed of them was stored again.
 	restored powercycle.Did
 
+	// progress is what is exported of it, watched the node that is watched for it, until another one is.
+	progress progress
+	watched  fence.Place
+
 	// did is what was done last to the host with hostUID, or to its node, in that attempt and state.
 	did     powercycle.Did
 	hostUID types.UID
 	attempt int
 	state   powercycle.State
+}
+
+// update changes what is kept of the remediation called key.
+func (r *Reconciler) update(key client.ObjectKey, change func(*kept)) {
+	value, _ := r.kept.Load(key)
+	current, _ := value.(kept)
+	change(&current)
+	r.kept.Store(key, current)
+}
+
+// drop drops what is kept of the remediation called key.
+func (r *Reconciler) drop(key client.ObjectKey) {
+	value, _ := r.kept.LoadAndDelete(key)
+	if current, _ := value.(kept); current.watched.Node != "" {
+		r.Fencer.Unwatch(current.watched.Cluster, current.watched.Node)
+	}
 }
 
 // recall gives w the record that this process has kept, if nobody has stored another one since: a webhook may have refused it, and somebody

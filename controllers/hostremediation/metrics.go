@@ -2,7 +2,6 @@ package hostremediation
 
 import (
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,7 +50,7 @@ func Metrics() []prometheus.Collector {
 
 // measure exports what a step has changed, once it is remembered.
 func (r *Reconciler) measure(w *observed, step powercycle.Step) {
-	namespace, kind, state, key := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State, client.ObjectKeyFromObject(w.rem)
+	namespace, kind, state := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
 	}
@@ -67,16 +66,19 @@ func (r *Reconciler) measure(w *observed, step powercycle.Step) {
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
-	kept := keepsOff(w, step)
-	if step.Next.Final() && !kept {
-		r.UnderWay.forget(kind, key)
-		return
+	r.progressed(w, step)
+}
+
+// progressed keeps the progress of a remediation that is not over, or that still keeps its host powered off.
+func (r *Reconciler) progressed(w *observed, step powercycle.Step) {
+	now := progress{}
+	if keepsOff(w, step) {
+		now.keptOff, now.since = true, w.record.Asked
 	}
-	current := progress{cluster: w.clusterName(), state: step.Next, due: stuckAt(w), person: string(w.record.Person)}
-	if kept {
-		current.keptOff, current.since = true, w.record.Asked
+	if now.keptOff || !step.Next.Final() {
+		now.cluster, now.state, now.due, now.person = w.clusterName(), step.Next, stuckAt(w), string(w.record.Person)
 	}
-	r.UnderWay.note(kind, key, current)
+	r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) { k.progress = now })
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
@@ -90,8 +92,8 @@ func (w *observed) clusterName() string {
 	return w.record.Cluster
 }
 
-// unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A node that is gone needs no
-// fence.
+// unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A
+// node that is gone needs no fence.
 func unfencedFor(w *observed, step powercycle.Step) string {
 	given := false
 	switch state := w.facts.State; {
@@ -108,15 +110,15 @@ func unfencedFor(w *observed, step powercycle.Step) string {
 	return string(step.Reason)
 }
 
-// stuckAt is when a remediation counts as stuck if it is still in its state then: every state times out, but one in which something is refused again and again
-// may last longer. A remediation that is paused or waits in its queue is not stuck.
+// stuckAt is when a remediation counts as stuck if it is still in its state then: every state times out, but one in which something is
+// refused again and again may last longer. A remediation that is paused or waits in its queue is not stuck.
 func stuckAt(w *observed) time.Time {
 	m := w.record.Memory
 	switch {
 	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.First || m.Person != "":
 	case m.State == powercycle.Servicing:
 		return m.Since.Add(w.policy.Servicing + stuckAfter)
-	case m.State == powercycle.Booting:
+	case m.State == powercycle.Booting || m.SwitchedOn:
 		return m.Since.Add(w.policy.Boot + stuckAfter)
 	default:
 		return m.Since.Add(w.policy.Timeout + stuckAfter)
@@ -127,40 +129,22 @@ func stuckAt(w *observed) time.Time {
 // stuckAfter is how long after its timeout a state is left even if an API server is slow.
 const stuckAfter = time.Minute
 
-// UnderWay counts the remediations that are not over, of all kinds; it is a collector of metrics. A nil one counts nothing.
+// UnderWay counts the remediations of all kinds that are not over; it is a collector of metrics. The clock decides which are stuck when
+// these are read.
 type UnderWay struct {
-	clock clock.PassiveClock
-	all   sync.Map // progress by progressKey
+	Clock       clock.PassiveClock
+	Reconcilers []*Reconciler
 }
 
-// NewUnderWay returns an empty one. The clock decides which remediations are stuck when the metrics are read.
-func NewUnderWay(c clock.PassiveClock) *UnderWay { return &UnderWay{clock: c} }
-
-type progressKey struct {
-	kind string
-	client.ObjectKey
-}
-
+// progress is how far a remediation was when its reconcile stored something last.
 type progress struct {
 	cluster string
-	state   powercycle.State
+	state   powercycle.State // empty if it is over
 	keptOff bool
 	since   time.Time // the host was asked to power off; zero if it is not kept powered off
 	due     time.Time // zero: never
 	// person is the reason for which a person was asked; empty if none was.
 	person string
-}
-
-func (u *UnderWay) note(kind string, key client.ObjectKey, now progress) {
-	if u != nil {
-		u.all.Store(progressKey{kind, key}, now)
-	}
-}
-
-func (u *UnderWay) forget(kind string, key client.ObjectKey) {
-	if u != nil {
-		u.all.Delete(progressKey{kind, key})
-	}
 }
 
 // underWayGauges are the gauges of one collection.
@@ -199,19 +183,24 @@ func (u *UnderWay) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. A remediation becomes stuck by time alone, so that is computed here.
 func (u *UnderWay) Collect(out chan<- prometheus.Metric) {
-	gauges, now, oldest := newGauges(), u.clock.Now(), map[[2]string]time.Time{}
-	for key, value := range u.all.Range {
-		namespace, kind, progress := key.(progressKey).Namespace, key.(progressKey).kind, value.(progress)
-		gauges.states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
-		if progress.person != "" {
-			gauges.persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
-		}
-		gauges.keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
-		gauges.stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !now.Before(progress.due)))
-		place := [2]string{namespace, kind}
-		if before, known := oldest[place]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
-			oldest[place] = progress.since
-			gauges.oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
+	gauges, now := newGauges(), u.Clock.Now()
+	for _, r := range u.Reconcilers {
+		oldest := map[string]time.Time{} // by namespace
+		for key, value := range r.kept.Range {
+			namespace, kind, progress := key.(client.ObjectKey).Namespace, r.Kind.Kind, value.(kept).progress
+			if progress.state == "" {
+				continue
+			}
+			gauges.states.WithLabelValues(namespace, kind, string(progress.state)).Inc()
+			if progress.person != "" {
+				gauges.persons.WithLabelValues(namespace, progress.cluster, kind, progress.person).Inc()
+			}
+			gauges.keptOff.WithLabelValues(namespace, kind).Add(number(progress.keptOff))
+			gauges.stuck.WithLabelValues(namespace, kind).Add(number(!progress.due.IsZero() && !now.Before(progress.due)))
+			if before, known := oldest[namespace]; !progress.since.IsZero() && (!known || progress.since.Before(before)) {
+				oldest[namespace] = progress.since
+				gauges.oldest.WithLabelValues(namespace, kind).Set(float64(progress.since.Unix()))
+			}
 		}
 	}
 	for _, gauge := range gauges.all() {

@@ -15,6 +15,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // gathered are the samples of what a collector exports, by name and labels.
@@ -40,35 +41,34 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 }
 
 func TestWhatIsUnderWayIsCounted(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(noon)
-	u := NewUnderWay(clock)
+	clock, r := clocktesting.NewFakePassiveClock(noon), &Reconciler{Kind: remediation.Own}
+	u := &UnderWay{Clock: clock, Reconcilers: []*Reconciler{r, {Kind: remediation.Metal3}}}
 	for name, s := range map[string]progress{
 		"a": {state: powercycle.MovingWorkload, keptOff: true, since: noon.Add(-time.Minute), due: noon.Add(time.Hour)},
 		"b": {state: powercycle.MovingWorkload, keptOff: true, since: noon.Add(-time.Hour), due: noon.Add(2 * time.Hour)},
 		"c": {state: powercycle.Pending},
 		"d": {state: powercycle.Booting, due: noon},
 	} {
-		u.note("Own", client.ObjectKey{Namespace: "ns", Name: name}, s)
+		r.kept.Store(client.ObjectKey{Namespace: "ns", Name: name}, kept{progress: s})
 	}
-	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "d"})
-	u.forget("Metal3", client.ObjectKey{Namespace: "ns", Name: "a"}) // another kind's
+	r.forget(client.ObjectKey{Namespace: "ns", Name: "d"})
 	want := map[string]float64{
-		"kubemend_host_remediations Own ns MovingWorkload": 2, "kubemend_host_remediations Own ns Pending": 1,
-		"kubemend_hosts_kept_powered_off Own ns": 2, "kubemend_host_remediations_stuck Own ns": 0,
-		"kubemend_hosts_kept_powered_off_oldest_timestamp_seconds Own ns": float64(noon.Add(-time.Hour).Unix()),
+		"kubemend_host_remediations HostRemediation ns MovingWorkload": 2, "kubemend_host_remediations HostRemediation ns Pending": 1,
+		"kubemend_hosts_kept_powered_off HostRemediation ns": 2, "kubemend_host_remediations_stuck HostRemediation ns": 0,
+		"kubemend_hosts_kept_powered_off_oldest_timestamp_seconds HostRemediation ns": float64(noon.Add(-time.Hour).Unix()),
 	}
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	clock.SetTime(noon.Add(time.Hour))
-	want["kubemend_host_remediations_stuck Own ns"] = 1
+	want["kubemend_host_remediations_stuck HostRemediation ns"] = 1
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("an hour later %v, want %v", got, want)
 	}
-	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "a"})
-	u.forget("Own", client.ObjectKey{Namespace: "ns", Name: "b"})
+	r.forget(client.ObjectKey{Namespace: "ns", Name: "a"})
+	r.kept.Store(client.ObjectKey{Namespace: "ns", Name: "b"}, kept{}) // it is over
 	want = map[string]float64{
-		"kubemend_host_remediations Own ns Pending": 1, "kubemend_hosts_kept_powered_off Own ns": 0, "kubemend_host_remediations_stuck Own ns": 0,
+		"kubemend_host_remediations HostRemediation ns Pending": 1, "kubemend_hosts_kept_powered_off HostRemediation ns": 0, "kubemend_host_remediations_stuck HostRemediation ns": 0,
 	}
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("when no host is held off any more %v, want %v", got, want)
@@ -77,17 +77,18 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 
 // An alert about a cluster that is out of reach says enough of those that wait for that cluster.
 func TestWhoWaitsForAPersonIsCountedByCluster(t *testing.T) {
-	u := NewUnderWay(clocktesting.NewFakePassiveClock(noon))
+	r := &Reconciler{Kind: remediation.Own}
+	u := &UnderWay{Clock: clocktesting.NewFakePassiveClock(noon), Reconcilers: []*Reconciler{r}}
 	for name, s := range map[string]progress{
 		"a": {cluster: "c1", state: powercycle.Booting, person: "ClusterUnreachable"}, "b": {cluster: "c1", state: powercycle.Booting, person: "ClusterUnreachable"},
 		"c": {cluster: "c2", state: powercycle.Booting, person: "ClusterUnreachable"}, "d": {cluster: "c2", state: powercycle.Booting, person: "OperatorSilent"},
 		"e": {cluster: "c2", state: powercycle.Booting},
 	} {
-		u.note("Own", client.ObjectKey{Namespace: "ns", Name: name}, s)
+		r.kept.Store(client.ObjectKey{Namespace: "ns", Name: name}, kept{progress: s})
 	}
 	const name = "kubemend_host_remediations_waiting_for_person "
 	got, want := gathered(t, u), map[string]float64{
-		name + "c1 Own ns ClusterUnreachable": 2, name + "c2 Own ns ClusterUnreachable": 1, name + "c2 Own ns OperatorSilent": 1,
+		name + "c1 HostRemediation ns ClusterUnreachable": 2, name + "c2 HostRemediation ns ClusterUnreachable": 1, name + "c2 HostRemediation ns OperatorSilent": 1,
 	}
 	maps.DeleteFunc(got, func(sample string, _ float64) bool { return !strings.HasPrefix(sample, name) })
 	if !maps.Equal(got, want) {
@@ -183,14 +184,14 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	k.power(false)
 	k.pass()
 	const heldNow = "kubemend_hosts_kept_powered_off HostRemediation ns"
-	if got := gathered(t, k.r.UnderWay)[heldNow]; got != 1 {
+	if got := gathered(t, &UnderWay{Clock: k.clock, Reconcilers: []*Reconciler{k.r}})[heldNow]; got != 1 {
 		t.Errorf("%g hosts are held off, want 1", got)
 	}
 	k.seen.Drained = true
 	k.pass()
 	k.power(true)
 	k.pass()
-	if got := gathered(t, k.r.UnderWay)[heldNow]; got != 0 {
+	if got := gathered(t, &UnderWay{Clock: k.clock, Reconcilers: []*Reconciler{k.r}})[heldNow]; got != 0 {
 		t.Errorf("%g hosts are held off after it, want none", got)
 	}
 	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
@@ -204,7 +205,7 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	if got := gathered(t, ends)[gone]; got != over[gone]+1 {
 		t.Errorf("it did not end: %v", gathered(t, ends))
 	}
-	for name, n := range gathered(t, k.r.UnderWay) {
+	for name, n := range gathered(t, &UnderWay{Clock: k.clock, Reconcilers: []*Reconciler{k.r}}) {
 		if n != 0 {
 			t.Errorf("%s is %g after the end", name, n)
 		}

@@ -75,9 +75,15 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	case w.seen.Waits():
 		ctx, done := w.answering(ctx)
 		defer done()
-		if err := r.Fencer.Watch(ctx, cluster, name, w.seen); err != nil {
+		if err := r.Fencer.Watch(ctx, cluster, name); err != nil {
 			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
+		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) {
+			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
+				r.Fencer.Unwatch(former.Cluster, former.Node)
+			}
+			k.watched = fence.Place{Cluster: cluster, Node: name}
+		})
 	}
 }
 

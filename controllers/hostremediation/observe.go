@@ -29,6 +29,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/shard"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // observed is everything that one reconcile decides on, read once.
@@ -42,6 +43,8 @@ type observed struct {
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
 	found   host.Found
+	// unverified says that it could not be read which host is the machine's.
+	unverified bool
 
 	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
 	// taken are the steps that were taken.
@@ -123,9 +126,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 
 // forget forgets a remediation that is gone.
 func (r *Reconciler) forget(key client.ObjectKey) {
-	r.UnderWay.forget(r.Kind.Kind, key)
 	r.written.Forget(key)
-	r.kept.Delete(key)
+	r.drop(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.
@@ -181,6 +183,9 @@ func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
 func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.observation = observation{}
 	w.facts = r.factsOf(w)
+	if w.unverified {
+		w.recheckAfter(unreachableRecheck)
+	}
 	r.observeNode(ctx, w)
 	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
 	if err := r.observeMembership(ctx, w); err != nil {
@@ -281,15 +286,18 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 // observeHost finds the machine's host.
 func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
-	if w.machine != nil {
-		var err error
-		w.found, err = r.Hosts.Of(ctx, w.machine)
-		if leaving := !w.rem.GetDeletionTimestamp().IsZero(); meta.IsNoMatchError(err) && leaving {
-			// A kind that is gone must not keep the remediation.
-			w.found = host.Found{Is: powercycle.HostGone, Why: err.Error()}
-		} else if err != nil {
-			return err
-		}
+	if w.machine == nil {
+		return r.rememberHost(ctx, w)
+	}
+	found, err := r.Hosts.Of(ctx, w.machine)
+	leaving := meta.IsNoMatchError(err) && !w.rem.GetDeletionTimestamp().IsZero()
+	switch {
+	case err == nil:
+		w.found = found
+	case errors.Is(err, consistency.ErrStale), !leaving && (w.explains || !w.record.Touched):
+		return err
+	default: // that it cannot be read whose the host is must not keep it off, nor the remediation
+		w.found.Why, w.found.Named, w.unverified = workload.Plain(err), w.record.Touched, true
 	}
 	return r.rememberHost(ctx, w)
 }

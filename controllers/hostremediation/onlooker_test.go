@@ -100,8 +100,8 @@ func (k *fixture) everything() map[string]any {
 		}
 	}
 	counted := map[string]string{}
-	for key, is := range k.r.UnderWay.all.Range {
-		counted[key.(progressKey).kind+" "+key.(progressKey).String()] = string(is.(progress).state)
+	for key, is := range k.r.kept.Range {
+		counted[key.(client.ObjectKey).String()] = string(is.(kept).progress.state)
 	}
 	return map[string]any{
 		"remediations": rems.Items, "machines": machines.Items, "host": k.host.DeepCopy(), "counted": counted,

@@ -158,16 +158,8 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		happen func(*plane)
 		waits  string // what is said of the wait; empty if the host is switched off
 	}{
-		"the only one is": {nil, func(p *plane) { p.answers() }, ""},
 		"H-B5: one that hangs is while another one is switched off on purpose, and the API with them": {
 			[]string{"b", "c"}, func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
-		},
-		"also if the API answers": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.others["b"].Status.PoweredOn = false
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-			}, "",
 		},
 		"H-B6: one is not while another one is being deleted and the next has not joined": {
 			[]string{"b", "c"}, func(p *plane) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,64 @@ func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	}
 	if got := remediation.Remembered(k.remediation()); got.State != powercycle.Booting || got.Attempt != 1 {
 		t.Errorf("it remembers %+v", got)
+	}
+}
+
+// CAPM3's conversion webhook may be down, its CRDs removed, or the right to read them taken away.
+func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		state powercycle.State
+		end   func(*fixture)
+	}{
+		"at the deadline":                   {powercycle.MovingWorkload, func(k *fixture) { k.wait(10 * time.Minute) }},
+		"at the deadline, if it is not off": {powercycle.PoweringOff, func(k *fixture) { k.wait(10 * time.Minute) }},
+		"when its check wants it no more": {powercycle.MovingWorkload, func(k *fixture) {
+			k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" })
+			k.wait(10 * time.Minute)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(tc.state)
+			k.unread = errors.New("conversion webhook: connection refused")
+			status := k.pass()
+			if !strings.Contains(status.Message, "connection refused") {
+				t.Errorf("in %s: %s", status.Step, status.Message)
+			}
+			if tc.end(k); host.KeptOffByOthers(k.host, host.Remediation{}) != "" {
+				t.Errorf("the host stays off, in %s: %s", k.remediation().Status.Step, k.remediation().Status.Message)
+			}
+			if powercycle.State(k.remediation().Status.Step) == powercycle.RequestingOwner {
+				t.Error("the owner is asked for what cannot be read")
+			}
+		})
+	}
+}
+
+// An informer of its pods would run for as long as the cluster exists.
+func TestANodeIsNotWatchedForARemediationThatIsGone(t *testing.T) {
+	for name, gone := range map[string]func(*fixture){
+		"its finalizer was removed by hand": func(k *fixture) {
+			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = nil })
+			if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"another controller acts on its kind": func(k *fixture) { k.r.Serve(false) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.obeys()
+			k.reaches(powercycle.MovingWorkload)
+			k.unwatched = ""
+			if gone(k); k.unwatched != "node" {
+				t.Errorf("%q is watched no more, want the node of the remediation", k.unwatched)
+			}
+		})
 	}
 }
 

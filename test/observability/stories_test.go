@@ -199,6 +199,7 @@ var stories = map[string][]story{
 			recorded: []string{`kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`},
 			turns:    []time.Duration{15 * time.Minute, 30 * time.Minute}, says: "1 HostRemediations of cluster ns/c1 wait for a person: OperatorSilent",
 		},
+		quiet("a host that its owner has switched off", `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="HostSwitchedOff"} 1x60`),
 		quiet("what continues without a person", `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
 	},
 	"KubemendHostKeptOffTooLong": {

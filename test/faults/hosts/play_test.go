@@ -233,7 +233,7 @@ func playWithPartners(rt *rapid.T, k kind) {
 	e.until(longEnough)
 	is := e.outcome()
 	if unreached := strings.Contains(e.label, "the workload cluster is out of reach"); unreached && e.remediation() == nil {
-		// Deleted meanwhile, a remediation leaves the node to the sweeper once its deadline has passed; see controllers/hostremediation/sweeper.
+		// Deleted meanwhile, a remediation leaves the node to the sweeper once its deadline has passed; see controllers/leftovers.
 		is.Orphans = slices.DeleteFunc(is.Orphans, func(left string) bool { return strings.HasPrefix(left, "node ") })
 		is.Taints = nil
 	}

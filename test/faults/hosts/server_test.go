@@ -116,6 +116,9 @@ func (s *server) Create(_ context.Context, o client.Object, _ ...client.CreateOp
 	if status := statusOf(is); status.IsValid() {
 		status.SetZero()
 	}
+	if is.GetUID() == "" {
+		is.SetUID(types.UID(fmt.Sprintf("created-%d", s.version+1)))
+	}
 	if s.now != nil {
 		is.SetCreationTimestamp(metav1.NewTime(s.now().Truncate(time.Second))) // to the second, as an API server has it
 	}

@@ -163,6 +163,13 @@ var tales = []tale{
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
 		})...),
 	},
+	{
+		name: "a host that its owner has switched off, and on again before its power cycle", ends: "Succeeded", cycles: 1, stays: true,
+		settings: settings{mayRecycle: true, host: func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false }},
+		script: append([]cue{{in("Pending", 0), func(*environment) {}}}, later(time.Hour, func(e *environment) {
+			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+		})...),
+	},
 	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{
 		name: "a request that its NodeHealthCheck stops", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},

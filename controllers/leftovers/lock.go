@@ -1,4 +1,4 @@
-package teardown
+package leftovers
 
 import (
 	"context"
@@ -42,7 +42,8 @@ type Lock struct {
 	quiet  time.Time
 }
 
-// NewLock returns the lock of a replica that tears down: on the lease of the namespace in which podNamespace or the options say that the replicas agree.
+// NewLock returns the lock of a replica that tears down: on the lease of the namespace in which podNamespace or the options say that
+// the replicas agree.
 func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity string) (*Lock, error) {
 	lease := o.LeaderLease(podNamespace)
 	if lease.Namespace == "" {

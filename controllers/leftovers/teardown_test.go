@@ -1,4 +1,4 @@
-package teardown
+package leftovers
 
 import (
 	"context"
@@ -74,8 +74,8 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 	return c.Patch(ctx, o, p, options...)
 }
 
-// uninstallerOf tears down in a cluster with these objects, in which these kinds are ours.
-func uninstallerOf(t *testing.T, ours []string, objects ...client.Object) (*Uninstaller, *fails, *clocktesting.FakeClock) {
+// teardownOf tears down in a cluster with these objects, in which these kinds are ours.
+func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardown, *fails, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
@@ -86,7 +86,7 @@ func uninstallerOf(t *testing.T, ours []string, objects ...client.Object) (*Unin
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
-	return &Uninstaller{
+	return &Teardown{
 		Client: c, Live: c, Clusters: unreachable{}, Nodes: unreachable{}, Discovery: kinds{}, Clock: clock, Recorder: events.NewFakeRecorder(50),
 		LeaseNamespace: "leases",
 		Serves: func(_ context.Context, crd string) (bool, error) {
@@ -132,7 +132,7 @@ func kept(m *metav1.ObjectMeta) {
 }
 
 // metaOf is what is left on an object; nil if it is gone.
-func metaOf(t *testing.T, u *Uninstaller, o client.Object) map[string]any {
+func metaOf(t *testing.T, u *Teardown, o client.Object) map[string]any {
 	t.Helper()
 	err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 	if client.IgnoreNotFound(err) != nil {
@@ -188,7 +188,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		"a hold is not cut": {nil, &bmov1alpha1.BareMetalHost{ObjectMeta: called("m", map[string]string{infrav1.PowerOffAnnotationPrefix + "u": "x"})},
 			map[string]any{infrav1.PowerOffAnnotationPrefix + "u": "x"}},
 	} {
-		u, write, _ := uninstallerOf(t, tc.ours, check.DeepCopy(), tc.given)
+		u, write, _ := teardownOf(t, tc.ours, check.DeepCopy(), tc.given)
 		write.next = true // whatever fails is tried again
 		_, _ = u.reconcile(t.Context(), true), u.reconcile(t.Context(), true)
 		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
@@ -202,7 +202,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 	machine.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.MachineHealthCheckSucceededCondition}, {Type: mendv1.Remediation}, {Type: mendv1.SpareHostAvailable},
 	}
-	u, _, _ := uninstallerOf(t, nil, machine)
+	u, _, _ := teardownOf(t, nil, machine)
 	for _, left := range []string{"Machine ns/m: nobody would bring them up to date", "no replica that tears down"} {
 		if err := u.reconcile(t.Context(), left[0] == 'M'); err == nil || !strings.Contains(err.Error(), left) {
 			t.Errorf("left is %v, want %s", err, left)
@@ -229,7 +229,7 @@ func TestWhatIsLeft(t *testing.T) {
 		given   []client.Object
 		follows bool // another replica leads
 		after   time.Duration
-		edit    func(*Uninstaller)
+		edit    func(*Teardown)
 		left    string // a part of what is said; nothing is left if it is empty
 	}{
 		"nothing, where nothing was":                                   {},
@@ -240,13 +240,13 @@ func TestWhatIsLeft(t *testing.T) {
 		"a cluster whose nodes cannot be looked at":                    {given: []client.Object{cluster}, left: "Cluster ns/c"},
 		"for a while":                                                  {given: []client.Object{cluster}, after: patience},
 		"a claim, until a reconcile finds none":                        {given: []client.Object{filtered}, left: "MachineHealthCheck ns/m"},
-		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.WatchFilterValue = "ours" }},
-		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Uninstaller) { u.Namespace = "elsewhere" }},
+		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.WatchFilterValue = "ours" }},
+		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.Namespace = "elsewhere" }},
 		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica that tears down is the leader"},
 		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{cluster}},
 		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{filtered}, left: "ns/m"},
 	} {
-		u, _, clock := uninstallerOf(t, tc.ours, tc.given...)
+		u, _, clock := teardownOf(t, tc.ours, tc.given...)
 		if tc.edit != nil {
 			tc.edit(u)
 		}
@@ -270,8 +270,8 @@ func TestWhatIsLeft(t *testing.T) {
 }
 
 // heldBy makes the lease by which replicas agree be somebody's.
-func heldBy(holder string) func(*Uninstaller) {
-	return func(u *Uninstaller) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
+func heldBy(holder string) func(*Teardown) {
+	return func(u *Teardown) { u.Lock = &Lock{holder: holder, Clock: u.Clock} }
 }
 
 // reachable is a workload cluster that answers.
@@ -285,7 +285,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	remembers := func(filter string) map[string]string {
 		return map[string]string{mendv1.PowerCycleAnnotation: `{"state":"MovingWorkload","filter":"` + filter + `"}`}
 	}
-	u, _, _ := uninstallerOf(t, []string{"hostremediations"}, aCluster(labelled(clusterv1.WatchLabel, "east")),
+	u, _, _ := teardownOf(t, []string{"hostremediations"}, aCluster(labelled(clusterv1.WatchLabel, "east")),
 		&mendv1.HostRemediation{ObjectMeta: called("east", remembers("east"))}, &mendv1.HostRemediation{ObjectMeta: called("west", remembers("west"))})
 	u.WatchFilterValue = "east"
 	there := fake.NewClientBuilder()
@@ -293,14 +293,14 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 		there.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: by, Annotations: map[string]string{fence.FencedByAnnotation: "uid-of-" + by}}})
 	}
 	u.Clusters = reachable{there.Build()}
-	seen, err := u.observe(t.Context(), true)
+	found, err := u.find(t.Context(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	orphaned := map[string]bool{}
-	for _, o := range seen.owned {
-		if o.what == nodeFence {
-			orphaned[o.on.Name] = o.orphaned
+	for _, l := range found {
+		if l.on.Kind == "Node" {
+			orphaned[l.on.Name] = l.do == unfence
 		}
 	}
 	if diff := cmp.Diff(map[string]bool{"east": false, "no-check": true}, orphaned); diff != "" {
@@ -311,7 +311,7 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
 	claimed := aClaim()
-	u, _, _ := uninstallerOf(t, nil, lease, claimed)
+	u, _, _ := teardownOf(t, nil, lease, claimed)
 	u.Lease, u.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 
 	owners := func() []metav1.OwnerReference {
@@ -358,9 +358,9 @@ func TestHostsThatMayNotBeLookedAt(t *testing.T) {
 		"where there never was, none is":                           {false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, _, _ := uninstallerOf(t, nil)
+			u, _, _ := teardownOf(t, nil)
 			u.Live = withoutHosts{u.Live, row.kind}
-			_, err := u.observe(t.Context(), false)
+			_, err := u.find(t.Context(), false)
 			if (err != nil) != (row.says != "") || err != nil && !strings.Contains(err.Error(), row.says) {
 				t.Errorf("%v, want %q", err, row.says)
 			}

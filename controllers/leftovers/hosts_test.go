@@ -1,4 +1,4 @@
-package sweeper
+package leftovers
 
 import (
 	"cmp"
@@ -30,8 +30,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
 func installed() ([]remediation.Kind, error) {
 	return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
 }
@@ -51,7 +49,8 @@ func sweeperOf(t *testing.T, annotations map[string]string, remediations ...clie
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
 	clock := clocktesting.NewFakePassiveClock(noon)
 	return &Hosts{
-		Installed: installed, Client: c, Live: c, Hosts: &realhost.Hosts{Client: c, Live: c}, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
+		Sweep: &Sweep{Installed: installed, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute},
+		Hosts: &realhost.Hosts{Client: c, Live: c},
 	}, c, clock
 }
 
@@ -109,7 +108,7 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	if left, _ := sweep(t, s, c); len(left) != 1 {
 		t.Error("the mark of a remediation that exists was swept")
 	}
-	if len(s.orphans.since) != 0 {
+	if len(s.since) != 0 {
 		t.Error("it is still taken for an orphan: the next grace period would be short")
 	}
 }
@@ -233,10 +232,10 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	scheme.AddKnownTypeWithName(old.GroupVersionKind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(old.GroupVersion().WithKind(old.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rem).Build()
-	s := &Hosts{Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{old}, nil }}
-	orphaned, err := s.orphaned(t.Context(), c, "ns", map[string]types.UID{"a": "old", "b": "other"})
-	if err != nil || len(orphaned) != 1 || orphaned["b"] != "other" {
-		t.Errorf("orphaned are %v, %v; want that of the other remediation", orphaned, err)
+	s := &Sweep{Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{old}, nil }}
+	missing, err := s.missing(t.Context(), c, "ns", []types.UID{"old", "other"})
+	if err != nil || !slices.Equal(missing, []types.UID{"other"}) {
+		t.Errorf("missing are %v, %v; want the other remediation", missing, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package sweeper
+package leftovers
 
 import (
 	"context"
@@ -40,11 +40,9 @@ func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watc
 	return nil
 }
 
-func remembering(namespace, name string, uid types.UID, owners []metav1.OwnerReference, record string) *mendv1.HostRemediation {
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: uid, OwnerReferences: owners}}
-	if record != "" {
-		rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: record}
-	}
+func remembering(name, record string) *mendv1.HostRemediation {
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: record}
 	return rem
 }
 
@@ -54,22 +52,16 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	if err := errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	victim := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "victim", UID: "machine-uid"}}
 	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
-		remembering("ns", "moved", "new", victim, `{"state":"MovingWorkload","uid":"old","machine":"victim"}`),
-		remembering("ns", "forged", "evil", nil, `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`),
-		remembering("other", "elsewhere", "elsewhere", nil, ""),
-		&infrav1.Metal3Remediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "theirs", UID: "metal3"}},
+		remembering("exists", `{"state":"MovingWorkload","machine":"victim"}`),
+		remembering("forged", `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`),
 	).Build()
 	for name, row := range map[string]struct {
 		mark  types.UID
 		swept bool
 	}{
 		"of no remediation":                         {"gone", true},
-		"of a remediation of another namespace":     {"elsewhere", true},
-		"of one that exists":                        {"new", false},
-		"of one that exists, before it was moved":   {"old", false},
-		"of one that exists and is CAPM3's":         {"metal3", false},
+		"of one that exists":                        {"exists", false},
 		"without a signature it is another's fence": {"", false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,8 +80,8 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			clock, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(10)
 			s := &Nodes{
-				Installed: installed, Client: here, Live: here, Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
-				Recorder: recorder, Clock: clock, Grace: time.Minute,
+				Sweep: &Sweep{Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute},
+				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
 				Fenced: func(client.ObjectKey) []*corev1.Node {
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
 						return []*corev1.Node{is}

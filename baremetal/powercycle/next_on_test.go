@@ -1,0 +1,132 @@
+package powercycle
+
+import (
+	"testing"
+	"time"
+)
+
+func TestNextInPoweringOn(t *testing.T) {
+	testNext(t, PoweringOn, []nextCase{
+		{"C12: a host that another client keeps off is waited for", facts{heldElsewhere}, Wait, PoweringOn, "HostKeptOff"},
+		{"a host that another client keeps off asks a person, and is not condemned",
+			facts{heldElsewhere, stateOver, second}, AskPerson, PoweringOn, "HostKeptOff"},
+		{"its time begins anew when nobody keeps the host off any more",
+			facts{stateOver, second, failing, wasKeptOff}, Advance, PoweringOn, "HostReleasedByOthers"},
+		{"a paused host asks a person, and is not condemned",
+			facts{setAside, stateOver, second, hasFailed}, AskPerson, PoweringOn, "HostNotReady"},
+		{"the fence is removed from the node of a host that is on during a wait",
+			facts{switchedOff, on, fenced}, Unfence, PoweringOn, "Unfenced"},
+		{"an error of the power is reported", facts{failing}, Wait, PoweringOn, "PowerOnFailed"},
+		{"it ends during a teardown", facts{leavingNow, heldOff}, Advance, Ended, "Teardown"},
+		{"a pause releases the host", facts{paused, heldOff}, Release, PoweringOn, "Paused"},
+		{"a pause removes what a reboot has left", facts{paused, rebooted}, Release, PoweringOn, "Paused"},
+		{"a pause removes the fence", facts{paused, fenced}, Unfence, PoweringOn, "Paused"},
+		{"the host is released", facts{heldOff}, Release, PoweringOn, "PowerOnRequested"},
+		{"W7: a host whose power fails is tried again", facts{stateOver, hasFailed}, BeginAttempt, Preparing, "PowerOnTimedOut"},
+		{"the owner is asked when the power fails in the last attempt",
+			facts{stateOver, second, failing}, Advance, RequestingOwner, "PowerOnTimedOut"},
+		{"an operator that says nothing condemns no host", facts{stateOver, second}, AskPerson, PoweringOn, "OperatorSilent"},
+		{"a node that has booted proves that the host is on", facts{upAgain}, Advance, Booting, "PoweredOn"},
+		{"a node that shows life is unfenced at once", facts{fenced, renewedAgain}, Unfence, PoweringOn, "Unfenced"},
+		{"a host that is on boots", facts{on}, Advance, Booting, "PoweredOn"},
+		{"a host that is gone is waited for", facts{hostVanished}, Wait, PoweringOn, "HostGone"},
+		{"a host that stays gone leaves it to the boot to ask a person", facts{hostLostLong}, Advance, Booting, "HostGone"},
+		{"a host that is being serviced is waited for in a state of its own", facts{beingServiced}, Advance, Servicing, "HostServiced"},
+		{"a host whose power stays unmanaged asks a person", facts{hostPaused, stateOver}, AskPerson, PoweringOn, "HostNotReady"},
+		{"a node that goes on to show life is unfenced first", facts{fenced, lived, renewedAgain}, Unfence, PoweringOn, "Unfenced"},
+		{"a node that has booted is unfenced before its host counts as on",
+			facts{fenced, anotherBoot, upAgain}, Unfence, PoweringOn, "Unfenced"},
+		{"a node that goes on to show life ends all attempts", facts{lived, renewedAgain}, Disprove, Failed, "SignOfLife"},
+		{"a node that has booted is unfenced", facts{fenced, anotherBoot}, Unfence, PoweringOn, "Unfenced"},
+		{"a node that has booted is unfenced after the timeout", facts{fenced, anotherBoot, stateOver}, Unfence, PoweringOn, "Unfenced"},
+		{"a node that has booted is unfenced during a wait for others",
+			facts{fenced, anotherBoot, switchedOff, stateOver}, Unfence, PoweringOn, "Unfenced"},
+		{"a node that shows life is unfenced after the timeout", facts{fenced, renewedAgain, stateOver}, Unfence, PoweringOn, "Unfenced"},
+		{"a fence that cannot be removed holds up no retry",
+			facts{fenced, anotherBoot, stateOver, hasFailed}, BeginAttempt, Preparing, "PowerOnTimedOut"},
+	})
+}
+
+func TestNextInRebooting(t *testing.T) {
+	testNext(t, Rebooting, []nextCase{
+		{"a host that its owner switches off before its reboot is left to the owner",
+			facts{switchedOff}, Advance, Preparing, "HostSwitchedOff"},
+		{"a host that is paused before its reboot is asked anew later", facts{rebooting, setAside}, Advance, Preparing, "HostNotReady"},
+		{"a paused host whose reboot was carried out boots, and no owner is asked",
+			facts{rebooted, setAside, second, attemptOver, hasFailed}, Advance, Booting, "RebootAccepted"},
+		{"a host whose power-off was disproved is not rebooted", facts{disprovedBefore}, Advance, Preparing, "PowerOffDisproved"},
+		{"the boot of the node is waited for",
+			facts{cannotBeOff, bootNotSeen, since(59 * time.Second)}, Wait, Rebooting, "PowerOffDisabled"},
+		{"the boot of the node is waited for a minute at most", facts{cannotBeOff, bootNotSeen}, Reboot, Rebooting, "RebootRequested"},
+		{"a reboot that was carried out is noticed in a pause", facts{paused, rebooted}, Advance, Booting, "RebootAccepted"},
+		{"it waits in the queue again before it asks the host", facts{anothersTurn}, Advance, Preparing, "WaitingInQueue"},
+		{"a host that is gone is waited for", facts{hostVanished}, Wait, Rebooting, "HostGone"},
+		{"a host that is being serviced is waited for in a state of its own", facts{beingServiced}, Advance, Servicing, "HostServiced"},
+		{"the fence is removed first", facts{fenced}, Unfence, Rebooting, "Unfenced"},
+		{"a host whose power fails is tried again", facts{rebooting, attemptOver, hasFailed}, BeginAttempt, Preparing, "RebootTimedOut"},
+		{"the owner is asked when the power fails in the last attempt",
+			facts{rebooting, second, attemptOver, hasFailed}, Advance, RequestingOwner, "RebootTimedOut"},
+		{"an operator that says nothing condemns no host", facts{rebooting, second, attemptOver}, AskPerson, Rebooting, "OperatorSilent"},
+		{"the host is asked to reboot", nil, Reboot, Rebooting, "RebootRequested"},
+		{"the reboot is asked for once", facts{rebooting}, Wait, Rebooting, "Rebooting"},
+		{"F7: the reboot is accepted when its annotation is gone", facts{rebooted}, Advance, Booting, "RebootAccepted"},
+	})
+}
+
+func TestNextInServicing(t *testing.T) {
+	testNext(t, Servicing, []nextCase{
+		{"the host is released", facts{beingServiced, heldOff}, Release, Servicing, "HostServiced"},
+		{"a host that is gone is waited for", facts{hostVanished}, Wait, Servicing, "HostGone"},
+		{"the fence is removed before the host boots", facts{fenced}, Unfence, Servicing, "Unfenced"},
+		{"no owner is asked in the meantime", facts{beingServiced, stateOver, second}, Wait, Servicing, "HostServiced"},
+		{"a person is asked after two hours", facts{beingServiced, long}, AskPerson, Servicing, "HostServiced"},
+		{"the host boots when the service has ended", nil, Advance, Booting, "Serviced"},
+	})
+}
+
+func TestNextInBooting(t *testing.T) {
+	testNext(t, Booting, []nextCase{
+		{"a host that another client keeps off is waited for",
+			facts{heldElsewhere, stateOver, second}, Advance, PoweringOn, "HostKeptOff"},
+		{"a host that its owner switches off is waited for", facts{switchedOff}, Advance, PoweringOn, "HostSwitchedOff"},
+		{"a host that stays gone asks a person", facts{hostLostLong, stateOver, second}, AskPerson, Booting, "HostGone"},
+		{"a host that is gone is waited for", facts{hostVanished, stateOver, second}, Wait, Booting, "HostGone"},
+		{"the machine is waited for where two nodes have the provider ID", facts{nodeTwins}, Wait, Booting, "Booting"},
+		{"a person is asked where two nodes have the provider ID",
+			facts{nodeTwins, stateOver, second}, AskPerson, Booting, "NodeMismatch"},
+		{"a machine that does not boot on a paused host asks a person, and no owner",
+			facts{setAside, stateOver, second}, AskPerson, Booting, "HostNotReady"},
+		{"a machine that does not boot on a paused host asks a person, and no attempt begins",
+			facts{setAside, stateOver}, AskPerson, Booting, "HostNotReady"},
+		{"its time begins anew when the host is paused no more",
+			facts{stateOver, second, wasKeptOff}, Advance, Booting, "HostReleasedByOthers"},
+		{"it ends during a teardown", facts{leavingNow, fenced}, Advance, Ended, "Teardown"},
+		{"a host that is kept off for a former attempt is released", facts{heldOff}, Release, Booting, "PoweredOn"},
+		{"the fence is removed before a healthy machine is the end", facts{fenced, wellNow}, Unfence, Booting, "Unfenced"},
+		{"a node that has booted is unfenced", facts{fenced, anotherBoot}, Unfence, Booting, "Unfenced"},
+		{"a node that goes on to show life is unfenced first", facts{fenced, lived, renewedAgain}, Unfence, Booting, "Unfenced"},
+		{"a host that is being serviced is waited for in a state of its own", facts{beingServiced}, Advance, Servicing, "HostServiced"},
+		{"a pause stops the clocks", facts{paused, resumed, stateOver}, Wait, Booting, "Paused"},
+		{"the clocks go on after a pause", facts{resumed, stateOver}, Wait, Booting, "Booting"},
+		{"W9: a boot has a timeout of its own", facts{attemptOver}, Wait, Booting, "Booting"},
+		{"the fence is removed", facts{fenced}, Unfence, Booting, "Unfenced"},
+		{"W26: a healthy machine is the end", facts{wellNow}, Advance, Succeeded, "MachineHealthy"},
+		{"C5: a machine that is not healthy in time is retried", facts{stateOver}, BeginAttempt, Preparing, "NodeStillUnhealthy"},
+		{"a machine whose cluster cannot be reached asks a person",
+			facts{stateOver, second, outOfReach}, AskPerson, Booting, "ClusterUnreachable"},
+		{"a control-plane machine whose cluster cannot be reached goes to its owner",
+			facts{stateOver, second, outOfReach, controlPlane}, Advance, RequestingOwner, "NodeStillUnhealthy"},
+		{"W20: the owner is asked if there are fewer retries now",
+			facts{stateOver, func(f *Facts) { f.Attempt = 7 }}, Advance, RequestingOwner, "NodeStillUnhealthy"},
+		{"a remediation that is deleted when the machine is healthy has succeeded",
+			facts{deleting, wellNow}, Advance, Succeeded, "MachineHealthy"},
+		{"F6: a remediation that is deleted when the node is Ready has succeeded",
+			facts{deleting, upAgain}, Advance, Succeeded, "MachineHealthy"},
+		{"a remediation that is deleted during the boot is needed no longer", facts{deleting}, Advance, Ended, "NoLongerNeeded"},
+		{"a remediation that is timed out when the machine is healthy has succeeded",
+			facts{toStop, wellNow}, Advance, Succeeded, "MachineHealthy"},
+		{"a node that shows life under the boot of before is unfenced", facts{fenced, renewedAgain}, Unfence, Booting, "Unfenced"},
+		{"a node that goes on to show life ends all attempts", facts{lived, renewedAgain, stateOver}, Disprove, Failed, "SignOfLife"},
+		{"one report of a kubelet that has yet to say its boot ends nothing", facts{lived}, Wait, Booting, "Booting"},
+	})
+}
