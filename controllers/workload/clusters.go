@@ -194,7 +194,7 @@ func (c *Clusters) watch(ctx context.Context, cluster client.ObjectKey, watches 
 
 // silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
 func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil && c.Kubeconfigs.Transports.rests(cluster, now) {
+	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil && c.Kubeconfigs.Transports.unsure(cluster, now) {
 		return true, true // what the cache shows it has shown for a while
 	}
 	if c.Gates == nil {

@@ -35,19 +35,18 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		go ask(i % silent)
 	}
 	eventually(t, "all are asking", func() bool { return server.asked.Load() == silent*atOnce && clock.Waiters() == silent*atOnce })
-	clock.Step(queueWithin)
+	clock.Step(slowAfter)
 	for range silent*atOnce - mostWaiting {
 		if err := <-ended; !errors.Is(err, errCrowded) || !errors.Is(err, ErrSilent) {
 			t.Fatalf("one that is too many hears %v", err)
 		}
 	}
-	crowd := clusters.Gates.crowd
-	crowd.mu.Lock()
 	left := map[*gate]int{}
-	for _, w := range crowd.waits {
-		left[w.at]++
+	clusters.Gates.mu.Lock()
+	for _, r := range clusters.Gates.slow {
+		left[r.gate]++
 	}
-	crowd.mu.Unlock()
+	clusters.Gates.mu.Unlock()
 	for _, n := range left {
 		if n > (mostWaiting+silent-1)/silent {
 			t.Errorf("one cluster keeps %d of %d workers", n, mostWaiting)
@@ -65,9 +64,9 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		}
 	}
 	eventually(t, "all have ended", func() bool {
-		crowd.mu.Lock()
-		defer crowd.mu.Unlock()
-		return len(crowd.waits) == 0 && clock.Waiters() == 0
+		clusters.Gates.mu.Lock()
+		defer clusters.Gates.mu.Unlock()
+		return len(clusters.Gates.slow) == 0 && clock.Waiters() == 0
 	})
 }
 
@@ -91,7 +90,7 @@ func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 		}()
 	}
 	eventually(t, "both answers have begun", func() bool { return begun.Load() == 2 })
-	clock.Step(queueWithin)
+	clock.Step(slowAfter)
 	if err := <-ended; !errors.Is(err, errCrowded) {
 		t.Errorf("one of two hears %v", err)
 	}
@@ -101,30 +100,75 @@ func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 	}
 }
 
-func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
-	c := &crowd{most: 1}
-	w := &waiting{at: &gate{}, cut: func(error) { t.Error("it is given up") }}
-	c.part(w)
-	c.join(w) // its second has ended just now
-	for range 2 {
-		c.join(&waiting{at: w.at, cut: func(error) {}})
+// sendTo sends a request through a gate, which must let it, and returns the context that ends if it is given up.
+func sendTo(t *testing.T, gates *Gates, cluster int) (*request, context.Context) {
+	t.Helper()
+	gates.mu.Lock()
+	at := gates.gate(numbered(cluster))
+	gates.mu.Unlock()
+	ctx, cut := context.WithCancelCause(t.Context())
+	sent, err := gates.enter(ctx, at, cut)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(c.waits) != 1 {
-		t.Errorf("%d wait", len(c.waits))
+	return sent, ctx
+}
+
+func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
+	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time), MostWaiting: 1}
+	ended, kept := sendTo(t, gates, 0)
+	gates.leave(ended, nil)
+	gates.becomesSlow(ended) // its second has ended just now
+	other, _ := sendTo(t, gates, 0)
+	gates.becomesSlow(other)
+	if len(gates.slow) != 1 || kept.Err() != nil {
+		t.Errorf("%d wait, and that which has ended: %v", len(gates.slow), kept.Err())
 	}
 }
 
 func TestAClusterThatIsSlowIsBehindThoseThatAreSilent(t *testing.T) {
-	c := &crowd{most: 4}
-	slow, silent := &gate{}, &gate{}
-	kept, keep := context.WithCancelCause(t.Context())
-	c.join(&waiting{at: slow, cut: keep})
-	var givenUp int
-	for range 10 {
-		c.join(&waiting{at: silent, cut: func(error) { givenUp++ }})
+	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time), MostWaiting: 2}
+	slow, kept := sendTo(t, gates, 0)
+	gates.becomesSlow(slow)
+	var sent []*request
+	var silent []context.Context
+	for range atOnce {
+		r, ctx := sendTo(t, gates, 1)
+		sent, silent = append(sent, r), append(silent, ctx)
 	}
-	if kept.Err() != nil || givenUp != 7 || len(c.waits) != c.most {
-		t.Errorf("the slow one: %v; %d others were given up, and %d wait", kept.Err(), givenUp, len(c.waits))
+	givenUp := 0
+	for _, r := range sent {
+		gates.becomesSlow(r)
+	}
+	for _, ctx := range silent {
+		if errors.Is(context.Cause(ctx), errCrowded) {
+			givenUp++
+		}
+	}
+	if kept.Err() != nil || givenUp != 4 || silent[atOnce-1].Err() != nil {
+		t.Errorf("the slow one: %v; %d others were given up, the last one: %v", kept.Err(), givenUp, silent[atOnce-1].Err())
+	}
+}
+
+func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
+	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time)}
+	first, _ := sendTo(t, gates, 0)
+	for range atOnce - 1 {
+		sendTo(t, gates, 0)
+	}
+	entered := make(chan error)
+	go func() {
+		_, err := gates.enter(t.Context(), first.gate, func(error) {})
+		entered <- err
+	}()
+	select {
+	case err := <-entered:
+		t.Fatalf("more than %d go at once: %v", atOnce, err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	gates.leave(first, nil)
+	if err := <-entered; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -150,7 +194,7 @@ func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	clock.Step(time.Minute)
-	if crowd := clusters.Gates.crowd; len(crowd.waits) != 0 || clock.Waiters() != 0 {
-		t.Errorf("%d requests wait, and %d timers", len(crowd.waits), clock.Waiters())
+	if slow := clusters.Gates.slow; len(slow) != 0 || clock.Waiters() != 0 {
+		t.Errorf("%d requests wait, and %d timers", len(slow), clock.Waiters())
 	}
 }

@@ -114,15 +114,15 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 		go func() { ended <- ask(asking) }()
 	}
 	eventually(t, "some are asking and the others queue", func() bool {
-		return server.asked.Load() == atOnce && clock.Waiters() == workers // of those that are asking, it is waited for that they are slow
+		return server.asked.Load() == atOnce && clock.Waiters() == atOnce // those that are asking may become slow
 	})
-	clock.Step(queueWithin)
+	clock.Step(slowAfter)
 	for range workers - atOnce {
 		if err := <-ended; !errors.Is(err, ErrSilent) {
 			t.Fatalf("a worker that queues hears %v", err)
 		}
 	}
-	clock.Step(AnswerWithin - queueWithin)
+	clock.Step(AnswerWithin - slowAfter)
 	giveUp(context.DeadlineExceeded)
 	for range atOnce {
 		<-ended
@@ -258,17 +258,17 @@ func TestAClusterWhoseNodesWereCutOffIsDownUntilTheyAreAskedForAgain(t *testing.
 	server := hangs(t)
 	server.goOn()
 	clusters, clock := gatedClusters(server)
-	transports := &Transports{Clock: clock, routes: map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: &clockerror.Server{}}}}
+	transports := &Transports{Clock: clock, routes: map[string]*route{hostOf(gated): {answers: &answers{}}}}
 	clusters.Kubeconfigs = &Kubeconfigs{Transports: transports}
 	look := cachedView(t, clusters, clock)
 	if v := look(); v.Link != Up {
 		t.Fatalf("before: %+v", v)
 	}
-	transports.routes[hostOf(gated)].pauses.cutOff(nodesPath, clock.Now())
+	transports.routes[hostOf(gated)].answers.cutOff(clock.Now())
 	if v := look(); v.Link != Down || !v.Silent || v.Recheck == 0 {
 		t.Errorf("what its cache shows may be old: %+v", v)
 	}
-	clock.Step(firstPauseOfList)
+	clock.Step(firstPause)
 	if v := look(); v.Link != Up || server.asked.Load() != 1 {
 		t.Errorf("once a list has shown that it is not: %+v, asked %d times", v, server.asked.Load())
 	}
@@ -281,7 +281,7 @@ func TestAClusterThatAnswersProbesAloneIsDown(t *testing.T) {
 	if v := look(); v.Link != Up {
 		t.Fatalf("a cluster that was not asked yet: %+v", v)
 	}
-	clusters.Gates.gate(gated).circuit = circuit{until: clock.Now().Add(firstPause), pause: firstPause}
+	clusters.Gates.gate(gated).circuit = circuit{open: true, pause: pause{}.next(clock.Now())}
 	if v := look(); v.Link != Down || !v.Silent || v.Recheck == 0 || server.asked.Load() != 0 {
 		t.Errorf("while its circuit is open: %+v, asked %d times", v, server.asked.Load())
 	}
@@ -299,16 +299,16 @@ func TestAClusterThatAnswersProbesAloneIsDown(t *testing.T) {
 func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	server := hangs(t)
 	clusters, clock := gatedClusters(server)
-	ahead := &clockerror.Server{Namespace: gated.Namespace, Cluster: gated.Name}
-	defer ahead.Forget()
-	ahead.Note(clock.Now(), clock.Now(), http.Header{"Date": {clock.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
-	routes := map[string]*route{hostOf(gated): {pauses: &pauses{}, clock: ahead}}
+	answers := &answers{clock: clockerror.Server{Namespace: gated.Namespace, Cluster: gated.Name}}
+	defer answers.clock.Forget()
+	answers.clock.Note(clock.Now(), clock.Now(), http.Header{"Date": {clock.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
+	routes := map[string]*route{hostOf(gated): {answers: answers}}
 	clusters.Kubeconfigs = &Kubeconfigs{Transports: &Transports{Clock: clock, routes: routes}}
 	look := cachedView(t, clusters, clock)
 	if v := look(); v.Link != Up || v.ClockAhead == 0 || v.Recheck == 0 {
 		t.Fatalf("in reach: %+v", v)
 	}
-	clusters.Gates.gate(gated).circuit = circuit{until: clock.Now().Add(firstPause), pause: firstPause}
+	clusters.Gates.gate(gated).circuit = circuit{open: true, pause: pause{}.next(clock.Now())}
 	if v := look(); v.Link != Down || v.ClockAhead != 0 {
 		t.Errorf("out of reach: %+v", v)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -72,14 +73,11 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 		if t.routes == nil {
 			t.routes = map[string]*route{}
 		}
-		next := &route{
-			kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{},
-			clock: &clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
-		}
+		answers := &answers{clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}}
 		if known != nil {
-			next.pauses, next.pages, next.clock = known.pauses, known.pages, known.clock
+			answers = known.answers
 		}
-		t.routes[host] = next
+		t.routes[host] = &route{kubeconfig: string(kubeconfig), config: config, answers: answers}
 	}
 	t.mu.Unlock()
 	address := url.URL{Scheme: scheme, Host: host}
@@ -96,7 +94,7 @@ func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if route := t.routes[hostOf(cluster)]; route != nil {
-		route.clock.Forget()
+		route.answers.clock.Forget()
 	}
 	delete(t.routes, hostOf(cluster))
 }
@@ -106,7 +104,7 @@ func (t *Transports) ahead(cluster client.ObjectKey) time.Duration {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if route := t.routes[hostOf(cluster)]; route != nil {
-		return route.clock.Ahead()
+		return route.answers.clock.Ahead()
 	}
 	return 0
 }
@@ -119,32 +117,33 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if route == nil {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
-	path := r.URL.Path
-	if path == "/" && route.reconnects.Swap(false) {
+	if r.URL.Path == "/" && route.reconnects.Swap(false) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
-	if route.pauses.rests(path, t.Clock.Now()) {
-		return unsent(r, errRests)
-	}
-	server, transport, err := route.open(r.Context(), t)
+	transport, err := route.open(r.Context(), t)
 	if err != nil {
 		return unsent(r, err)
 	}
 	sent := t.Clock.Now()
-	answer, err := t.send(r, server, transport)
+	answer, err := transport.RoundTrip(r)
 	if err == nil {
-		route.clock.Note(sent, t.Clock.Now(), answer.Header)
+		route.answers.clock.Note(sent, t.Clock.Now(), answer.Header)
 	}
-	noted := func(err error) {
-		if errors.Is(err, errNoAnswer) {
-			route.pauses.cutOff(path, t.Clock.Now())
+	list := listOf(r)
+	route.answers.begin(list, r)
+	read := func(n int, err error) error {
+		if list != "" && route.answers.add(list, n) > t.Limit*paged {
+			err = errPages
 		}
+		if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
+			route.answers.cutOff(t.Clock.Now())
+		}
+		return err
 	}
-	noted(err)
 	if err != nil {
-		return nil, err
+		return nil, read(0, err)
 	}
-	answer.Body = &noting{ReadCloser: route.pages.counted(r, answer.Body, t.Limit), note: noted}
+	answer.Body = &reading{ReadCloser: answer.Body, read: read}
 	return answer, nil
 }
 
@@ -157,16 +156,13 @@ func (t *Transports) reconnect(cluster client.ObjectKey) {
 	}
 }
 
-// rests reports whether the nodes of a cluster are not asked for at now, because the last list of them, or watch, was cut off.
-func (t *Transports) rests(cluster client.ObjectKey, now time.Time) bool {
+// unsure reports whether a list or watch of the nodes of a cluster was cut off a short while before now: what a cache shows of them may be old.
+func (t *Transports) unsure(cluster client.ObjectKey, now time.Time) bool {
 	t.mu.RLock()
 	route := t.routes[hostOf(cluster)]
 	t.mu.RUnlock()
-	return route != nil && route.pauses.rests(nodesPath, now)
+	return route != nil && route.answers.unsure(now)
 }
-
-// nodesPath is where the nodes of a cluster are.
-const nodesPath = "/api/v1/nodes"
 
 // unsent is how a RoundTripper ends a request that it does not send.
 func unsent(r *http.Request, err error) (*http.Response, error) {
@@ -176,102 +172,98 @@ func unsent(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// send sends a request to a server, and bounds its answer. An API server redirects no client, and it would be without these bounds.
-func (t *Transports) send(r *http.Request, server *url.URL, transport http.RoundTripper) (*http.Response, error) {
+// addressed sends requests to a server, whatever server they name.
+type addressed struct {
+	server *url.URL
+	next   http.RoundTripper
+}
+
+// RoundTrip sends a request.
+func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	there, address := r.WithContext(r.Context()), *r.URL
-	address.Scheme, address.Host = server.Scheme, server.Host
+	address.Scheme, address.Host = a.server.Scheme, a.server.Host
 	if address.RawPath != "" {
-		address.RawPath = strings.TrimSuffix(server.EscapedPath(), "/") + address.RawPath
+		address.RawPath = strings.TrimSuffix(a.server.EscapedPath(), "/") + address.RawPath
 	}
-	address.Path = strings.TrimSuffix(server.Path, "/") + address.Path
+	address.Path = strings.TrimSuffix(a.server.Path, "/") + address.Path
 	if r.Method == http.MethodGet {
 		address.RawQuery = inPages(r.URL)
 	}
 	there.URL, there.Host = &address, ""
-	answer, err := transport.RoundTrip(there)
-	if err != nil {
-		return nil, err
+	answer, err := a.next.RoundTrip(there)
+	if err == nil {
+		answer.Request = r
 	}
-	answer.Request = r
-	if err := bind(answer, t.Limit, t.Clock.Now); err != nil {
-		_ = answer.Body.Close() // nothing of it is wanted
-		return nil, err
-	}
-	return answer, nil
+	return answer, err
 }
 
 // route is the way to one cluster by one kubeconfig.
 type route struct {
 	kubeconfig string
 	config     *rest.Config
-	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
-	pages      *pages  // so are these
-	clock      *clockerror.Server
+	answers    *answers // the same ones whatever its kubeconfig is, which is for the tenant to change
 	reconnects atomic.Bool
 
 	mu        sync.Mutex
-	server    *url.URL
 	transport http.RoundTripper
 }
 
-// open returns where requests go and by what. The first one finds that out.
-func (r *route) open(ctx context.Context, t *Transports) (*url.URL, http.RoundTripper, error) {
+// open returns what requests go by. The first one finds that out.
+func (r *route) open(ctx context.Context, t *Transports) (http.RoundTripper, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.transport != nil {
-		return r.server, r.transport, nil
+		return r.transport, nil
 	}
-	server, transport, err := dial(r.config)
+	transport, err := t.dial(r.config)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if t.SelfUID != "" {
-		here, err := t.runsIn(ctx, server, transport)
+		here, err := t.runsIn(ctx, transport)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if here {
-			if server, transport, err = t.locally(r.config); err != nil {
-				return nil, nil, err
+			if transport, err = t.locally(r.config); err != nil {
+				return nil, err
 			}
 		}
 	}
-	r.server, r.transport = server, transport
-	return server, transport, nil
+	r.transport = transport
+	return transport, nil
 }
 
-func dial(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+// dial returns what sends requests to the server of a configuration, and bounds the answers. An API server redirects no client, and it would be without these
+// bounds.
+func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the address of an API server: %w", err)
+		return nil, fmt.Errorf("read the address of an API server: %w", err)
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
+		return nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
 	}
-	return server, transport, nil
+	return binding{next: addressed{server, transport}, limit: t.Limit, now: t.Clock.Now}, nil
 }
 
 // runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)
-func (t *Transports) runsIn(ctx context.Context, server *url.URL, transport http.RoundTripper) (bool, error) {
+func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (bool, error) {
 	ctx, done := context.WithTimeout(ctx, AnswerWithin)
 	defer done()
-	path := (&url.URL{Scheme: scheme, Host: server.Host}).JoinPath("api", "v1", "namespaces", t.Self.Namespace, "pods", t.Self.Name)
+	path := (&url.URL{Scheme: scheme, Host: scheme}).JoinPath("api", "v1", "namespaces", t.Self.Namespace, "pods", t.Self.Name)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path.String(), http.NoBody)
 	if err != nil {
 		return false, fmt.Errorf("ask for the pod that this runs in: %w", err)
 	}
 	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	answer, err := t.send(request, server, transport)
+	answer, err := transport.RoundTrip(request)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	var pod struct {
-		Metadata struct {
-			UID types.UID `json:"uid"`
-		} `json:"metadata"`
-	}
+	var pod metav1.PartialObjectMetadata
 	switch {
 	case answer.StatusCode == http.StatusNotFound:
 		return false, nil
@@ -281,17 +273,17 @@ func (t *Transports) runsIn(ctx context.Context, server *url.URL, transport http
 	if err := json.NewDecoder(answer.Body).Decode(&pod); err != nil {
 		return false, fmt.Errorf("read the pod that this runs in: %w", err)
 	}
-	return pod.Metadata.UID == t.SelfUID, nil
+	return pod.UID == t.SelfUID, nil
 }
 
 // locally is the way to the cluster that this runs in, by the credentials of config.
-func (t *Transports) locally(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+func (t *Transports) locally(config *rest.Config) (http.RoundTripper, error) {
 	local, err := t.Local()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
+		return nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
 	}
 	here := rest.CopyConfig(config)
 	here.Host, here.CAData, here.CAFile = local.Host, local.CAData, local.CAFile
 	here.ServerName, here.Insecure = local.ServerName, local.Insecure
-	return dial(here)
+	return t.dial(here)
 }
