@@ -92,7 +92,7 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 					t.Errorf("%s: %v", verb, err)
 				}
 			}
-			if !carried().unsure(c1, time.Now()) {
+			if !carried().routeOf(c1).answers.unsure(time.Now()) {
 				t.Error("the cluster is not out of reach")
 			}
 		})

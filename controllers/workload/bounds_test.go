@@ -130,13 +130,13 @@ func TestTheNodesAreUnsureForAWhileAfterAnAnswerAboutThemWasCutOff(t *testing.T)
 	}
 	lasts := func(want time.Duration) {
 		t.Helper()
-		if !transports.unsure(c1, now.Now().Add(want-1)) || transports.unsure(c1, now.Now().Add(want)) {
+		if !transports.routeOf(c1).answers.unsure(now.Now().Add(want-1)) || transports.routeOf(c1).answers.unsure(now.Now().Add(want)) {
 			t.Errorf("the nodes are not unsure for %s", want)
 		}
 	}
 	ask(nodesPath + "/n")
 	ask("/")
-	if transports.unsure(c1, now.Now()) {
+	if transports.routeOf(c1).answers.unsure(now.Now()) {
 		t.Error("other answers make the nodes unsure")
 	}
 	ask(nodesPath)

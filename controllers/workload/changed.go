@@ -106,9 +106,10 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	if err != nil && (same || known.changed) {
 		return true
 	}
-	ends := same && nodes != nil && known.uid != "" && known.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
+	route := c.Kubeconfigs.route(cluster)
+	ends := same && nodes != nil && known.uid != "" && known.uid != uid && route != nil
 	if ends {
-		c.Kubeconfigs.Transports.reconnect(cluster)
+		route.reconnects.Store(true)
 		delete(c.nodes, cluster)
 		nodes = nil
 	}

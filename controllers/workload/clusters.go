@@ -133,8 +133,8 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 	if err == nil && c.Management != nil {
 		view = c.identified(ctx, cluster, view, now)
 	}
-	if view.Link == Up && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil { // its last answer may be old, or of a proxy
-		view.ClockAhead = c.Kubeconfigs.Transports.ahead(cluster)
+	if route := c.Kubeconfigs.route(cluster); view.Link == Up && route != nil { // else its last answer may be old, or of a proxy
+		view.ClockAhead = route.answers.clock.Ahead()
 	}
 	if c.Server != nil {
 		if ahead := c.Server.Ahead(); ahead.Abs() > view.ClockAhead.Abs() {
@@ -194,7 +194,7 @@ func (c *Clusters) watch(ctx context.Context, cluster client.ObjectKey, watches 
 
 // silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
 func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil && c.Kubeconfigs.Transports.unsure(cluster, now) {
+	if route := c.Kubeconfigs.route(cluster); route != nil && route.answers.unsure(now) {
 		return true, true // what the cache shows it has shown for a while
 	}
 	if c.Gates == nil {

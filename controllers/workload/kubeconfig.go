@@ -229,6 +229,14 @@ func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
 	return k.refused[cluster].err
 }
 
+// route is the way to a cluster; nil if none is known, also because k or its Transports are nil.
+func (k *Kubeconfigs) route(cluster client.ObjectKey) *route {
+	if k == nil || k.Transports == nil {
+		return nil
+	}
+	return k.Transports.routeOf(cluster)
+}
+
 // forget drops what is known of a cluster that is gone.
 func (k *Kubeconfigs) forget(cluster client.ObjectKey) {
 	if k.Transports != nil {

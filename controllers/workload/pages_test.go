@@ -97,7 +97,7 @@ func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 	if !errors.Is(err, errPages) {
 		t.Errorf("the list ended with %v", err)
 	}
-	if !transports.unsure(c1, noon.Time) {
+	if !transports.routeOf(c1).answers.unsure(noon.Time) {
 		t.Error("the cache of nodes is believed")
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -99,14 +98,11 @@ func (t *Transports) forget(cluster client.ObjectKey) {
 	delete(t.routes, hostOf(cluster))
 }
 
-// ahead is how far the clock of this process is ahead of that of a cluster's API server; less than 0 if it is behind, 0 if the error is tolerated.
-func (t *Transports) ahead(cluster client.ObjectKey) time.Duration {
+// routeOf returns the way to a cluster; nil if none is known.
+func (t *Transports) routeOf(cluster client.ObjectKey) *route {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if route := t.routes[hostOf(cluster)]; route != nil {
-		return route.answers.clock.Ahead()
-	}
-	return 0
+	return t.routes[hostOf(cluster)]
 }
 
 // RoundTrip sends a request to the cluster that its address names.
@@ -147,23 +143,6 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// reconnect makes ClusterCache connect to a cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
-func (t *Transports) reconnect(cluster client.ObjectKey) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if route := t.routes[hostOf(cluster)]; route != nil {
-		route.reconnects.Store(true)
-	}
-}
-
-// unsure reports whether a list or watch of the nodes of a cluster was cut off a short while before now: what a cache shows of them may be old.
-func (t *Transports) unsure(cluster client.ObjectKey, now time.Time) bool {
-	t.mu.RLock()
-	route := t.routes[hostOf(cluster)]
-	t.mu.RUnlock()
-	return route != nil && route.answers.unsure(now)
-}
-
 // unsent is how a RoundTripper ends a request that it does not send.
 func unsent(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
@@ -202,6 +181,7 @@ type route struct {
 	kubeconfig string
 	config     *rest.Config
 	answers    *answers // the same ones whatever its kubeconfig is, which is for the tenant to change
+	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
 	reconnects atomic.Bool
 
 	mu        sync.Mutex

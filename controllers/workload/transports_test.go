@@ -160,10 +160,10 @@ func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := transports.ahead(c1), 10*time.Minute-time.Second; got != want {
+	if got, want := transports.routeOf(c1).answers.clock.Ahead(), 10*time.Minute-time.Second; got != want {
 		t.Errorf("ahead by %s, want %s", got, want)
 	}
-	if transports.forget(c1); transports.ahead(c1) != 0 {
+	if transports.forget(c1); transports.routeOf(c1) != nil {
 		t.Error("the clock of a cluster that is gone is remembered")
 	}
 }
