@@ -14,29 +14,25 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/clockerror"
-	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/replica"
-	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
-func announce(mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror.Server, self replica.Replica, version string, o *Options) error {
-	namespace := o.election.LeaderLease(self.Namespace).Namespace
+func (p *program) announce() error {
+	namespace := p.o.election.LeaderLease(p.self.Namespace).Namespace
 	if namespace == "" {
-		if self.InCluster() || o.teardown.Enabled { // else it was logged why
+		if p.self.InCluster() || p.o.teardown.Enabled { // else it was logged why
 			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
 		}
 		return nil
 	}
-	identity, err := self.Identity()
+	identity, err := p.self.Identity()
 	if err != nil {
 		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	changed := make(chan struct{}, 1)
-	services.Changed = func() {
+	p.services.Changed = func() {
 		select {
 		case changed <- struct{}{}:
 		default: // one is waiting already
@@ -44,19 +40,19 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror
 	}
 	started := metav1.NewTime(clock.RealClock{}.Now())
 	keeper := &managerlease.Keeper{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
+		Client: p.writer(), Live: p.GetAPIReader(), Clock: clock.RealClock{},
+		Namespace: namespace, Identity: identity, Elected: p.o.election.LeaderElect,
 		Changed: changed,
 		State: func() managerlease.Announcement {
-			state := announcement(services.Kinds(), started, self, version, o)
-			state.ClockAheadSeconds = int64(server.Ahead().Seconds())
+			state := announcement(p.services.Kinds(), started, p.self, p.version, p.o)
+			state.ClockAheadSeconds = int64(p.server.Ahead().Seconds())
 			return state
 		},
 	}
-	if o.teardown.Enabled {
-		keeper.Owner = self.Owner(namespace)
+	if p.o.teardown.Enabled {
+		keeper.Owner = p.self.Owner(namespace)
 	}
-	if err := mgr.Add(keeper); err != nil {
+	if err := p.Add(keeper); err != nil {
 		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	return nil
@@ -69,14 +65,6 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
 		Outside: !self.InCluster(),
 	}
-}
-
-// settleElection decides where the leases of the manager are. The lock is that of lockOf.
-func settleElection(ctx context.Context, self replica.Replica, o *Options) (*teardown.Lock, error) {
-	if err := takeNamespace(ctx, self, o); err != nil {
-		return nil, err
-	}
-	return lockOf(self, o)
 }
 
 // askedFor is how long the start waits for what only `kubectl mend` depends on.
