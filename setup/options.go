@@ -11,7 +11,6 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/flags"

@@ -40,7 +40,7 @@ var layers = []layer{
 		name: "adapter",
 		folders: []string{
 			"baremetal/fence", "baremetal/host", "baremetal/remediation", "controllers/access", "controllers/begin", "controllers/capacity",
-			"controllers/clockerror", "controllers/consistency", "controllers/console", "controllers/endpoints",
+			"controllers/clockerror", "controllers/consistency", "controllers/endpoints",
 			"controllers/enqueue", "controllers/explain", "controllers/flags",
 			"controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder",
 			"controllers/remediationrecord", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/workload",
