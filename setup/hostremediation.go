@@ -27,7 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/hostremediation/sweeper"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -134,7 +134,7 @@ func (p *program) standDown() (hostremediation.Self, error) {
 	if p.self.BootID == "" || !p.o.election.LeaderElect || p.self.Namespace == "" || p.self.Name == "" {
 		return here, nil
 	}
-	asked := replica.NewStandDown()
+	asked := process.NewStandDown()
 	if err := p.Add(asked); err != nil {
 		return here, fmt.Errorf("set up the end of the manager: %w", err)
 	}

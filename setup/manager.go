@@ -33,12 +33,11 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
+	"github.com/kubemend/kubemend/controllers/process"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -51,7 +50,7 @@ type program struct {
 	ctrl.Manager
 	o       *Options
 	version string
-	self    replica.Replica
+	self    process.Replica
 
 	server   *clockerror.Server // the API server of the management cluster
 	gates    *workload.Gates
@@ -87,7 +86,7 @@ func (p *program) cached(namespace string, cached records.RequestCache) {
 
 // Run runs the manager until ctx ends. The options were validated; version is what it says of itself in the manager lease.
 func Run(ctx context.Context, version string, o *Options) error {
-	self := replica.FromEnvironment()
+	self := process.FromEnvironment()
 	if err := takeNamespace(ctx, self, o); err != nil {
 		return err
 	}
@@ -179,7 +178,7 @@ func (p *program) addChecks() error {
 	if p.o.teardown.Enabled {
 		kinds = nil // it waits for what it reads itself
 	}
-	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", endpoints.Filled(p.GetCache(), kinds...))); err != nil {
+	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", process.Filled(p.GetCache(), kinds...))); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	return nil

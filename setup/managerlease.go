@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
@@ -59,7 +59,7 @@ func (p *program) announce() error {
 }
 
 // announcement is what the manager says of itself.
-func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, version string, o *Options) managerlease.Announcement {
+func announcement(kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
@@ -72,7 +72,7 @@ const askedFor = 10 * time.Second
 
 // takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it is missing. A
 // teardown leaves nothing behind, so it creates none.
-func takeNamespace(ctx context.Context, self replica.Replica, o *Options) error {
+func takeNamespace(ctx context.Context, self process.Replica, o *Options) error {
 	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
 		return nil
 	}

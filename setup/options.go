@@ -12,13 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/flags"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/teardown"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -44,7 +44,7 @@ type Options struct {
 	migration           migration.Options
 	teardown            teardown.Options
 	election            managerlease.Options
-	endpoints           endpoints.Options
+	endpoints           process.Options
 
 	namespace   string
 	watchFilter string

@@ -8,12 +8,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/teardown"
 )
 
 // lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
-func lockOf(self replica.Replica, o *Options) (*teardown.Lock, error) {
+func lockOf(self process.Replica, o *Options) (*teardown.Lock, error) {
 	if !o.teardown.Enabled || !o.election.LeaderElect {
 		return nil, nil
 	}
@@ -21,7 +21,7 @@ func lockOf(self replica.Replica, o *Options) (*teardown.Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the management cluster: %w", err)
 	}
-	identity, err := replica.Unique()
+	identity, err := process.Unique()
 	if err != nil {
 		return nil, fmt.Errorf("set up leader election: %w", err)
 	}

@@ -1,5 +1,6 @@
-// Package replica knows the pod and the node that this process runs in. It ends the process where another replica has to act instead.
-package replica
+// Package process is what this process is beside its controllers: the pod and node that it runs in, its memory, and its HTTP servers. It ends the process
+// where another replica has to act instead.
+package process
 
 import (
 	"context"
