@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // RBAC of this controller. Who may act in one namespace alone reads that Namespace, and may neither list nor watch them.
@@ -142,7 +142,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) ([]Facts
 	for i := range list.Items {
 		if check := &list.Items[i]; check.Spec.ClusterName == key.Name {
 			observed = append(observed, Facts{
-				Check: check, Cluster: cluster, Namespace: labels, NamespaceKnown: known, NotCovered: !shard.Covers(r.WatchFilterValue, check, cluster),
+				Check: check, Cluster: cluster, Namespace: labels, NamespaceKnown: known, NotCovered: !capi.Covers(r.WatchFilterValue, check, cluster),
 			})
 		}
 	}

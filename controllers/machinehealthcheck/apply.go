@@ -16,9 +16,9 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -232,7 +232,7 @@ func (r *Reconciler) set(
 // save writes the conditions of machine, and reports whether they are stored.
 func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
 	r.written.begin(machine)
-	err := machinestatus.PatchConditions(ctx, r.Client, machine)
+	err := capi.PatchConditions(ctx, r.Client, machine)
 	o.again = r.written.end(machine, err == nil) || o.again
 	switch {
 	case apierrors.IsConflict(err):

@@ -26,12 +26,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
@@ -74,7 +73,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
-	if !machines.Marked(machine) || len(checks) > 0 && !machinestatus.HasOwn(machine) || r.actedOn(checks, cluster) {
+	if !machines.Marked(machine) || len(checks) > 0 && !capi.HasOwn(machine) || r.actedOn(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, len(checks) > 0)
@@ -88,7 +87,7 @@ func (r *Releaser) clusterOf(ctx context.Context, machine *clusterv1.Machine) (*
 	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	if ptr.Deref(cluster.Spec.Paused, false) || !shard.Covers(r.WatchFilterValue, cluster, nil) {
+	if ptr.Deref(cluster.Spec.Paused, false) || !capi.Covers(r.WatchFilterValue, cluster, nil) {
 		return nil, nil
 	}
 	return cluster, nil
@@ -160,12 +159,12 @@ func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Mach
 	next := releasedCopy(live)
 	if judged || !writtenByUs(live) {
 		next = statusCopy(live)
-		machinestatus.DropOwn(next)
+		capi.DropOwn(next)
 	}
 	if next == nil || sameConditions(next, live) {
 		return ctrl.Result{}, nil
 	}
-	err := machinestatus.PatchConditions(ctx, r.Client, next)
+	err := capi.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil

@@ -16,7 +16,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -40,8 +40,8 @@ func (u *Uninstaller) act(ctx context.Context, s step) error {
 	case erase:
 		err = u.Client.Delete(ctx, remediationrequest.Identity(s.on), client.Preconditions{UID: ptr.To(s.on.UID)})
 	case strip:
-		machinestatus.DropOwn(s.machine)
-		err = machinestatus.PatchConditions(ctx, u.Client, s.machine)
+		capi.DropOwn(s.machine)
+		err = capi.PatchConditions(ctx, u.Client, s.machine)
 	case unfence:
 		err = u.unfence(ctx, s.owned)
 	}

@@ -29,9 +29,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // metadata is an object as far as kubemend writes on it.
@@ -121,7 +120,7 @@ func (u *Uninstaller) watched(s *look, o client.Object) bool {
 	if check, is := o.(*clusterv1.MachineHealthCheck); is {
 		name = check.Spec.ClusterName
 	}
-	return shard.Covers(u.WatchFilterValue, o, s.clusters[client.ObjectKey{Namespace: o.GetNamespace(), Name: name}])
+	return capi.Covers(u.WatchFilterValue, o, s.clusters[client.ObjectKey{Namespace: o.GetNamespace(), Name: name}])
 }
 
 func (u *Uninstaller) observeChecks(ctx context.Context, s *look) error {
@@ -154,7 +153,7 @@ func (u *Uninstaller) observeMachines(ctx context.Context, s *look) error {
 		next = list.Continue
 		for i := range list.Items {
 			machine := &list.Items[i]
-			if machinestatus.HasOwn(machine) && u.watched(s, machine) {
+			if capi.HasOwn(machine) && u.watched(s, machine) {
 				on := &metadata{TypeMeta: kindOf(machineKind), ObjectMeta: machine.ObjectMeta}
 				s.found(machineCondition, on).machine = machine
 			}
