@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -51,18 +52,21 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
 func (p *program) addClaims(ctx context.Context) error {
-	mayWatch := p.o.namespace == ""
+	r := &claims.Reconciler{Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter}
+	if p.o.namespace != "" {
+		r.Namespaces, r.RereadEvery = p.GetAPIReader(), 30*time.Second
+	}
 	for _, verb := range []string{"list", "watch"} {
-		if !mayWatch {
+		if r.RereadEvery > 0 {
 			break
 		}
-		var err error
-		if mayWatch, err = access.Allowed(ctx, p.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"}); err != nil {
+		may, err := access.Allowed(ctx, p.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"})
+		if err != nil {
 			return fmt.Errorf("ask whether the manager may %s Namespaces: %w", verb, err)
 		}
+		if !may {
+			r.Namespaces = nil
+		}
 	}
-	return (&claims.Reconciler{
-		Client: p.GetClient(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
-		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter,
-	}).SetupWithManager(p, mayWatch, controller.Options{MaxConcurrentReconciles: 10})
+	return r.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10})
 }
