@@ -62,11 +62,24 @@ type Clusters struct {
 	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
 	Management client.Client
 
-	mu         sync.Mutex
-	fenced     func(cluster client.ObjectKey) // see OnFenced
-	nodes      map[client.ObjectKey]toolscache.SharedIndexInformer
-	doubts     map[client.ObjectKey]*doubt
-	identities map[client.ObjectKey]identity
+	mu     sync.Mutex
+	fenced func(cluster client.ObjectKey) // see OnFenced
+	states map[client.ObjectKey]*state
+}
+
+// state is what is kept of one cluster.
+type state struct {
+	nodes    toolscache.SharedIndexInformer // the cache of its nodes; nil while there is none
+	doubt    *doubt                         // about that cache; nil if there is none
+	identity identity
+}
+
+// of returns the state of a cluster. The mutex is held.
+func (c *Clusters) of(cluster client.ObjectKey) *state {
+	if c.states[cluster] == nil {
+		c.states[cluster] = &state{}
+	}
+	return c.states[cluster]
 }
 
 // RBAC in the workload clusters. ClusterCache's probe asks for the path /.
@@ -77,10 +90,7 @@ type Clusters struct {
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
-	return &Clusters{
-		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, doubts: map[client.ObjectKey]*doubt{},
-		identities: map[client.ObjectKey]identity{},
-	}
+	return &Clusters{cache: cc, states: map[client.ObjectKey]*state{}}
 }
 
 // View is a workload cluster as it was read once.
@@ -163,7 +173,9 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	case d == nil:
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	case d.answered && c.caughtUp(ctx, cluster, d, informer.GetIndexer()):
-		c.settle(cluster)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.of(cluster).doubt = nil
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
 	v := d.view(now, connected, health)
@@ -338,5 +350,5 @@ func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexIn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropStopped()
-	c.nodes[cluster] = nodes
+	c.of(cluster).nodes = nodes
 }
