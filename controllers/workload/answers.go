@@ -41,32 +41,26 @@ func (a *answers) cutOff(now time.Time) {
 	}
 }
 
-// listOf is what is listed by r, if it asks for a page of a list whose pages client-go keeps until it has the last: it does not keep those of a list by a
-// field. One reflector of a kind is there, and lists of metadata besides.
-func listOf(r *http.Request) string {
+// listOf is what is listed by r, and whether it asks for the first page, if client-go keeps the pages of that list until it has the last: it does not keep
+// those of a list by a field. One reflector of a kind is there, and lists of metadata besides.
+func listOf(r *http.Request) (list string, first bool) {
 	query := r.URL.Query()
 	if r.Method != http.MethodGet || !query.Has("limit") || query.Has("fieldSelector") {
-		return ""
+		return "", false
 	}
-	return r.Header.Get("Accept") + " " + r.URL.Path
+	return r.Header.Get("Accept") + " " + r.URL.Path, !query.Has("continue")
 }
 
-// begin forgets what was read of a list, if r asks for its first page.
-func (a *answers) begin(list string, r *http.Request) {
-	if r.URL.Query().Has("continue") {
-		return
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.read, list)
-}
-
-// add adds n bytes to what was read of a list, and returns how much that is. A server that always says that more follow would have all memory otherwise.
-func (a *answers) add(list string, n int) int64 {
+// add adds n bytes to what was read of a list, from its first page on, and returns how much that is. A server that always says that more follow would have
+// all memory otherwise.
+func (a *answers) add(list string, n int, first bool) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.read == nil {
 		a.read = map[string]int64{}
+	}
+	if first {
+		a.read[list] = 0
 	}
 	a.read[list] += int64(n)
 	return a.read[list]

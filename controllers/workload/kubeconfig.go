@@ -161,33 +161,23 @@ func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.
 		return nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
-	content, err := k.obeyed(cluster, s.Data[secret.KubeconfigDataName])
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		refused = nil
+	content, err := s.Data[secret.KubeconfigDataName], error(nil)
+	if k.Transports != nil {
+		content, err = k.Transports.route(cluster, content)
+	} else {
+		_, err = RESTConfig(content)
 	}
+	var refused *RefusedError
+	errors.As(err, &refused)
 	if k.note(cluster, refused, s.ResourceVersion) && k.Tell != nil {
 		k.Tell(ctx, cluster, refused)
 	}
-	switch {
-	case refused != nil:
-		s.Data = nil
-		return refused
-	case err != nil:
-		s.Data = nil
-		return fmt.Errorf("read the kubeconfig of cluster %s: %w", cluster, err)
+	s.Data = nil
+	if err != nil {
+		return err
 	}
 	s.Data = map[string][]byte{secret.KubeconfigDataName: content}
 	return nil
-}
-
-// obeyed is what the reader of a kubeconfig is given for it.
-func (k *Kubeconfigs) obeyed(cluster client.ObjectKey, content []byte) ([]byte, error) {
-	if k.Transports != nil {
-		return k.Transports.route(cluster, content)
-	}
-	_, err := RESTConfig(content)
-	return content, err
 }
 
 // note remembers what was last read of the kubeconfig of a cluster, and reports whether that it is refused is news.

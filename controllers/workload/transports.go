@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -125,12 +126,12 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err == nil {
 		route.answers.clock.Note(sent, t.Clock.Now(), answer.Header)
 	}
-	list := listOf(r)
-	route.answers.begin(list, r)
+	list, first := listOf(r)
 	read := func(n int, err error) error {
-		if list != "" && route.answers.add(list, n) > t.Limit*paged {
+		if list != "" && route.answers.add(list, n, first) > t.Limit*paged {
 			err = errPages
 		}
+		first = false
 		if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
 			route.answers.cutOff(t.Clock.Now())
 		}
@@ -232,28 +233,18 @@ func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (bool, error) {
 	ctx, done := context.WithTimeout(ctx, AnswerWithin)
 	defer done()
-	path := (&url.URL{Scheme: scheme, Host: scheme}).JoinPath("api", "v1", "namespaces", t.Self.Namespace, "pods", t.Self.Name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path.String(), http.NoBody)
-	if err != nil {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(pod.GroupVersionKind(), meta.RESTScopeNamespace)
+	live, err := client.New(&rest.Config{Host: "http://" + scheme, Transport: transport}, client.Options{Mapper: mapper})
+	if err == nil {
+		err = live.Get(ctx, t.Self, pod)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("ask for the pod that this runs in: %w", err)
 	}
-	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	answer, err := transport.RoundTrip(request)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	var pod metav1.PartialObjectMetadata
-	switch {
-	case answer.StatusCode == http.StatusNotFound:
-		return false, nil
-	case answer.StatusCode != http.StatusOK:
-		return false, fmt.Errorf("ask for the pod that this runs in: %s", answer.Status)
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&pod); err != nil {
-		return false, fmt.Errorf("read the pod that this runs in: %w", err)
-	}
-	return pod.UID == t.SelfUID, nil
+	return err == nil && pod.UID == t.SelfUID, nil
 }
 
 // locally is the way to the cluster that this runs in, by the credentials of config.
