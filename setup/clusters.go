@@ -31,10 +31,10 @@ func (p *program) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
-	transports := &workload.Transports{
-		Limit: p.o.clusters.ResponseLimit.Value(), Clock: clock.RealClock{}, Local: ctrl.GetConfig,
-		SelfUID: p.self.UID, Self: types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name},
-	}
+	workers := min(p.o.machineHealthChecks.Concurrency, p.o.hostRemediations.Concurrency)
+	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), max(1, workers/2), clock.RealClock{})
+	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
+	transports.Local = ctrl.GetConfig
 	if err := transports.Register(); err != nil {
 		return err
 	}
@@ -57,12 +57,8 @@ func (p *program) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	p.gates = &workload.Gates{
-		ClusterCache: cc, Kubeconfigs: kubeconfigs, Clock: clock.RealClock{},
-		MostWaiting: max(1, min(p.o.machineHealthChecks.Concurrency, p.o.hostRemediations.Concurrency)/2),
-	}
-	p.clusters = workload.NewClusters(p.gates)
-	p.clusters.Kubeconfigs, p.clusters.Gates, p.clusters.MostNodes = kubeconfigs, p.gates, transports.MostNodes()
-	p.clusters.Server, p.clusters.Management = p.server, p.writer()
+	p.connections = workload.Connections{ClusterCache: cc, Kubeconfigs: kubeconfigs}
+	p.clusters = workload.NewClusters(p.connections)
+	p.clusters.Kubeconfigs, p.clusters.MostNodes, p.clusters.Server, p.clusters.Management = kubeconfigs, transports.MostNodes(), p.server, p.writer()
 	return p.clusters.ForgetDeleted(ctx, p.GetCache())
 }

@@ -34,7 +34,7 @@ import (
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
-	verified := workload.Verified{ClusterCache: p.gates, Clusters: p.clusters}
+	verified := workload.Verified{ClusterCache: p.connections, Clusters: p.clusters}
 	nodes := fence.NewNodes(verified, left.Send)
 	if err := p.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -105,7 +105,7 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 		if _, err := p.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
 			return fmt.Errorf("find version %s of %s: %w", r.Kind.Version, r.Kind.Kind, err)
 		}
-		return r.SetupWithManager(ctx, p, p.gates, controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency})
+		return r.SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency})
 	}
 }
 

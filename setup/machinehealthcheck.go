@@ -38,7 +38,7 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: p.services.Installed, Records: p.records,
 		Metal: metal, Verify: p.clusters.Verify,
 		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod,
-	}).SetupWithManager(ctx, p, p.gates, controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}); err != nil {
+	}).SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}); err != nil {
 		return err
 	}
 	if err := p.addClaims(ctx); err != nil {

@@ -52,12 +52,12 @@ type program struct {
 	version string
 	self    process.Replica
 
-	server   *clockerror.Server // the API server of the management cluster
-	gates    *workload.Gates
-	clusters *workload.Clusters
-	services *crdgate.Reconciler
-	records  *records.Records
-	caches   []records.RequestCache
+	server      *clockerror.Server // the API server of the management cluster
+	connections workload.Connections
+	clusters    *workload.Clusters
+	services    *crdgate.Reconciler
+	records     *records.Records
+	caches      []records.RequestCache
 }
 
 // writer returns the client that writes as kubemend.
@@ -106,7 +106,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	defer p.gates.Shutdown() // when the controllers have ended
+	defer p.connections.Shutdown() // when the controllers have ended
 	if err := p.addServices(); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (p *program) addTeardown(lock *teardown.Lock) error {
 	}
 	uninstaller := &teardown.Uninstaller{
 		Client: p.writer(), Live: p.GetAPIReader(),
-		Clusters: p.gates, Nodes: fence.NewNodes(p.gates, func(fence.Place) {}),
+		Clusters: p.connections, Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
 		Discovery: api, Serves: p.services.Serves, Recorder: p.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
 		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },

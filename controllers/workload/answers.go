@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
@@ -16,10 +18,17 @@ const nodesPath = "/api/v1/nodes"
 // answers is what is remembered of the answers of one cluster's API server.
 type answers struct {
 	clock clockerror.Server
+	gate  gate
 
 	mu   sync.Mutex
 	cut  pause            // for how long its nodes are not known because an answer about them was cut off
 	read map[string]int64 // how long the pages of each list were together until now, see listOf
+}
+
+func newAnswers(cluster client.ObjectKey) *answers {
+	return &answers{
+		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}, gate: gate{changed: make(chan struct{})}, read: map[string]int64{},
+	}
 }
 
 // unsure reports whether the cache of the nodes may show them as they were at now: the server that has sent an answer that was cut off sends the next one,
@@ -56,9 +65,6 @@ func listOf(r *http.Request) (list string, first bool) {
 func (a *answers) add(list string, n int, first bool) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.read == nil {
-		a.read = map[string]int64{}
-	}
 	if first {
 		a.read[list] = 0
 	}

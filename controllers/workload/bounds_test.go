@@ -36,6 +36,14 @@ func TestAnAnswerThatDoesNotEndIsCutOff(t *testing.T) {
 	}
 }
 
+// intervals is a clock that goes on each time that it is looked at.
+type intervals struct {
+	*testclock.FakeClock
+	each *testclock.SimpleIntervalClock
+}
+
+func (i intervals) Now() time.Time { return i.each.Now() }
+
 // heard is how many events a watch tells that goes on for ever, each of them taking so long, and how it ends.
 func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 	t.Helper()
@@ -49,7 +57,9 @@ func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 			}
 		}
 	})
-	transports := routed(t, c1, server, &Transports{Limit: 64 << 10, Clock: &testclock.SimpleIntervalClock{Time: noon.Time, Duration: each}})
+	transports := routed(t, c1, server, NewTransports(64<<10, 0, intervals{
+		testclock.NewFakeClock(noon.Time), &testclock.SimpleIntervalClock{Time: noon.Time, Duration: each},
+	}))
 	c, err := client.NewWithWatch(configOf(transports), client.Options{Mapper: nodesOnly()})
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +127,7 @@ func TestTheNodesAreUnsureForAWhileAfterAnAnswerAboutThemWasCutOff(t *testing.T)
 		writeJSON(w, "{}")
 	})
 	now := testclock.NewFakeClock(noon.Time)
-	transports := routed(t, c1, server, &Transports{Limit: 1 << 20, Clock: now})
+	transports := routed(t, c1, server, NewTransports(1<<20, 0, now))
 	ask := func(path string) {
 		t.Helper()
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "workload://"+hostOf(c1)+path, http.NoBody)

@@ -53,8 +53,6 @@ type Clusters struct {
 	cache clustercache.ClusterCache
 	// Kubeconfigs are those that the cache connects by. It may be nil.
 	Kubeconfigs *Kubeconfigs
-	// Gates are those that what is asked of the clusters passes. It may be nil.
-	Gates *Gates
 	// MostNodes is how many nodes a cluster may have; 0 for any number.
 	MostNodes int64
 	// Server is the API server of the management cluster, whose clock is held against that of this process. It may be nil.
@@ -206,13 +204,14 @@ func (c *Clusters) watch(ctx context.Context, cluster client.ObjectKey, watches 
 
 // silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
 func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	if route := c.Kubeconfigs.route(cluster); route != nil && route.answers.unsure(now) {
+	route := c.Kubeconfigs.route(cluster)
+	switch {
+	case route == nil:
+		return false, false
+	case route.answers.unsure(now):
 		return true, true // what the cache shows it has shown for a while
 	}
-	if c.Gates == nil {
-		return false, false
-	}
-	return c.Gates.silent(cluster, now)
+	return c.Kubeconfigs.Transports.gates.silent(&route.answers.gate, now)
 }
 
 // refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and

@@ -23,7 +23,7 @@ func numbered(i int) client.ObjectKey {
 // Each of them may keep five workers waiting for ten seconds: four of them, all that carry out power cycles.
 func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 	server := hangs(t)
-	clusters, clock := gatedClusters(server)
+	clusters, clock := gatedClusters(at(server.Server), 0)
 	const silent = 6
 	asking, giveUp := context.WithCancelCause(t.Context())
 	ended := make(chan error, silent*atOnce)
@@ -42,18 +42,18 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		}
 	}
 	left := map[*gate]int{}
-	clusters.Gates.mu.Lock()
-	for _, r := range clusters.Gates.slow {
+	clusters.Kubeconfigs.Transports.gates.mu.Lock()
+	for _, r := range clusters.Kubeconfigs.Transports.gates.slow {
 		left[r.gate]++
 	}
-	clusters.Gates.mu.Unlock()
+	clusters.Kubeconfigs.Transports.gates.mu.Unlock()
 	for _, n := range left {
 		if n > (mostWaiting+silent-1)/silent {
 			t.Errorf("one cluster keeps %d of %d workers", n, mostWaiting)
 		}
 	}
 	for i := range silent {
-		if open, _ := clusters.Gates.silent(numbered(i), clock.Now()); !open {
+		if open, _ := clusters.silent(numbered(i), clock.Now()); !open {
 			t.Errorf("cluster %d is asked again at once", i)
 		}
 	}
@@ -64,23 +64,22 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		}
 	}
 	eventually(t, "all have ended", func() bool {
-		clusters.Gates.mu.Lock()
-		defer clusters.Gates.mu.Unlock()
-		return len(clusters.Gates.slow) == 0 && clock.Waiters() == 0
+		clusters.Kubeconfigs.Transports.gates.mu.Lock()
+		defer clusters.Kubeconfigs.Transports.gates.mu.Unlock()
+		return len(clusters.Kubeconfigs.Transports.gates.slow) == 0 && clock.Waiters() == 0
 	})
 }
 
 func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 	var begun atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusOK)
+		writeJSON(w, "")
 		_ = http.NewResponseController(w).Flush()
 		begun.Add(1)
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	clock := testclock.NewFakeClock(noon.Time)
-	clusters := NewClusters(&Gates{ClusterCache: oneServer{config: &rest.Config{Host: server.URL}}, Clock: clock, MostWaiting: 1})
+	clusters, clock := gatedClusters(at(server), 1)
 	ended := make(chan error)
 	asking, giveUp := context.WithCancel(t.Context())
 	for i := range 2 {
@@ -100,12 +99,14 @@ func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 	}
 }
 
+// gatesOf are gates of so many slow requests, and some of them.
+func gatesOf(most int) (*gates, []*gate) {
+	return &gates{clock: testclock.NewFakeClock(noon.Time), most: most}, []*gate{&newAnswers(numbered(0)).gate, &newAnswers(numbered(1)).gate}
+}
+
 // sendTo sends a request through a gate, which must let it, and returns the context that ends if it is given up.
-func sendTo(t *testing.T, gates *Gates, cluster int) (*request, context.Context) {
+func sendTo(t *testing.T, gates *gates, at *gate) (*request, context.Context) {
 	t.Helper()
-	gates.mu.Lock()
-	at := gates.gate(numbered(cluster))
-	gates.mu.Unlock()
 	ctx, cut := context.WithCancelCause(t.Context())
 	sent, err := gates.enter(ctx, at, cut)
 	if err != nil {
@@ -115,11 +116,11 @@ func sendTo(t *testing.T, gates *Gates, cluster int) (*request, context.Context)
 }
 
 func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
-	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time), MostWaiting: 1}
-	ended, kept := sendTo(t, gates, 0)
+	gates, at := gatesOf(1)
+	ended, kept := sendTo(t, gates, at[0])
 	gates.leave(ended, nil)
 	gates.becomesSlow(ended) // its second has ended just now
-	other, _ := sendTo(t, gates, 0)
+	other, _ := sendTo(t, gates, at[0])
 	gates.becomesSlow(other)
 	if len(gates.slow) != 1 || kept.Err() != nil {
 		t.Errorf("%d wait, and that which has ended: %v", len(gates.slow), kept.Err())
@@ -127,13 +128,13 @@ func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
 }
 
 func TestAClusterThatIsSlowIsBehindThoseThatAreSilent(t *testing.T) {
-	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time), MostWaiting: 2}
-	slow, kept := sendTo(t, gates, 0)
+	gates, at := gatesOf(2)
+	slow, kept := sendTo(t, gates, at[0])
 	gates.becomesSlow(slow)
 	var sent []*request
 	var silent []context.Context
 	for range atOnce {
-		r, ctx := sendTo(t, gates, 1)
+		r, ctx := sendTo(t, gates, at[1])
 		sent, silent = append(sent, r), append(silent, ctx)
 	}
 	givenUp := 0
@@ -151,10 +152,10 @@ func TestAClusterThatIsSlowIsBehindThoseThatAreSilent(t *testing.T) {
 }
 
 func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
-	gates := &Gates{Clock: testclock.NewFakeClock(noon.Time)}
-	first, _ := sendTo(t, gates, 0)
+	gates, at := gatesOf(0)
+	first, _ := sendTo(t, gates, at[0])
 	for range atOnce - 1 {
-		sendTo(t, gates, 0)
+		sendTo(t, gates, at[0])
 	}
 	entered := make(chan error)
 	go func() {
@@ -175,8 +176,8 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	server := hangs(t)
 	server.goOn()
-	clusters, clock := gatedClusters(server)
-	config, err := clusters.Gates.GetRESTConfig(t.Context(), gated)
+	clusters, clock := gatedClusters(at(server.Server), 0)
+	config, err := clusters.cache.GetRESTConfig(t.Context(), gated)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/nodes?watch=true", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/nodes?watch=true", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +195,7 @@ func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	clock.Step(time.Minute)
-	if slow := clusters.Gates.slow; len(slow) != 0 || clock.Waiters() != 0 {
+	if slow := clusters.Kubeconfigs.Transports.gates.slow; len(slow) != 0 || clock.Waiters() != 0 {
 		t.Errorf("%d requests wait, and %d timers", len(slow), clock.Waiters())
 	}
 }

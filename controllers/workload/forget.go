@@ -47,9 +47,6 @@ func (c *Clusters) forget(obj any) {
 	if c.Kubeconfigs != nil {
 		c.Kubeconfigs.forget(key)
 	}
-	if c.Gates != nil {
-		c.Gates.forget(key)
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is := c.of(key)

@@ -5,15 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 const (
@@ -28,6 +24,8 @@ const (
 	slowAfter = time.Second
 	// late is from when on an answer counts as none. Who answers only just in time holds workers as who does not answer.
 	late = AnswerWithin / 2
+	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of eleven minutes.
+	unawaited = time.Minute
 )
 
 // ErrSilent is the error of requests that are not sent, because the workload cluster leaves others unanswered.
@@ -36,32 +34,19 @@ var ErrSilent = errors.New("the workload cluster leaves requests unanswered, and
 // errCrowded is the error of a request that is given up, because too many others wait as well.
 var errCrowded = fmt.Errorf("%w: requests to many clusters are waiting", ErrSilent)
 
-// Gates is a ClusterCache of whose clusters each is asked a few things at a time, and nothing for a while once it leaves requests unanswered. So a
-// cluster whose API server hangs keeps a few workers waiting, once, and the others none. What bounds those of one cluster does not bound those of many that
-// fall silent at the same moment: if too many requests to all clusters together are slow, one is given up.
-//
-// That holds for its uncached clients and for its configurations; a watch counts until it has begun. What ClusterCache asks by itself, which no worker
-// waits for, does not pass: its probes and the lists and watches of its caches. Gates is safe for concurrent use.
-type Gates struct {
-	clustercache.ClusterCache
-	// Kubeconfigs are those that the ClusterCache connects by: a request that is refused because of one says so. It may be nil.
-	Kubeconfigs *Kubeconfigs
-	Clock       clock.WithDelayedExecution
-	// MostWaiting is how many requests, to all clusters together, may be without an answer for longer than a second: about half as many as there are
-	// workers. 0 is 10.
-	MostWaiting int
+// gates are what the requests to all clusters have to pass that workers wait for: a few at a time to each cluster, and none for a while once it leaves
+// requests unanswered. So a cluster whose API server hangs keeps a few workers waiting, once, and the others none. What bounds those of one cluster does not
+// bound those of many that fall silent at the same moment: if too many requests to all clusters together are slow, one is given up.
+type gates struct {
+	clock clock.WithDelayedExecution
+	most  int // how many requests may be slow
 
-	mu    sync.Mutex
-	gates map[client.ObjectKey]*gate
-	slow  []*request // in the order in which they became slow
+	mu   sync.Mutex
+	slow []*request // in the order in which they became slow
 }
 
-// gate is what the requests to one cluster have to pass. The mutex of Gates guards it.
+// gate is that of one cluster. The mutex of gates guards it.
 type gate struct {
-	connection *rest.Config // ClusterCache's, of which config and client are made
-	config     *rest.Config
-	client     client.Client
-
 	circuit circuit
 	sent    int           // requests that are under way
 	slow    int           // those of them that are slow
@@ -84,90 +69,17 @@ type request struct {
 	slow, ended bool
 }
 
-// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
-func (g *Gates) Shutdown() {
-	if connections, end := g.ClusterCache.(interface{ Shutdown() }); end {
-		connections.Shutdown()
-	}
-}
-
-// GetUncachedClient returns the client of a cluster that reads past all caches.
-func (g *Gates) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	_, c, err := g.way(ctx, cluster)
-	return c, err
-}
-
-// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
-func (g *Gates) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
-	config, _, err := g.way(ctx, cluster)
-	return config, err
-}
-
-// way returns the way to a cluster, built once for each connection. It sends nothing.
-func (g *Gates) way(ctx context.Context, cluster client.ObjectKey) (*rest.Config, client.Client, error) {
-	config, err := g.ClusterCache.GetRESTConfig(ctx, cluster)
-	if refused := g.Kubeconfigs.Refused(cluster); err != nil && refused != nil {
-		return nil, nil, fmt.Errorf("%w: %w", err, refused)
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	ungated, err := g.ClusterCache.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return nil, nil, err
-	}
+// silent reports whether the circuit at a gate is open at now, and whether it is so much so that not even a trial goes.
+func (g *gates) silent(at *gate, now time.Time) (open, rests bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := g.gate(cluster)
-	if at.connection == config {
-		return at.config, at.client, nil
-	}
-	gated := rest.CopyConfig(config)
-	gated.Wrap(func(next http.RoundTripper) http.RoundTripper { return passing{g, at, next} })
-	through, err := rest.HTTPClientFor(gated)
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a way to cluster %s: %w", cluster, err)
-	}
-	made, err := client.New(gated, client.Options{Scheme: ungated.Scheme(), Mapper: ungated.RESTMapper(), HTTPClient: through})
-	if err != nil {
-		return nil, nil, fmt.Errorf("make a client of cluster %s: %w", cluster, err)
-	}
-	at.connection, at.config, at.client = config, gated, made
-	return gated, made, nil
-}
-
-// gate returns the gate of a cluster. The mutex is held.
-func (g *Gates) gate(cluster client.ObjectKey) *gate {
-	if g.gates == nil {
-		g.gates = map[client.ObjectKey]*gate{}
-	}
-	if g.gates[cluster] == nil {
-		g.gates[cluster] = &gate{changed: make(chan struct{})}
-	}
-	return g.gates[cluster]
-}
-
-// forget drops all that is kept of a cluster.
-func (g *Gates) forget(cluster client.ObjectKey) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.gates, cluster)
-}
-
-// silent reports whether the circuit of a cluster is open at now, and whether it is so much so that not even a trial goes.
-func (g *Gates) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if at := g.gates[cluster]; at != nil {
-		return at.circuit.open, at.circuit.rests(now)
-	}
-	return false, false
+	return at.circuit.open, at.circuit.rests(now)
 }
 
 // enter waits until a request may be sent. It is to be left once it has ended; until then cut may be called, which gives it up.
-func (g *Gates) enter(ctx context.Context, at *gate, cut context.CancelCauseFunc) (*request, error) {
+func (g *gates) enter(ctx context.Context, at *gate, cut context.CancelCauseFunc) (*request, error) {
 	for {
-		now := g.Clock.Now()
+		now := g.clock.Now()
 		g.mu.Lock()
 		rests, free := at.circuit.rests(now), at.circuit.open || at.sent < atOnce
 		if !rests && free {
@@ -175,7 +87,7 @@ func (g *Gates) enter(ctx context.Context, at *gate, cut context.CancelCauseFunc
 			at.sent++
 			sent := &request{gate: at, began: now, trial: at.circuit.trial, cut: cut}
 			g.mu.Unlock()
-			sent.timer = g.Clock.AfterFunc(slowAfter, func() { g.becomesSlow(sent) })
+			sent.timer = g.clock.AfterFunc(slowAfter, func() { g.becomesSlow(sent) })
 			return sent, nil
 		}
 		slow, changed := at.slow > 0, at.changed
@@ -193,7 +105,7 @@ func (g *Gates) enter(ctx context.Context, at *gate, cut context.CancelCauseFunc
 
 // becomesSlow notes that a request is slow. If there are too many of these, one is given up: of the cluster that has most of them, and of these the oldest.
 // A cluster that is merely slow is behind those that do not answer at all.
-func (g *Gates) becomesSlow(sent *request) {
+func (g *gates) becomesSlow(sent *request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if sent.ended {
@@ -203,7 +115,7 @@ func (g *Gates) becomesSlow(sent *request) {
 	sent.gate.slow++
 	sent.gate.wake()
 	g.slow = append(g.slow, sent)
-	if len(g.slow) <= cmp.Or(g.MostWaiting, mostWaiting) {
+	if len(g.slow) <= cmp.Or(g.most, mostWaiting) {
 		return
 	}
 	waiting := map[*gate]int{}
@@ -216,9 +128,9 @@ func (g *Gates) becomesSlow(sent *request) {
 }
 
 // leave notes that a request has ended with err.
-func (g *Gates) leave(sent *request, err error) {
+func (g *gates) leave(sent *request, err error) {
 	sent.timer.Stop()
-	now := g.Clock.Now()
+	now := g.clock.Now()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if sent.ended {

@@ -17,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -225,6 +226,38 @@ func (k *Kubeconfigs) route(cluster client.ObjectKey) *route {
 		return nil
 	}
 	return k.Transports.routeOf(cluster)
+}
+
+// Connections are those of a ClusterCache by these kubeconfigs: that a cluster is not connected because of its kubeconfig is in the error.
+type Connections struct {
+	clustercache.ClusterCache
+	Kubeconfigs *Kubeconfigs
+}
+
+// GetUncachedClient returns the client of a cluster that reads past all caches.
+func (c Connections) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	connected, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
+	return connected, c.because(cluster, err)
+}
+
+// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
+func (c Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
+	return config, c.because(cluster, err)
+}
+
+// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
+func (c Connections) Shutdown() {
+	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
+		connections.Shutdown()
+	}
+}
+
+func (c Connections) because(cluster client.ObjectKey, err error) error {
+	if refused := c.Kubeconfigs.Refused(cluster); err != nil && refused != nil {
+		return fmt.Errorf("%w: %w", err, refused)
+	}
+	return err
 }
 
 // forget drops what is known of a cluster that is gone.

@@ -11,23 +11,22 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// passing sends requests through the gate of a cluster.
-type passing struct {
-	gates *Gates
-	gate  *gate
-	next  http.RoundTripper
+// awaited reports whether a worker waits for the answer to a request: none does for a probe, of the path /, and for what caches list and watch.
+func awaited(r *http.Request) bool {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	return r.URL.Path != "/" && (err != nil || timeout < unawaited)
 }
 
-// RoundTrip sends a request when it may be sent. It counts as under way until its answer was read to the end or closed; a watch until it has begun.
-func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
+// pass sends a request by next when it may be sent. It counts as under way until its answer was read to the end or closed; a watch until it has begun.
+func (g *gates) pass(r *http.Request, at *gate, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	ctx, cut := context.WithCancelCause(r.Context())
-	sent, err := p.gates.enter(ctx, p.gate, cut)
+	sent, err := g.enter(ctx, at, cut)
 	if err != nil {
 		cut(nil)
 		return unsent(r, err)
 	}
-	leave := func(err error) { p.gates.leave(sent, err); cut(nil) }
-	answer, err := p.next.RoundTrip(r.WithContext(ctx))
+	leave := func(err error) { g.leave(sent, err); cut(nil) }
+	answer, err := next(r.WithContext(ctx))
 	if err != nil {
 		err = causeOf(ctx, once(err))
 		leave(err)
@@ -35,7 +34,7 @@ func (p passing) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Header.Del("Retry-After")
 	if r.URL.Query().Has("watch") {
-		p.gates.leave(sent, nil)
+		g.leave(sent, nil)
 	}
 	answer.Body = &leaving{ReadCloser: answer.Body, why: func(err error) error { return causeOf(ctx, err) }, leave: leave}
 	return answer, nil

@@ -19,8 +19,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
 // scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
@@ -32,9 +30,9 @@ const scheme = "workload"
 // but a Transport, by an address of a scheme of its own. What client-go makes of that it sends by http.DefaultTransport, which knows who carries that
 // scheme. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol.) Transports is safe for concurrent use.
 type Transports struct {
-	// Limit is how long an answer may be, in bytes, as it is after decompression.
-	Limit int64
-	Clock clock.PassiveClock
+	// limit is how long an answer may be, in bytes, as it is after decompression.
+	limit int64
+	gates gates
 	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload cluster
 	// that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
 	Self    types.NamespacedName
@@ -45,8 +43,14 @@ type Transports struct {
 	routes map[string]*route // by host
 }
 
+// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests, to all clusters
+// together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
+func NewTransports(limit int64, most int, clock clock.WithDelayedExecution) *Transports {
+	return &Transports{limit: limit, gates: gates{clock: clock, most: most}, routes: map[string]*route{}}
+}
+
 // MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
-func (t *Transports) MostNodes() int64 { return t.Limit / bytesPerItem }
+func (t *Transports) MostNodes() int64 { return t.limit / bytesPerItem }
 
 // Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
 func (t *Transports) Register() error {
@@ -70,10 +74,7 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 	host := hostOf(cluster)
 	t.mu.Lock()
 	if known := t.routes[host]; known == nil || known.kubeconfig != string(kubeconfig) {
-		if t.routes == nil {
-			t.routes = map[string]*route{}
-		}
-		answers := &answers{clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}}
+		answers := newAnswers(cluster)
 		if known != nil {
 			answers = known.answers
 		}
@@ -117,23 +118,31 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Path == "/" && route.reconnects.Swap(false) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
+	if !awaited(r) {
+		return t.send(r, route)
+	}
+	return t.gates.pass(r, &route.answers.gate, func(r *http.Request) (*http.Response, error) { return t.send(r, route) })
+}
+
+// send sends a request, and takes note of the answer.
+func (t *Transports) send(r *http.Request, route *route) (*http.Response, error) {
 	transport, err := route.open(r.Context(), t)
 	if err != nil {
 		return unsent(r, err)
 	}
-	sent := t.Clock.Now()
+	sent := t.gates.clock.Now()
 	answer, err := transport.RoundTrip(r)
 	if err == nil {
-		route.answers.clock.Note(sent, t.Clock.Now(), answer.Header)
+		route.answers.clock.Note(sent, t.gates.clock.Now(), answer.Header)
 	}
 	list, first := listOf(r)
 	read := func(n int, err error) error {
-		if list != "" && route.answers.add(list, n, first) > t.Limit*paged {
+		if list != "" && route.answers.add(list, n, first) > t.limit*paged {
 			err = errPages
 		}
 		first = false
 		if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
-			route.answers.cutOff(t.Clock.Now())
+			route.answers.cutOff(t.gates.clock.Now())
 		}
 		return err
 	}
@@ -226,7 +235,7 @@ func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
 	}
-	return binding{next: addressed{server, transport}, limit: t.Limit, now: t.Clock.Now}, nil
+	return binding{next: addressed{server, transport}, limit: t.limit, now: t.gates.clock.Now}, nil
 }
 
 // runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)
