@@ -363,9 +363,9 @@ func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, m
 		case len(marked) > 0:
 			_, err = k.Ready(ctx, kind)
 			k.mu.Lock()
-			defer k.mu.Unlock()
 			is := k.of(kind)
 			is.idle = is.idle || is.named == 0 // it is watched for what was found of it, whether a check names it or not
+			k.mu.Unlock()
 			return err
 		}
 	}

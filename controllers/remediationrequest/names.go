@@ -40,8 +40,9 @@ func (k *Kinds[T]) Named(ctx context.Context, check types.NamespacedName, kinds 
 		is.idle = is.named == 0
 	}
 	k.mu.Unlock()
-	var errs []error
-	for _, kind := range k.kinds(func(_ schema.GroupVersionKind, is *known) bool { return is.idle }) {
+	idle := k.kinds(func(_ schema.GroupVersionKind, is *known) bool { return is.idle })
+	errs := make([]error, 0, len(idle))
+	for _, kind := range idle {
 		errs = append(errs, k.dropIdle(ctx, kind))
 	}
 	return errors.Join(errs...)

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,7 +91,7 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 				if err := ask(c); !errors.Is(err, errNoAnswer) {
 					t.Errorf("%s: %v", verb, err)
 				}
-				if unsure := carried().routeOf(c1).answers.unsure(time.Now()); unsure != (verb == "list") {
+				if unsure := carried().routeOf(c1).answers.unsure(carried().gates.clock.Now()); unsure != (verb == "list") {
 					t.Errorf("%s: the cluster is out of reach: %t", verb, unsure)
 				}
 			}

@@ -102,7 +102,7 @@ func TestAServerForWhichAllHasExpiredDoesNotAnswer(t *testing.T) {
 				StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: http.NoBody, ContentLength: -1,
 				Request: &http.Request{URL: &url.URL{Path: nodesPath, RawQuery: query}},
 			}
-			if err := (binding{limit: 1 << 20, now: time.Now}).bind(answer); !errors.Is(err, want) || want == nil && err != nil {
+			if err := (binding{limit: 1 << 20}).bind(answer); !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("%d to %s: %v, want %v", code, query, err, want)
 			}
 		}

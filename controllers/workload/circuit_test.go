@@ -27,11 +27,11 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 			c, now := circuit{}, noon.Time
 			var trials []bool
 			for i, what := range happens {
-				switch {
-				case what == "answer" || what == "silence":
+				switch what {
+				case "answer", "silence":
 					c.end(now, what == "answer", trials[0])
 					trials = trials[1:]
-				case what == "go" || what == "refuse":
+				case "go", "refuse":
 					if rests := c.rests(now); rests != (what == "refuse") {
 						t.Fatalf("%d: it rests: %t, want %q", i, rests, what)
 					}

@@ -163,7 +163,8 @@ func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte
 func watched(next func() ([]byte, error), most int64, now func() time.Time) func() ([]byte, error) {
 	since := now()
 	return func() ([]byte, error) {
-		if most--; most >= 0 {
+		most--
+		if most >= 0 {
 			return next()
 		}
 		if now().Sub(since) < flood {

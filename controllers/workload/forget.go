@@ -57,7 +57,8 @@ func (c *Clusters) forget(obj any) {
 // dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster, and what is empty without them.
 func (c *Clusters) dropStopped() {
 	for cluster, is := range c.states {
-		if is.dropStopped(); *is == (state{}) {
+		is.dropStopped()
+		if *is == (state{}) {
 			delete(c.states, cluster)
 		}
 	}

@@ -264,10 +264,10 @@ func TestAServerThatAnswersWithoutEndIsOneThatHangs(t *testing.T) {
 // cachedView fills the cache of a cluster's nodes, and returns what views the cluster.
 func cachedView(t *testing.T, clusters *Clusters, now *testclock.FakeClock) func() View {
 	t.Helper()
-	_, cache := informerOf(&corev1.Node{})
-	go cache.Run(t.Context().Done())
-	eventually(t, "the nodes are cached", cache.HasSynced)
-	clusters.keep(gated, cache.SharedIndexInformer)
+	_, nodes := informerOf(&corev1.Node{})
+	go nodes.Run(t.Context().Done())
+	eventually(t, "the nodes are cached", nodes.HasSynced)
+	clusters.keep(gated, nodes.SharedIndexInformer)
 	return func() View {
 		v, err := clusters.View(t.Context(), gated, now.Now())
 		if err != nil {

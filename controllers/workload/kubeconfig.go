@@ -162,11 +162,10 @@ func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.
 		return nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
-	content, err := s.Data[secret.KubeconfigDataName], error(nil)
-	if k.Transports != nil {
+	content := s.Data[secret.KubeconfigDataName]
+	_, err := RESTConfig(content)
+	if err == nil && k.Transports != nil {
 		content, err = k.Transports.route(cluster, content)
-	} else {
-		_, err = RESTConfig(content)
 	}
 	var refused *RefusedError
 	errors.As(err, &refused)

@@ -45,8 +45,8 @@ type Transports struct {
 
 // NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests, to all clusters
 // together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
-func NewTransports(limit int64, most int, clock clock.WithDelayedExecution) *Transports {
-	return &Transports{limit: limit, gates: gates{clock: clock, most: most}, routes: map[string]*route{}}
+func NewTransports(limit int64, most int, now clock.WithDelayedExecution) *Transports {
+	return &Transports{limit: limit, gates: gates{clock: now, most: most}, routes: map[string]*route{}}
 }
 
 // MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
