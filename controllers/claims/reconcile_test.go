@@ -225,20 +225,6 @@ func (f *fixture) owners(name string) []string {
 	return who
 }
 
-func TestACheckThatIsMadeLaterIsClaimed(t *testing.T) {
-	f := newFixture(t, check("a", nil))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
-	f.reconcile()
-	if err := f.c.Delete(t.Context(), check("a", nil)); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
-	f.create(check("a", nil))
-	f.create(check("b", nil))
-	f.reconcile()
-	f.wants(all{"a": claimedByCluster, "b": claimedByCluster})
-}
-
 // A GitOps tool that applies the same claim keeps it.
 func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f := newFixture(t, check("a", nil))
