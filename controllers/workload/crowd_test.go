@@ -153,10 +153,17 @@ func TestAClusterThatIsSlowIsBehindThoseThatAreSilent(t *testing.T) {
 
 func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 	gates, at := gatesOf(0)
+	slow, _ := sendTo(t, gates, at[0])
 	first, _ := sendTo(t, gates, at[0])
-	for range atOnce - 1 {
+	for range atOnce - 2 {
 		sendTo(t, gates, at[0])
 	}
+	gates.becomesSlow(slow)
+	if _, err := gates.enter(t.Context(), at[0], nil); !errors.Is(err, ErrSilent) {
+		t.Errorf("behind a slow one the next hears %v", err)
+	}
+	gates.leave(slow, nil)
+	sendTo(t, gates, at[0])
 	entered := make(chan error)
 	go func() {
 		_, err := gates.enter(t.Context(), first.gate, func(error) {})
@@ -171,6 +178,18 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 	if err := <-entered; err != nil {
 		t.Error(err)
 	}
+}
+
+func TestOneRequestAloneTriesACircuitThatWasOpen(t *testing.T) {
+	gates, at := gatesOf(0)
+	at[0].circuit.open = true
+	trial, _ := sendTo(t, gates, at[0])
+	if _, err := gates.enter(t.Context(), at[0], nil); !errors.Is(err, ErrSilent) {
+		t.Errorf("beside the trial the next hears %v", err)
+	}
+	gates.leave(trial, nil)
+	sendTo(t, gates, at[0])
+	sendTo(t, gates, at[0])
 }
 
 func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {

@@ -15,20 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
-const scheme = "workload"
-
 // Transports carry the requests to workload clusters, each by the cluster's own kubeconfig, and cut off answers that are too long.
-//
-// ClusterCache makes its clients of a kubeconfig alone, and reads each answer to its end, however long that is. So it is given one that names no server
-// but a Transport, by an address of a scheme of its own. What client-go makes of that it sends by http.DefaultTransport, which knows who carries that
-// scheme. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol.) Transports is safe for concurrent use.
+// Transports is safe for concurrent use.
 type Transports struct {
 	// limit is how long an answer may be, in bytes, as it is after decompression.
 	limit int64
@@ -52,19 +44,6 @@ func NewTransports(limit int64, most int, now clock.WithDelayedExecution) *Trans
 // MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
 func (t *Transports) MostNodes() int64 { return t.limit / bytesPerItem }
 
-// Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
-func (t *Transports) Register() error {
-	transport, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return fmt.Errorf("register the transports of workload clusters: http.DefaultTransport is a %T", http.DefaultTransport)
-	}
-	transport.RegisterProtocol(scheme, t)
-	return nil
-}
-
-// hostOf is the host in the address of a cluster. A namespace has no dot.
-func hostOf(cluster client.ObjectKey) string { return cluster.Namespace + "." + cluster.Name }
-
 // route takes note of the kubeconfig of a cluster, and returns the one by which its requests come here.
 func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte, error) {
 	config, err := RESTConfig(kubeconfig)
@@ -81,13 +60,7 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 		t.routes[host] = &route{kubeconfig: string(kubeconfig), config: config, answers: answers}
 	}
 	t.mu.Unlock()
-	address := url.URL{Scheme: scheme, Host: host}
-	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: address.String()}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	})
+	return carriedBy(host)
 }
 
 // forget drops the kubeconfig of a cluster.
