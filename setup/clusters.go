@@ -59,6 +59,7 @@ func (p *program) connect(ctx context.Context) error {
 	}
 	p.connections = workload.Connections{ClusterCache: cc, Kubeconfigs: kubeconfigs}
 	p.clusters = workload.NewClusters(p.connections)
-	p.clusters.Kubeconfigs, p.clusters.MostNodes, p.clusters.Server, p.clusters.Management = kubeconfigs, transports.MostNodes(), p.server, p.writer()
+	p.clusters.Kubeconfigs, p.clusters.MostNodes = kubeconfigs, transports.MostNodes()
+	p.clusters.Server, p.clusters.Management = p.server, p.writer()
 	return p.clusters.ForgetDeleted(ctx, p.GetCache())
 }

@@ -63,7 +63,8 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, UnderWay: underWay, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, UnderWay: underWay,
+			Records:  p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)

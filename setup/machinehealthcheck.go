@@ -35,8 +35,8 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 	recorder := p.GetEventRecorder("kubemend")
 	if err := (&machinehealthcheck.Reconciler{
 		Client: writer, Live: p.GetAPIReader(), Clusters: p.clusters,
-		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: p.services.Installed, Records: p.records,
-		Metal: metal, Verify: p.clusters.Verify,
+		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{},
+		Installed: p.services.Installed, Records: p.records, Metal: metal, Verify: p.clusters.Verify,
 		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod,
 	}).SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}); err != nil {
 		return err
@@ -52,7 +52,9 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
 func (p *program) addClaims(ctx context.Context) error {
-	r := &claims.Reconciler{Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter}
+	r := &claims.Reconciler{
+		Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
+	}
 	if p.o.namespace != "" {
 		r.Namespaces, r.RereadEvery = p.GetAPIReader(), 30*time.Second
 	}

@@ -178,7 +178,8 @@ func (p *program) addChecks() error {
 	if p.o.teardown.Enabled {
 		kinds = nil // it waits for what it reads itself
 	}
-	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", process.Filled(p.GetCache(), kinds...))); err != nil {
+	filled := process.Filled(p.GetCache(), kinds...)
+	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", filled)); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	return nil

@@ -59,7 +59,9 @@ func (p *program) announce() error {
 }
 
 // announcement is what the manager says of itself.
-func announcement(kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options) managerlease.Announcement {
+func announcement(
+	kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options,
+) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,

@@ -73,7 +73,8 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	empty := func() *unstructured.Unstructured { return &unstructured.Unstructured{} }
+	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
 	kinds.KeepWhileAny()
 	p.cached("", kinds.Cached)
 	kinds.AskFirst(remediationrequest.MayWatchAll(writer, p.GetRESTMapper()))

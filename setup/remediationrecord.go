@@ -26,7 +26,7 @@ func (p *program) recordService() *crdgate.Service {
 		WatchFilterValue: p.o.watchFilter, Nodes: p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
 		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
 		ActsOnNodes: func() bool {
-			return slices.ContainsFunc(p.services.Kinds(), func(kind managerlease.Kind) bool { return kind.CRD == crdgate.NodeCheckCRD && kind.Reason == "" })
+			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})
 		},
 		Retention: p.o.records,
 	}

@@ -28,7 +28,8 @@ func lockOf(self process.Replica, o *Options) (*teardown.Lock, error) {
 	return teardown.NewLock(cfg, &o.election, self.Namespace, identity)
 }
 
-// addTeardown makes the manager remove what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that release hosts.
+// addTeardown makes the manager remove what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that
+// release hosts.
 func (p *program) addTeardown(lock *teardown.Lock) error {
 	api, err := p.discovery()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package capi has the conventions of Cluster API that several controllers go by: which manager an object belongs to, which check judges a Machine, and how
-// its conditions are written, in both flavours.
+// Package capi has the conventions of Cluster API that several controllers go by: which manager an object belongs to, which check judges
+// a Machine, and how its conditions are written, in both flavours.
 package capi
 
 import (
@@ -20,9 +20,9 @@ func Judges(check *clusterv1.MachineHealthCheck, m *clusterv1.Machine) bool {
 		check.Spec.ClusterName == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))
 }
 
-// Covers reports whether a manager with a value of --watch-filter looks at an object: by the object's own label cluster.x-k8s.io/watch-filter, or, if it
-// has none, by that of its Cluster. So exactly one manager does, whatever label the other one has. The cluster is nil if there is none, or if only the
-// object's own label counts. An empty value covers all.
+// Covers reports whether a manager with a value of --watch-filter looks at an object: by the object's own label
+// cluster.x-k8s.io/watch-filter, or, if it has none, by that of its Cluster. So exactly one manager does, whatever label the other one
+// has. The cluster is nil if there is none, or if only the object's own label counts. An empty value covers all.
 func Covers(value string, obj client.Object, cluster *clusterv1.Cluster) bool {
 	filter, labelled := obj.GetLabels()[clusterv1.WatchLabel]
 	if !labelled && cluster != nil {

@@ -58,7 +58,8 @@ type known struct {
 	informer cache.Informer // nil until all watchers watch it
 	begun    int            // the number of its watch
 	told     int            // how many of the watchers watch it
-	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers meanwhile.
+	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers
+	// meanwhile.
 	beginning, ending bool
 	polled            bool // see Polled
 	named             int  // how many checks name it
@@ -252,8 +253,8 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle 
 	k.ended++
 }
 
-// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits for one to be gone
-// has to look again.
+// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits
+// for one to be gone has to look again.
 func (k *Kinds[T]) Ended() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -283,8 +284,8 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 	return kinds
 }
 
-// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the one that was
-// begun to be watched last: one that checks have turned away from may not be served for much longer.
+// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the
+// one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
 	kinds := k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
@@ -292,7 +293,9 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 		return !isTemplate(kind) && (is.synced() || is.polled)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), begun[b]-begun[a], strings.Compare(a.Version, b.Version))
+		return cmp.Or(
+			strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), begun[b]-begun[a], strings.Compare(a.Version, b.Version),
+		)
 	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }

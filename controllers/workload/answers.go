@@ -27,12 +27,13 @@ type answers struct {
 
 func newAnswers(cluster client.ObjectKey) *answers {
 	return &answers{
-		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}, gate: gate{changed: make(chan struct{})}, read: map[string]int64{},
+		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
+		gate:  gate{changed: make(chan struct{})}, read: map[string]int64{},
 	}
 }
 
-// unsure reports whether the cache of the nodes may show them as they were at now: the server that has sent an answer that was cut off sends the next one,
-// and reflectors ask again within half a minute to a minute, for ever.
+// unsure reports whether the cache of the nodes may show them as they were at now: the server that has sent an answer that was cut off
+// sends the next one, and reflectors ask again within half a minute to a minute, for ever.
 func (a *answers) unsure(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,8 +51,8 @@ func (a *answers) cutOff(now time.Time) {
 	}
 }
 
-// listOf is what is listed by r, and whether it asks for the first page, if client-go keeps the pages of that list until it has the last: it does not keep
-// those of a list by a field. One reflector of a kind is there, and lists of metadata besides.
+// listOf is what is listed by r, and whether it asks for the first page, if client-go keeps the pages of that list until it has the last:
+// it does not keep those of a list by a field. One reflector of a kind is there, and lists of metadata besides.
 func listOf(r *http.Request) (list string, first bool) {
 	query := r.URL.Query()
 	if r.Method != http.MethodGet || !query.Has("limit") || query.Has("fieldSelector") {
@@ -60,8 +61,8 @@ func listOf(r *http.Request) (list string, first bool) {
 	return r.Header.Get("Accept") + " " + r.URL.Path, !query.Has("continue")
 }
 
-// add adds n bytes to what was read of a list, from its first page on, and returns how much that is. A server that always says that more follow would have
-// all memory otherwise.
+// add adds n bytes to what was read of a list, from its first page on, and returns how much that is. A server that always says that more
+// follow would have all memory otherwise.
 func (a *answers) add(list string, n int, first bool) int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -84,9 +85,9 @@ func (b *reading) Read(p []byte) (int, error) {
 	return n, b.read(n, err)
 }
 
-// inPages is the query by which a list comes in the pages that client-go asks for. Of the resource version 0, with which a reflector begins, an API server
-// gives everything at once, from its cache; of none, page by page, as it is now. (Kubernetes API concepts, "Semantics for get and list"; client-go,
-// Reflector.list.) All nodes of a large cluster are longer than an answer may be.
+// inPages is the query by which a list comes in the pages that client-go asks for. Of the resource version 0, with which a reflector
+// begins, an API server gives everything at once, from its cache; of none, page by page, as it is now. (Kubernetes API concepts,
+// "Semantics for get and list"; client-go, Reflector.list.) All nodes of a large cluster are longer than an answer may be.
 func inPages(address *url.URL) string {
 	query := address.Query()
 	if !query.Has("limit") || query.Get("resourceVersion") != "0" || query.Has("watch") {

@@ -13,7 +13,8 @@ import (
 const (
 	// longestError is how long the answer may be that says why there is none, in bytes.
 	longestError = 64 << 10
-	// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the last.
+	// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
+	// last.
 	paged = 6
 )
 

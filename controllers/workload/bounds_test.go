@@ -50,8 +50,8 @@ func heard(t *testing.T, each time.Duration) (int, watch.EventType) {
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, "")
 		for i := 0; r.Context().Err() == nil; i++ {
-			_, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"n%d","annotations":{"a":%q}}}}`+"\n",
-				i, strings.Repeat("x", 1<<10))
+			metadata := fmt.Sprintf(`{"name":"n%d","annotations":{"a":%q}}`, i, strings.Repeat("x", 1<<10))
+			_, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":%s}}`+"\n", metadata)
 			if err != nil {
 				return
 			}

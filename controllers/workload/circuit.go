@@ -27,8 +27,8 @@ func (p pause) next(now time.Time) pause {
 	return pause{lasts: lasts, until: now.Add(lasts)}
 }
 
-// circuit decides whether one workload cluster is asked. It is open after two requests without an answer within a minute: nothing is sent but a trial
-// after each pause, whose answer closes it.
+// circuit decides whether one workload cluster is asked. It is open after two requests without an answer within a minute: nothing is sent
+// but a trial after each pause, whose answer closes it.
 type circuit struct {
 	open   bool
 	trial  bool      // the trial is under way

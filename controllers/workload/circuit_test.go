@@ -7,8 +7,8 @@ import (
 
 func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 	opened := []string{"go", "go", "10s", "silence", "silence"}
-	// What befalls the requests to a cluster, in order: "5s" passes; "go" and "refuse" are what becomes of the next one; "answer" and "silence" end the
-	// oldest.
+	// What befalls the requests to a cluster, in order: "5s" passes; "go" and "refuse" are what becomes of the next one; "answer" and
+	// "silence" end the oldest.
 	for name, happens := range map[string][]string{
 		"one without an answer is nothing":                   {"go", "10s", "silence", "go"},
 		"after two none is sent":                             append(opened, "refuse", "9s", "refuse"),

@@ -32,8 +32,8 @@ const (
 	shortened = 4
 	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
 	longestEvent = 3 << 20
-	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection broke:
-	// client-go goes on from the last event that it got.
+	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection
+	// broke: client-go goes on from the last event that it got.
 	flood = time.Minute
 )
 
@@ -117,8 +117,8 @@ func countFields(message []byte, depth int) int64 {
 	return fields
 }
 
-// checkedBody is the body of an answer that is read part by part: a watch event by event, another answer as a whole. Each is checked before any of it is
-// given out.
+// checkedBody is the body of an answer that is read part by part: a watch event by event, another answer as a whole. Each is checked
+// before any of it is given out.
 type checkedBody struct {
 	io.ReadCloser
 	next func() ([]byte, error)

@@ -64,7 +64,8 @@ func (c *Clusters) dropStopped() {
 	}
 }
 
-// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its connection.
+// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its
+// connection.
 func (s *state) dropStopped() {
 	if s.nodes == nil || !s.nodes.IsStopped() {
 		return

@@ -19,12 +19,13 @@ const (
 	atOnce = 5
 	// mostWaiting is how many requests to all clusters may be slow: half as many as there are workers of power cycles, by default.
 	mostWaiting = 10
-	// slowAfter is from when on a request without an answer is slow. No other request of its cluster queues behind it: a worker that waits for a slow
-	// cluster is missing elsewhere.
+	// slowAfter is from when on a request without an answer is slow. No other request of its cluster queues behind it: a worker that waits
+	// for a slow cluster is missing elsewhere.
 	slowAfter = time.Second
 	// late is from when on an answer counts as none. Who answers only just in time holds workers as who does not answer.
 	late = AnswerWithin / 2
-	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of eleven minutes.
+	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of eleven
+	// minutes.
 	unawaited = time.Minute
 )
 
@@ -34,9 +35,10 @@ var ErrSilent = errors.New("the workload cluster leaves requests unanswered, and
 // errCrowded is the error of a request that is given up, because too many others wait as well.
 var errCrowded = fmt.Errorf("%w: requests to many clusters are waiting", ErrSilent)
 
-// gates are what the requests to all clusters have to pass that workers wait for: a few at a time to each cluster, and none for a while once it leaves
-// requests unanswered. So a cluster whose API server hangs keeps a few workers waiting, once, and the others none. What bounds those of one cluster does not
-// bound those of many that fall silent at the same moment: if too many requests to all clusters together are slow, one is given up.
+// gates are what the requests to all clusters have to pass that workers wait for: a few at a time to each cluster, and none for a while
+// once it leaves requests unanswered. So a cluster whose API server hangs keeps a few workers waiting, once, and the others none. What
+// bounds those of one cluster does not bound those of many that fall silent at the same moment: if too many requests to all clusters
+// together are slow, one is given up.
 type gates struct {
 	clock clock.WithDelayedExecution
 	most  int // how many requests may be slow
@@ -103,8 +105,8 @@ func (g *gates) enter(ctx context.Context, at *gate, cut context.CancelCauseFunc
 	}
 }
 
-// becomesSlow notes that a request is slow. If there are too many of these, one is given up: of the cluster that has most of them, and of these the oldest.
-// A cluster that is merely slow is behind those that do not answer at all.
+// becomesSlow notes that a request is slow. If there are too many of these, one is given up: of the cluster that has most of them, and of
+// these the oldest. A cluster that is merely slow is behind those that do not answer at all.
 func (g *gates) becomesSlow(sent *request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

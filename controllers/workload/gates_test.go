@@ -333,7 +333,8 @@ func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	}
 }
 
-// ClusterCache probes by the path /, and lists and watches for its caches with a timeout of eleven minutes. (clusterAccessor, createCachedClient.)
+// ClusterCache probes by the path /, and lists and watches for its caches with a timeout of eleven minutes. (clusterAccessor,
+// createCachedClient.)
 func TestWhatNoWorkerWaitsForPassesAnOpenCircuit(t *testing.T) {
 	server := hangs(t)
 	server.goOn()

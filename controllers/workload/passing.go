@@ -11,13 +11,15 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// awaited reports whether a worker waits for the answer to a request: none does for a probe, of the path /, and for what caches list and watch.
+// awaited reports whether a worker waits for the answer to a request: none does for a probe, of the path /, and for what caches list and
+// watch.
 func awaited(r *http.Request) bool {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	return r.URL.Path != "/" && (err != nil || timeout < unawaited)
 }
 
-// pass sends a request by next when it may be sent. It counts as under way until its answer was read to the end or closed; a watch until it has begun.
+// pass sends a request by next when it may be sent. It counts as under way until its answer was read to the end or closed; a watch until
+// it has begun.
 func (g *gates) pass(r *http.Request, at *gate, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
 	ctx, cut := context.WithCancelCause(r.Context())
 	sent, err := g.enter(ctx, at, cut)
@@ -65,8 +67,8 @@ func (l *leaving) Close() error {
 	return err
 }
 
-// answered reports whether a request that took so long and ended with err had an answer in time, and one that can be read. A connection that is refused
-// holds no worker up.
+// answered reports whether a request that took so long and ended with err had an answer in time, and one that can be read. A connection
+// that is refused holds no worker up.
 func answered(took time.Duration, err error) bool {
 	var timeout net.Error
 	return took < late && !errors.Is(err, errNoAnswer) && !errors.Is(err, errCrowded) && (!errors.As(err, &timeout) || !timeout.Timeout())
@@ -83,9 +85,9 @@ func causeOf(ctx context.Context, err error) error {
 // errLost is the error of a request whose connection ends before the answer begins.
 var errLost = errors.New("the API server ended the connection instead of an answer")
 
-// once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as the server says in
-// Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the pauses of any failure.
-// (client-go, rest.Request and withRetry.)
+// once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as
+// the server says in Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the
+// pauses of any failure. (client-go, rest.Request and withRetry.)
 func once(err error) error {
 	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return errLost

@@ -88,7 +88,8 @@ func firstOf[T any](items []T, slim func(*T) (length int)) []T {
 
 func slimCondition(cond *corev1.NodeCondition) int {
 	*cond = corev1.NodeCondition{
-		Type: Interned(cut(cond.Type)), Status: Interned(cut(cond.Status)), Reason: Interned(cut(cond.Reason)), LastTransitionTime: cond.LastTransitionTime,
+		Type: Interned(cut(cond.Type)), Status: Interned(cut(cond.Status)), Reason: Interned(cut(cond.Reason)),
+		LastTransitionTime: cond.LastTransitionTime,
 	}
 	return len(cond.Type) + len(cond.Status) + len(cond.Reason)
 }

@@ -35,8 +35,8 @@ type Transports struct {
 	routes map[string]*route // by host
 }
 
-// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests, to all clusters
-// together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
+// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests,
+// to all clusters together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
 func NewTransports(limit int64, most int, now clock.WithDelayedExecution) *Transports {
 	return &Transports{limit: limit, gates: gates{clock: now, most: most}, routes: map[string]*route{}}
 }
@@ -197,8 +197,8 @@ func (r *route) open(ctx context.Context, t *Transports) (http.RoundTripper, err
 	return transport, nil
 }
 
-// dial returns what sends requests to the server of a configuration, and bounds the answers. An API server redirects no client, and it would be without these
-// bounds.
+// dial returns what sends requests to the server of a configuration, and bounds the answers. An API server redirects no client, and it
+// would be without these bounds.
 func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
