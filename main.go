@@ -14,7 +14,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/setup"
 )
 
@@ -45,7 +45,7 @@ func run(ctx context.Context, o *setup.Options) error {
 	}
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting kubemend", "version", version)
-	if err := replica.LimitMemory(); err != nil {
+	if err := process.LimitMemory(); err != nil {
 		return err
 	}
 	return setup.Run(ctx, version, o)

@@ -15,11 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -29,44 +26,40 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch;patch
 
 // connect sets up the connections to workload clusters.
-func connect(ctx context.Context, mgr ctrl.Manager, server *clockerror.Server, self replica.Replica, o *Options) (*workload.Gates, *workload.Clusters, error) {
-	secrets, err := setup.CreateSecretCachingClient(mgr)
+func (p *program) connect(ctx context.Context) error {
+	secrets, err := setup.CreateSecretCachingClient(p)
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up the cache of kubeconfigs: %w", err)
+		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
-	transports := &workload.Transports{
-		Limit: o.clusters.ResponseLimit.Value(), Clock: clock.RealClock{}, Local: ctrl.GetConfig,
-		SelfUID: self.UID, Self: types.NamespacedName{Namespace: self.Namespace, Name: self.Name},
-	}
+	workers := min(p.o.machineHealthChecks.Concurrency, p.o.hostRemediations.Concurrency)
+	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), max(1, workers/2), clock.RealClock{})
+	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
+	transports.Local = ctrl.GetConfig
 	if err := transports.Register(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	kubeconfigs := &workload.Kubeconfigs{
-		Reader: secrets, Transports: transports, Tell: workload.TellCluster(mgr.GetClient(), mgr.GetEventRecorder("ClusterCache")),
+		Reader: secrets, Transports: transports, Tell: workload.TellCluster(p.GetClient(), p.GetEventRecorder("ClusterCache")),
 	}
 	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
-	defer self.HideUID()()
-	cc, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+	defer p.self.HideUID()()
+	cc, err := clustercache.SetupWithManager(ctx, p, clustercache.Options{
 		SecretClient:     kubeconfigs,
-		WatchFilterValue: o.watchFilter,
+		WatchFilterValue: p.o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Node{}: {Transform: workload.SlimNode}, &storagev1.VolumeAttachment{}: {Transform: fence.SlimAttachment},
 			},
 		},
-		Client: clustercache.ClientOptions{QPS: o.clusters.QPS, Burst: o.clusters.Burst, UserAgent: userAgent},
-	}, controller.Options{MaxConcurrentReconciles: o.clusters.Concurrency})
+		Client: clustercache.ClientOptions{QPS: p.o.clusters.QPS, Burst: p.o.clusters.Burst, UserAgent: userAgent},
+	}, controller.Options{MaxConcurrentReconciles: p.o.clusters.Concurrency})
 	if err != nil {
-		return nil, nil, fmt.Errorf("set up the connections to workload clusters: %w", err)
+		return fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	gates := &workload.Gates{
-		ClusterCache: cc, Kubeconfigs: kubeconfigs, Clock: clock.RealClock{},
-		MostWaiting: max(1, min(o.machineHealthChecks.Concurrency, o.hostRemediations.Concurrency)/2),
-	}
-	clusters := workload.NewClusters(gates)
-	clusters.Kubeconfigs, clusters.Gates, clusters.MostNodes = kubeconfigs, gates, transports.MostNodes()
-	clusters.Server, clusters.Management = server, client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	err = clusters.ForgetDeleted(ctx, mgr.GetCache())
-	return gates, clusters, err
+	p.connections = workload.Connections{ClusterCache: cc, Kubeconfigs: kubeconfigs}
+	p.clusters = workload.NewClusters(p.connections)
+	p.clusters.Kubeconfigs, p.clusters.MostNodes = kubeconfigs, transports.MostNodes()
+	p.clusters.Server, p.clusters.Management = p.server, p.writer()
+	return p.clusters.ForgetDeleted(ctx, p.GetCache())
 }

@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -29,60 +27,57 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
-func hostRemediationServices(
-	mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, kept *records.Records, caches *requestCaches, self replica.Replica, o *Options,
-) ([]*crdgate.Service, error) {
+func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
-	verified := workload.Verified{ClusterCache: cc, Clusters: clusters}
+	verified := workload.Verified{ClusterCache: p.connections, Clusters: p.clusters}
 	nodes := fence.NewNodes(verified, left.Send)
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	if err := p.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()
 		nodes.Close()
 		return nil
 	})); err != nil {
 		return nil, fmt.Errorf("set up the watches on nodes: %w", err)
 	}
-	here, err := standDown(mgr, self, o)
+	here, err := p.standDown()
 	if err != nil {
 		return nil, err
 	}
-	if o.endpoints.WebhookCertDir != "" {
-		if err := admission.SetUp(mgr); err != nil {
+	if p.o.endpoints.WebhookCertDir != "" {
+		if err := admission.SetUp(p); err != nil {
 			return nil, err
 		}
 	}
-	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
-	hosts, recorder := &host.Hosts{Client: writer, Live: mgr.GetAPIReader()}, mgr.GetEventRecorder("kubemend")
+	writer := p.writer()
+	hosts, recorder := &host.Hosts{Client: writer, Live: p.GetAPIReader()}, p.GetEventRecorder("kubemend")
 	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
-			Kind: kind, Installed: installed(mgr), Client: writer, Live: mgr.GetAPIReader(),
-			Hosts: hosts, Clusters: clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: kept,
-			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: o.watchFilter,
+			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
+			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
+			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Teardown: o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: here, Teardown: p.o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
-	metal3, own, cleanup := hostServices(o)
+	metal3, own, cleanup := hostServices(p.o)
 	theirs, ours := reconciler(remediation.Metal3, metal3), reconciler(remediation.Own, own)
 	underWay := &hostremediation.UnderWay{Clock: clock.RealClock{}, Reconcilers: []*hostremediation.Reconciler{theirs, ours}}
 	if err := metrics.Registry.Register(underWay); err != nil {
 		return nil, fmt.Errorf("export the remediations that are under way: %w", err)
 	}
-	caches.add(o.namespace, theirs.Cached)
-	caches.add(o.namespace, ours.Cached)
-	metal3.Start, metal3.Serve = start(mgr, cc, theirs, o), theirs.Serve
-	own.Start = start(mgr, cc, ours, o)
-	cleanup.Start = func(context.Context) error { return sweep(mgr, clusters, nodes, hosts, recorder, o) }
+	p.cached(p.o.namespace, theirs.Cached)
+	p.cached(p.o.namespace, ours.Cached)
+	metal3.Start, metal3.Serve = p.start(theirs), theirs.Serve
+	own.Start = p.start(ours)
+	cleanup.Start = func(context.Context) error { return p.sweep(nodes, hosts, recorder) }
 	return []*crdgate.Service{metal3, own, cleanup}, nil
 }
 
@@ -101,48 +96,47 @@ func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
 	return metal3, own, cleanup
 }
 
-func installed(mgr ctrl.Manager) remediation.Installed {
-	return func() ([]remediation.Kind, error) { return remediation.InstalledKinds(mgr.GetRESTMapper()) }
+func (p *program) installed() ([]remediation.Kind, error) {
+	return remediation.InstalledKinds(p.GetRESTMapper())
 }
 
-func start(mgr ctrl.Manager, cc clustercache.ClusterCache, r *hostremediation.Reconciler, o *Options) func(context.Context) error {
+func (p *program) start(r *hostremediation.Reconciler) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := mgr.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
+		if _, err := p.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
 			return fmt.Errorf("find version %s of %s: %w", r.Kind.Version, r.Kind.Kind, err)
 		}
-		return r.SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.hostRemediations.Concurrency})
+		return r.SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency})
 	}
 }
 
 // sweep starts the controllers that release orphaned hosts and nodes.
-func sweep(mgr ctrl.Manager, clusters *workload.Clusters, nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder, o *Options) error {
+func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
-		Installed: installed(mgr), Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: o.hostRemediations.OrphanGrace, Teardown: o.teardown.Enabled,
+		Installed: p.installed, Client: p.writer(), Live: p.GetAPIReader(),
+		Recorder: recorder, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
 	}
-	if !o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
-		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: clusters.Fenced, Nodes: nodes}
-		if err := orphaned.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
+	if !p.o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
+		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: p.clusters.Fenced, Nodes: nodes}
+		if err := orphaned.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
 			return err
 		}
-		clusters.OnFenced(orphaned.Events.Send)
+		p.clusters.OnFenced(orphaned.Events.Send)
 	}
-	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts}).
-		SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 1})
+	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts}).SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 1})
 }
 
 // standDown says where the manager runs, and ends it for another replica, where there may be one.
-func standDown(mgr ctrl.Manager, self replica.Replica, o *Options) (hostremediation.Self, error) {
-	here := hostremediation.Self{Node: self.Node, BootID: self.BootID}
-	if self.BootID == "" || !o.election.LeaderElect || self.Namespace == "" || self.Name == "" {
+func (p *program) standDown() (hostremediation.Self, error) {
+	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
+	if p.self.BootID == "" || !p.o.election.LeaderElect || p.self.Namespace == "" || p.self.Name == "" {
 		return here, nil
 	}
-	asked := replica.NewStandDown()
-	if err := mgr.Add(asked); err != nil {
+	asked := process.NewStandDown()
+	if err := p.Add(asked); err != nil {
 		return here, fmt.Errorf("set up the end of the manager: %w", err)
 	}
 	here.StandDown = asked.Ask
-	here.Elsewhere = func(ctx context.Context) (bool, error) { return self.ReadyElsewhere(ctx, mgr.GetAPIReader()) }
+	here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
 	return here, nil
 }
 

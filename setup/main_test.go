@@ -38,7 +38,7 @@ var ofLibraries = map[string]string{
 	"log-json-split-stream":     "Alpha. In JSON, write errors to stderr and info messages to stdout.",
 	"log-text-info-buffer-size": "Alpha. Buffer for info messages in text, with split streams; 0 is none.",
 	"log-text-split-stream":     "Alpha. In text, write errors to stderr and info messages to stdout.",
-	"logging-format":            "Format of the log: text, console or json.",
+	"logging-format":            "Format of the log: text or json.",
 	"tls-cipher-suites":         "Cipher suites of webhooks and metrics. If empty, Go's; manager --help lists them.",
 	"tls-curve-preferences":     "Numeric CurveIDs of Go's crypto/tls for the key exchange of webhooks and metrics. If empty, Go's.",
 	"tls-min-version":           "Minimum TLS version of webhooks and metrics: VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13.",

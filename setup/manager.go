@@ -12,7 +12,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/discovery"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -20,7 +22,6 @@ import (
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/apiwarnings"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,25 +30,67 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
+	"github.com/kubemend/kubemend/controllers/process"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/replica"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // userAgent is the name under which API servers see the manager.
 const userAgent = "kubemend-controller-manager"
 
+// program is a manager, and what its features share.
+type program struct {
+	ctrl.Manager
+	o       *Options
+	version string
+	self    process.Replica
+
+	server      *clockerror.Server // the API server of the management cluster
+	connections workload.Connections
+	clusters    *workload.Clusters
+	services    *crdgate.Reconciler
+	records     *records.Records
+	caches      []records.RequestCache
+}
+
+// writer returns the client that writes as kubemend.
+func (p *program) writer() client.Client {
+	return client.WithFieldOwner(p.GetClient(), mendv1.FieldOwner)
+}
+
+// discovery returns what asks the API server which kinds it has.
+func (p *program) discovery() (*discovery.DiscoveryClient, error) {
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(p.GetConfig(), p.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("set up discovery: %w", err)
+	}
+	return api, nil
+}
+
+// cached lets the records read requests from a cache of a namespace, or of all if it is empty.
+func (p *program) cached(namespace string, cached records.RequestCache) {
+	p.caches = append(p.caches, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
+		if namespace != "" && namespace != in {
+			return nil, false, nil
+		}
+		return cached(ctx, kind, in)
+	})
+}
+
 // Run runs the manager until ctx ends. The options were validated; version is what it says of itself in the manager lease.
 func Run(ctx context.Context, version string, o *Options) error {
-	self := replica.FromEnvironment()
-	lock, err := settleElection(ctx, self, o)
+	self := process.FromEnvironment()
+	if err := takeNamespace(ctx, self, o); err != nil {
+		return err
+	}
+	lock, err := lockOf(self, o)
 	if err != nil {
 		return err
 	}
@@ -56,29 +99,23 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addChecks(mgr, o.teardown.Enabled); err != nil {
+	p := &program{Manager: mgr, o: o, version: version, self: self, server: server}
+	if err := p.addChecks(); err != nil {
 		return err
 	}
-	cc, clusters, err := connect(ctx, mgr, server, self, o)
-	if err != nil {
+	if err := p.connect(ctx); err != nil {
 		return err
 	}
-	defer cc.Shutdown() // when the controllers have ended
+	defer p.connections.Shutdown() // when the controllers have ended
+	if err := p.addServices(); err != nil {
+		return err
+	}
 	if o.teardown.Enabled {
-		return tearDown(ctx, mgr, lock, cc, clusters, self, version, o)
+		err = p.addTeardown(lock)
+	} else {
+		err = p.addControllers(ctx)
 	}
-	caches := &requestCaches{}
-	services, kept, err := servicesOf(mgr, cc, clusters, caches, self, o)
 	if err != nil {
-		return err
-	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
-		return err
-	}
-	services.Services = append(services.Services, recordService(mgr, clusters, services, kept, *caches, o))
-	if err := errors.Join(
-		announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip),
-	); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -87,31 +124,38 @@ func Run(ctx context.Context, version string, o *Options) error {
 	return nil
 }
 
-// servicesOf are the controllers that start when their kinds are there and free, and the records that all controllers write.
-func servicesOf(mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters, caches *requestCaches, self replica.Replica, o *Options) (
-	*crdgate.Reconciler, *records.Records, error,
-) {
-	services := &crdgate.Reconciler{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Fixed: fixedKinds(o)}
-	kept := newRecords(mgr, services)
-	added, err := hostRemediationServices(mgr, cc, clusters, kept, caches, self, o) // also if the gate is closed: what was begun before is ended
+// addControllers adds the controllers of a manager that acts.
+func (p *program) addControllers(ctx context.Context) error {
+	if err := p.addMachineHealthChecks(ctx); err != nil {
+		return err
+	}
+	p.services.Services = append(p.services.Services, p.recordService())
+	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.migration.Skip))
+}
+
+// addServices makes the controllers that start when their kinds are there and free, and the records that all controllers write.
+func (p *program) addServices() error {
+	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader(), Fixed: fixedKinds(p.o)}
+	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
+	hosts, err := p.hostRemediationServices() // also if the gate is closed: what was begun before is ended
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	services.Services = append(services.Services, added...)
-	if o.gates.Enabled(nodeHealthCheck) {
-		added, err := nodeHealthService(mgr, services, clusters.Server, kept, caches, o)
+	p.services.Services = hosts
+	if p.o.gates.Enabled(nodeHealthCheck) {
+		nodes, err := p.nodeHealthService()
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		services.Services = append(services.Services, added)
+		p.services.Services = append(p.services.Services, nodes)
 	}
-	if o.endpoints.WebhookCertDir != "" {
+	if p.o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
-		if err := mgr.AddReadyzCheck("webhooks", mgr.GetWebhookServer().StartedChecker()); err != nil {
-			return nil, nil, fmt.Errorf("set up health checks: %w", err)
+		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {
+			return fmt.Errorf("set up health checks: %w", err)
 		}
 	}
-	return services, kept, nil
+	return nil
 }
 
 // fixedKinds are those whose service no CustomResourceDefinition changes.
@@ -129,12 +173,13 @@ func fixedKinds(o *Options) []managerlease.Kind {
 	return kinds
 }
 
-func addChecks(mgr ctrl.Manager, tearsDown bool) error {
+func (p *program) addChecks() error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if tearsDown {
+	if p.o.teardown.Enabled {
 		kinds = nil // it waits for what it reads itself
 	}
-	if err := errors.Join(mgr.AddHealthzCheck("ping", healthz.Ping), mgr.AddReadyzCheck("caches", endpoints.Filled(mgr.GetCache(), kinds...))); err != nil {
+	filled := process.Filled(p.GetCache(), kinds...)
+	if err := errors.Join(p.AddHealthzCheck("ping", healthz.Ping), p.AddReadyzCheck("caches", filled)); err != nil {
 		return fmt.Errorf("set up health checks: %w", err)
 	}
 	return nil

@@ -14,29 +14,25 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/clockerror"
-	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 )
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
-func announce(mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror.Server, self replica.Replica, version string, o *Options) error {
-	namespace := o.election.LeaderLease(self.Namespace).Namespace
+func (p *program) announce() error {
+	namespace := p.o.election.LeaderLease(p.self.Namespace).Namespace
 	if namespace == "" {
-		if self.InCluster() || o.teardown.Enabled { // else it was logged why
+		if p.self.InCluster() || p.o.teardown.Enabled { // else it was logged why
 			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
 		}
 		return nil
 	}
-	identity, err := self.Identity()
+	identity, err := p.self.Identity()
 	if err != nil {
 		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	changed := make(chan struct{}, 1)
-	services.Changed = func() {
+	p.services.Changed = func() {
 		select {
 		case changed <- struct{}{}:
 		default: // one is waiting already
@@ -44,26 +40,28 @@ func announce(mgr ctrl.Manager, services *crdgate.Reconciler, server *clockerror
 	}
 	started := metav1.NewTime(clock.RealClock{}.Now())
 	keeper := &managerlease.Keeper{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
-		Namespace: namespace, Identity: identity, Elected: o.election.LeaderElect,
+		Client: p.writer(), Live: p.GetAPIReader(), Clock: clock.RealClock{},
+		Namespace: namespace, Identity: identity, Elected: p.o.election.LeaderElect,
 		Changed: changed,
 		State: func() managerlease.Announcement {
-			state := announcement(services.Kinds(), started, self, version, o)
-			state.ClockAheadSeconds = int64(server.Ahead().Seconds())
+			state := announcement(p.services.Kinds(), started, p.self, p.version, p.o)
+			state.ClockAheadSeconds = int64(p.server.Ahead().Seconds())
 			return state
 		},
 	}
-	if o.teardown.Enabled {
-		keeper.Owner = self.Owner(namespace)
+	if p.o.teardown.Enabled {
+		keeper.Owner = p.self.Owner(namespace)
 	}
-	if err := mgr.Add(keeper); err != nil {
+	if err := p.Add(keeper); err != nil {
 		return fmt.Errorf("set up the manager lease: %w", err)
 	}
 	return nil
 }
 
 // announcement is what the manager says of itself.
-func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.Replica, version string, o *Options) managerlease.Announcement {
+func announcement(
+	kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options,
+) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
@@ -71,20 +69,12 @@ func announcement(kinds []managerlease.Kind, started metav1.Time, self replica.R
 	}
 }
 
-// settleElection decides where the leases of the manager are. The lock is that of lockOf.
-func settleElection(ctx context.Context, self replica.Replica, o *Options) (*leftovers.Lock, error) {
-	if err := takeNamespace(ctx, self, o); err != nil {
-		return nil, err
-	}
-	return lockOf(self, o)
-}
-
 // askedFor is how long the start waits for what only `kubectl mend` depends on.
 const askedFor = 10 * time.Second
 
 // takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it is missing. A
 // teardown leaves nothing behind, so it creates none.
-func takeNamespace(ctx context.Context, self replica.Replica, o *Options) error {
+func takeNamespace(ctx context.Context, self process.Replica, o *Options) error {
 	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
 		return nil
 	}

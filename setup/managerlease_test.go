@@ -20,7 +20,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/replica"
+	"github.com/kubemend/kubemend/controllers/process"
 )
 
 func parsed(t *testing.T, args ...string) *Options {
@@ -64,11 +64,11 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 		Kinds: kinds, Outside: true,
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{}, "v1.2.3", o)); diff != "" {
+	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{}, "v1.2.3", o)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	want.Outside = false
-	if diff := cmp.Diff(want, announcement(kinds, started, replica.Replica{Namespace: "kubemend-system"}, "v1.2.3", o)); diff != "" {
+	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{Namespace: "kubemend-system"}, "v1.2.3", o)); diff != "" {
 		t.Errorf("in a pod (-want +got):\n%s", diff)
 	}
 }
@@ -118,7 +118,7 @@ func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 			t.Setenv("KUBECONFIG", config)
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 			o := parsed(t, tc.flags...)
-			if err := takeNamespace(t.Context(), replica.Replica{}, o); (err != nil) != tc.fails || o.election.Namespace != tc.want {
+			if err := takeNamespace(t.Context(), process.Replica{}, o); (err != nil) != tc.fails || o.election.Namespace != tc.want {
 				t.Errorf("the namespace is %q, want %q: %v", o.election.Namespace, tc.want, err)
 			}
 		})

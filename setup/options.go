@@ -11,9 +11,7 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	_ "github.com/kubemend/kubemend/controllers/console" // --logging-format=console
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/endpoints"
 	"github.com/kubemend/kubemend/controllers/flags"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/leftovers"
@@ -21,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -45,7 +44,7 @@ type Options struct {
 	migration           migration.Options
 	teardown            leftovers.Options
 	election            managerlease.Options
-	endpoints           endpoints.Options
+	endpoints           process.Options
 
 	namespace   string
 	watchFilter string

@@ -10,13 +10,11 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/crdgate"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -47,8 +45,8 @@ func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*m
 }
 
 // newMetal returns a reader of hosts past the caches, which may have none; machines reads the Machines, of which there may be thousands.
-func newMetal(mgr ctrl.Manager, machines client.Reader) (*host.Hosts, error) {
-	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+func (p *program) newMetal(machines client.Reader) (*host.Hosts, error) {
+	live, err := client.New(p.GetConfig(), client.Options{HTTPClient: p.GetHTTPClient(), Scheme: p.GetScheme(), Mapper: p.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
 	}
@@ -72,12 +70,4 @@ func (r hostReader) List(ctx context.Context, list client.ObjectList, options ..
 		return r.machines.List(ctx, list, options...)
 	}
 	return r.recent.List(ctx, list, options...)
-}
-
-// newRecords returns the records that all controllers of mgr share: what one has just written, the others know before the cache shows it.
-func newRecords(mgr ctrl.Manager, services *crdgate.Reconciler) *records.Records {
-	return &records.Records{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(),
-		Installed: services.Installed, Clock: clock.RealClock{},
-	}
 }

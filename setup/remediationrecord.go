@@ -4,55 +4,35 @@ import (
 	"context"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
-func recordService(
-	mgr ctrl.Manager, clusters *workload.Clusters, services *crdgate.Reconciler, kept *remediationrecord.Records, caches requestCaches, o *Options,
-) *crdgate.Service {
-	recent := &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
+func (p *program) recordService() *crdgate.Service {
+	recent := &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}
 	r := &remediationrecord.Reconciler{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Recent: recent, Mapper: mgr.GetRESTMapper(),
-		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches, Recorder: mgr.GetEventRecorder("kubemend"),
+		Client: p.writer(), Live: p.GetAPIReader(), Recent: recent, Mapper: p.GetRESTMapper(),
+		Clusters: p.clusters, Clock: clock.RealClock{}, Cached: p.caches, Recorder: p.GetEventRecorder("kubemend"),
 		Capacity: &capacity.Observer{
-			Management: recent, Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
+			Management: recent, Mapper: p.GetRESTMapper(), // caches have a part of Machines alone
 		},
-		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
-		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
+		WatchFilterValue: p.o.watchFilter, Nodes: p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
+		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
 		ActsOnNodes: func() bool {
-			return slices.ContainsFunc(services.Kinds(), func(kind managerlease.Kind) bool { return kind.CRD == crdgate.NodeCheckCRD && kind.Reason == "" })
+			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})
 		},
-		Retention: o.records,
+		Retention: p.o.records,
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {
-		return r.SetupWithManager(ctx, mgr, kept, controller.Options{MaxConcurrentReconciles: 10})
+		return r.SetupWithManager(ctx, p, p.records, controller.Options{MaxConcurrentReconciles: 10})
 	}
 	return service
-}
-
-// requestCaches are the caches that have requests, those of controllers that are started later among them.
-type requestCaches []remediationrecord.RequestCache
-
-// add adds a cache that has a namespace alone; all, if that is empty.
-func (c *requestCaches) add(namespace string, cached remediationrecord.RequestCache) {
-	*c = append(*c, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
-		if namespace != "" && namespace != in {
-			return nil, false, nil
-		}
-		return cached(ctx, kind, in)
-	})
 }

@@ -40,10 +40,10 @@ var layers = []layer{
 		name: "adapter",
 		folders: []string{
 			"baremetal/fence", "baremetal/host", "baremetal/remediation", "controllers/access", "controllers/begin", "controllers/capacity",
-			"controllers/clockerror", "controllers/consistency", "controllers/console", "controllers/endpoints",
+			"controllers/clockerror", "controllers/consistency",
 			"controllers/enqueue", "controllers/explain", "controllers/flags",
-			"controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder",
-			"controllers/remediationrecord", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/workload",
+			"controllers/capi", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder",
+			"controllers/remediationrecord", "controllers/process", "controllers/remediationrequest", "controllers/workload",
 		},
 		may: []string{"pure", "api", "adapter"},
 	},

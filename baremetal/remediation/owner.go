@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/capi"
 )
 
 // RequestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the v1beta2 flavour
@@ -72,7 +72,7 @@ func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machin
 
 // patch writes the conditions of m. A machine that is gone meanwhile needs none.
 func patch(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
-	if err := client.IgnoreNotFound(machinestatus.PatchConditions(ctx, c, m)); err != nil {
+	if err := client.IgnoreNotFound(capi.PatchConditions(ctx, c, m)); err != nil {
 		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
 	}
 	return nil
@@ -85,7 +85,7 @@ func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
 	}
-	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return machinestatus.Judges(&check, m) }), nil
+	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return capi.Judges(&check, m) }), nil
 }
 
 // MarkedUnhealthy reports whether a health check has marked m unhealthy. The mark that RequestOwner sets is no verdict.

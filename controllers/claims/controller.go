@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // RBAC of this controller. Who may act in one namespace alone reads that Namespace, and may neither list nor watch them.
@@ -37,19 +39,17 @@ import (
 type Reconciler struct {
 	// Client reads from caches and writes.
 	Client client.Client
-	// Live reads past the caches.
-	Live     client.Reader
-	Recorder events.EventRecorder
-
-	// Namespace and WatchFilterValue limit what is reconciled, as the flags of these names do.
-	Namespace, WatchFilterValue string
-
-	// namespaces reads the labels of a Namespace.
-	namespaces namespaceLabels
+	// Namespaces reads Namespaces; nil where none may be read. A manager of one Namespace may read that, and not watch it: it reads it live,
+	// and again after RereadEvery.
+	Namespaces  client.Reader
+	RereadEvery time.Duration
+	Recorder    events.EventRecorder
+	// WatchFilterValue limits what is reconciled, as the flag of this name does.
+	WatchFilterValue string
 }
 
-// SetupWithManager makes r a controller of mgr. Where r may not watch Namespaces, as mayWatch says, the labels of Clusters alone count.
-func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, mayWatch bool, options controller.Options) error {
+// SetupWithManager makes r a controller of mgr.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	labelChanged := builder.WithPredicates(predicate.LabelChangedPredicate{})
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("claims").
@@ -58,16 +58,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, mayWatch bool, options c
 			builder.WithPredicates(predicate.Or(predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, &handler.EnqueueRequestForObject{}, labelChanged)
 	switch {
-	case r.Namespace != "":
-		namespace := &polledNamespace{}
-		r.namespaces = namespace.labels
-		b = b.WatchesRawSource(r.poll(namespace))
-	case mayWatch:
-		r.namespaces = readNamespaces(mgr.GetClient())
-		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.clustersIn), labelChanged)
-	default:
-		r.namespaces = noNamespaces
+	case r.Namespaces == nil:
 		mgr.GetLogger().Info("Not watching Namespaces, which needs a right: their labels claim nothing", "label", mendv1.ClaimLabel)
+	case r.RereadEvery == 0:
+		b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.clustersIn), labelChanged)
 	}
 	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller of claims: %w", err)
@@ -104,6 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var result ctrl.Result
 	if len(observed) > 0 {
 		r.reportLabels(observed[0])
+		result.RequeueAfter = r.RereadEvery
 	}
 	var errs []error
 	for _, facts := range observed {
@@ -130,7 +125,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) ([]Facts
 	} else if err != nil {
 		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
 	}
-	labels, known, err := r.namespaces(ctx, key.Namespace)
+	labels, known, err := r.namespaceLabels(ctx, key.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read Namespace %s: %w", key.Namespace, err)
 	}
@@ -142,11 +137,25 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey) ([]Facts
 	for i := range list.Items {
 		if check := &list.Items[i]; check.Spec.ClusterName == key.Name {
 			observed = append(observed, Facts{
-				Check: check, Cluster: cluster, Namespace: labels, NamespaceKnown: known, NotCovered: !shard.Covers(r.WatchFilterValue, check, cluster),
+				Check: check, Cluster: cluster, Namespace: labels, NamespaceKnown: known, NotCovered: !capi.Covers(r.WatchFilterValue, check, cluster),
 			})
 		}
 	}
 	return observed, nil
+}
+
+// namespaceLabels reads the labels of a Namespace. Those of one that is not there, or that may not be read, are not known.
+func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (labels map[string]string, known bool, err error) {
+	if r.Namespaces == nil {
+		return nil, false, nil
+	}
+	namespace := &metav1.PartialObjectMetadata{} // all that a cache has of it
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err = r.Namespaces.Get(ctx, client.ObjectKey{Name: name}, namespace)
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return nil, false, nil
+	}
+	return namespace.Labels, err == nil, err
 }
 
 // report tells what became of the plan for a check, in the log and in an event on it.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -101,36 +100,4 @@ func TestDecide(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What somebody else wrote on a check, and what another manager reconciles, is never touched.
-func TestNothingOfOthersIsTouched(t *testing.T) {
-	values := rapid.SampledFrom([]string{"", mendv1.ClaimLabelAct, "yes"})
-	rapid.Check(t, func(t *rapid.T) {
-		pause := rapid.SampledFrom([]string{"", mendv1.Claim, "true"}).Draw(t, "pause")
-		mark := rapid.SampledFrom([]string{"", byCluster, byNamespace, "x"}).Draw(t, "mark")
-		cluster, namespace := values.Draw(t, "cluster"), values.Draw(t, "namespace")
-		facts := factsWith(annotated(pause, mark))
-		for kind, value := range map[string]string{byCluster: cluster, byNamespace: namespace} {
-			if value != "" {
-				labelled(kind, value)(&facts)
-			}
-		}
-		others := rapid.Bool().Draw(t, "others")
-		if others {
-			rapid.SampledFrom([]func(*Facts){notCovered, deleted}).Draw(t, "why")(&facts)
-		}
-		plan := Decide(facts)
-		asked := cluster == mendv1.ClaimLabelAct || namespace == mendv1.ClaimLabelAct
-		switch {
-		case (plan.Action == Claim || plan.Action == Release) && others:
-			t.Fatalf("%+v of a check that is another manager's, or is being deleted", plan)
-		case plan.Action == Claim && (!asked || pause != ""):
-			t.Fatalf("%+v of a check that is paused or claimed, or for which no label asks", plan)
-		case plan.Action == Release && (asked || mark == "" || cluster == "yes" || namespace == "yes"):
-			t.Fatalf("%+v of a check that is not claimed by a label, or for which one may still ask", plan)
-		case asked != (plan.By != ""):
-			t.Fatalf("%+v does not say what asked", plan)
-		}
-	})
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -54,7 +55,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Apply(ctx, o, opts...)
 		},
 	}).Build()
-	f.r = &Reconciler{Client: f.c, Live: f.c, Recorder: f.events, namespaces: readNamespaces(f.c)}
+	f.r = &Reconciler{Client: f.c, Namespaces: f.c, Recorder: f.events}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	f.create(theCluster())
 	for _, o := range objects {
@@ -224,20 +225,6 @@ func (f *fixture) owners(name string) []string {
 	return who
 }
 
-func TestACheckThatIsMadeLaterIsClaimed(t *testing.T) {
-	f := newFixture(t, check("a", nil))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
-	f.reconcile()
-	if err := f.c.Delete(t.Context(), check("a", nil)); err != nil {
-		t.Fatal(err)
-	}
-	f.reconcile()
-	f.create(check("a", nil))
-	f.create(check("b", nil))
-	f.reconcile()
-	f.wants(all{"a": claimedByCluster, "b": claimedByCluster})
-}
-
 // A GitOps tool that applies the same claim keeps it.
 func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f := newFixture(t, check("a", nil))
@@ -340,43 +327,46 @@ func TestEachWriteMayFail(t *testing.T) {
 	}
 }
 
-// What may not be read of a Namespace claims nothing, and releases nothing that its label claimed.
+// What cannot be read of a Namespace claims nothing, and releases nothing that its label claimed.
 func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
 	f := newFixture(t, check("a", nil))
-	own := &polledNamespace{}
-	f.r.namespaces = own.labels
-	f.label(&corev1.Namespace{}, mendv1.ClaimLabelAct)
-	f.reconcile()
-	f.wants(all{"a": none})
-
-	read := func(from client.Reader, want bool) {
+	var fails error
+	f.r.Namespaces = interceptor.NewClient(f.c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if fails != nil {
+				return fails
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	f.r.RereadEvery = time.Minute
+	reconcile := func() error {
 		t.Helper()
-		if changed, err := own.read(t.Context(), from, "fleet"); err != nil || changed != want {
-			t.Fatalf("changed %t (%v), want %t", changed, err, want)
+		result, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())})
+		if err == nil && result.RequeueAfter != time.Minute {
+			t.Errorf("it is read again after %s", result.RequeueAfter)
 		}
+		return err
 	}
-	read(f.c, true)
-	read(f.c, false)
-	f.reconcile()
-	f.wants(all{"a": claimedByNamespace})
-
-	failing := func(err error) client.Reader {
-		return interceptor.NewClient(f.c, interceptor.Funcs{
-			Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-				return err
-			},
-		})
+	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))
+	for i, step := range []struct {
+		fails    error
+		labelled bool
+		want     all
+	}{
+		{forbidden, true, all{"a": none}},
+		{nil, true, all{"a": claimedByNamespace}},
+		{errors.New("no"), false, all{"a": claimedByNamespace}},
+		{forbidden, false, all{"a": claimedByNamespace}},
+		{nil, false, all{"a": none}},
+	} {
+		if f.label(&corev1.Namespace{}); step.labelled {
+			f.label(&corev1.Namespace{}, mendv1.ClaimLabelAct)
+		}
+		fails = step.fails
+		if err := reconcile(); (err == nil) != (fails == nil || apierrors.IsForbidden(fails)) {
+			t.Errorf("step %d: %v", i, err)
+		}
+		f.wants(step.want)
 	}
-	if _, err := own.read(t.Context(), failing(errors.New("no")), "fleet"); err == nil {
-		t.Fatal("that it could not be read is not said")
-	}
-	f.reconcile()
-	f.wants(all{"a": claimedByNamespace})
-	read(failing(apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))), true)
-	f.label(&corev1.Namespace{})
-	f.reconcile()
-	f.wants(all{"a": claimedByNamespace})
-	read(f.c, true)
-	f.reconcile()
-	f.wants(all{"a": none})
 }

@@ -4,6 +4,7 @@ package clockerror
 
 import (
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ const (
 	Tolerated = 30 * time.Second
 	// prompt is how soon the headers of an answer have to come for its Date to be used: the later they come, the less exact it is.
 	prompt = 5 * time.Second
+	// answers is how many of the last answers decide. The manager renews its lease every 2 s, and a workload cluster is probed every 10 s: a
+	// clock that jumps is noticed after half as many.
+	answers = 7
 )
 
 var seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -36,6 +40,7 @@ type Server struct {
 	Namespace, Cluster string
 
 	mu    sync.Mutex
+	last  []time.Duration // what the last answers said, the oldest first
 	ahead time.Duration
 }
 
@@ -47,6 +52,9 @@ func (s *Server) Ahead() time.Duration {
 }
 
 // Note takes note of an answer to a request that was sent, and whose headers were received, at these moments of this process's clock.
+//
+// Several API servers may be behind one address. So the error is the median of the last answers: one server whose clock is wrong neither
+// makes an error nor hides one, as long as most answers are of others.
 func (s *Server) Note(sent, received time.Time, headers http.Header) {
 	date, err := http.ParseTime(headers.Get("Date"))
 	if err != nil || received.Sub(sent) > prompt {
@@ -60,10 +68,23 @@ func (s *Server) Note(sent, received time.Time, headers http.Header) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ahead != ahead {
-		s.ahead = ahead
-		seconds.WithLabelValues(s.Namespace, s.Cluster).Set(ahead.Seconds())
+	s.last = append(s.last, ahead)
+	s.last = s.last[max(0, len(s.last)-answers):]
+	if median := medianOf(s.last); s.ahead != median {
+		s.ahead = median
+		seconds.WithLabelValues(s.Namespace, s.Cluster).Set(median.Seconds())
 	}
+}
+
+// medianOf is the median of the errors that answers show. Of two in the middle it is the larger error: at first, when there are few
+// answers, no check is judged that should not be.
+func medianOf(errors []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(errors))
+	lower, upper := sorted[(len(sorted)-1)/2], sorted[len(sorted)/2]
+	if lower.Abs() > upper.Abs() {
+		return lower
+	}
+	return upper
 }
 
 // Forget removes the metric of a server that is asked no more.

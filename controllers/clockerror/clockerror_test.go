@@ -35,13 +35,32 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-func TestTheNextAnswerEndsAnError(t *testing.T) {
-	s, now := &Server{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	defer s.Forget()
-	for _, ahead := range []time.Duration{time.Hour, 0} {
-		s.Note(now, now, http.Header{"Date": {now.Add(-ahead).Format(http.TimeFormat)}})
-	}
-	if got := s.Ahead(); got != 0 {
-		t.Errorf("Ahead() = %s after the clock was set", got)
+// Behind one address there may be several API servers, each with a clock of its own.
+func TestMostAnswersDecide(t *testing.T) {
+	const off, far = 10 * time.Minute, 10*time.Minute - time.Second // the Date may be a second old
+	for name, tc := range map[string]struct {
+		ahead []time.Duration // of the server that answers, one answer after the other
+		want  time.Duration   // after the last one
+	}{
+		"the first answer counts":                            {[]time.Duration{off}, far},
+		"at first an error counts more":                      {[]time.Duration{0, off}, far},
+		"also if the clock is behind":                        {[]time.Duration{0, -off}, -off},
+		"one of three servers is wrong":                      {[]time.Duration{0, 0, off, 0, 0, off, 0, 0, off}, 0},
+		"it answers twice in a row":                          {[]time.Duration{0, 0, 0, off, off}, 0},
+		"one of three is right, and two show the error":      {[]time.Duration{off, off, 0, off, off, 0, off, off, 0}, far},
+		"an error ends once most answers show that it ended": {[]time.Duration{off, off, off, off, off, off, off, 0, 0, 0, 0}, 0},
+		"and not before":                                     {[]time.Duration{off, off, off, off, off, off, off, 0, 0, 0}, far},
+		"it begins once most show it":                        {[]time.Duration{0, 0, 0, 0, 0, 0, 0, off, off, off, off}, far},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, now := &Server{}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			defer s.Forget()
+			for _, ahead := range tc.ahead {
+				s.Note(now, now, http.Header{"Date": {now.Add(-ahead).Format(http.TimeFormat)}})
+			}
+			if got := s.Ahead(); got != tc.want {
+				t.Errorf("Ahead() = %s, want %s", got, tc.want)
+			}
+		})
 	}
 }

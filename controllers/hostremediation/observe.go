@@ -26,9 +26,9 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/shard"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -216,7 +216,7 @@ func (r *Reconciler) idleFor(w *observed) powercycle.Reason {
 
 // actsOn reports whether kubemend acts on the remediation: it passes the watch filter.
 func (r *Reconciler) actsOn(w *observed) bool {
-	filtered := !shard.Covers(r.WatchFilterValue, w.rem, w.cluster)
+	filtered := !capi.Covers(r.WatchFilterValue, w.rem, w.cluster)
 	began := !r.untouched(w)
 	ours := began && w.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
 	return (!filtered || ours) && (began || !r.Teardown)

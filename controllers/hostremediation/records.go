@@ -17,8 +17,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -167,7 +167,7 @@ func (r *Reconciler) judging(ctx context.Context, w *observed) *mendv1.RecordRef
 	for i := range list.Items {
 		check := &list.Items[i]
 		ref := check.Spec.Remediation.TemplateRef
-		if ref.Name != from || !remediationrequest.ClonedFrom(w.rem, remediationrequest.TemplateKind(ref)) || !machinestatus.Judges(check, w.machine) {
+		if ref.Name != from || !remediationrequest.ClonedFrom(w.rem, remediationrequest.TemplateKind(ref)) || !capi.Judges(check, w.machine) {
 			continue
 		}
 		if found != nil {

@@ -24,9 +24,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 const (
@@ -160,7 +159,7 @@ func (s *look) watched(obj client.Object) bool {
 	if check, ok := obj.(*clusterv1.MachineHealthCheck); ok {
 		name = check.Spec.ClusterName
 	}
-	return shard.Covers(s.WatchFilterValue, obj, s.clusters[client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}])
+	return capi.Covers(s.WatchFilterValue, obj, s.clusters[client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}])
 }
 
 func (s *look) findClaims(ctx context.Context) error {
@@ -192,7 +191,7 @@ func (s *look) findConditions(ctx context.Context) error {
 		}
 		next = list.Continue
 		for i := range list.Items {
-			if machine := &list.Items[i]; machinestatus.HasOwn(machine) && s.watched(machine) {
+			if machine := &list.Items[i]; capi.HasOwn(machine) && s.watched(machine) {
 				on := as(machineKind, machine.ObjectMeta)
 				s.found(on, strip, "nobody would bring them up to date").machine = machine
 			}

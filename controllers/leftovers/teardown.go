@@ -25,7 +25,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -202,8 +202,8 @@ func (t *Teardown) act(ctx context.Context, l *leftover) error {
 	case erase:
 		err = t.Client.Delete(ctx, remediationrequest.Identity(l.on), client.Preconditions{UID: ptr.To(l.on.UID)})
 	case strip:
-		machinestatus.DropOwn(l.machine)
-		err = machinestatus.PatchConditions(ctx, t.Client, l.machine)
+		capi.DropOwn(l.machine)
+		err = capi.PatchConditions(ctx, t.Client, l.machine)
 	case unfence:
 		by := fence.Owner{UID: types.UID(l.on.Annotations[fence.FencedByAnnotation])}
 		err = t.Nodes.Unfence(ctx, l.cluster, &corev1.Node{ObjectMeta: l.on.ObjectMeta}, by)

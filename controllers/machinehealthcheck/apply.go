@@ -16,8 +16,8 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -225,7 +225,7 @@ func (r *Reconciler) set(
 
 // save writes the conditions of machine, and reports whether they are stored.
 func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
-	err := machinestatus.PatchConditions(ctx, r.Client, machine)
+	err := capi.PatchConditions(ctx, r.Client, machine)
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true

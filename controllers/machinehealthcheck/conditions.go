@@ -11,8 +11,8 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 )
 
 // askedByPowerCycle reports whether the host remediation controller marked machine, which no check judged, unhealthy and asked its owner to
@@ -126,7 +126,7 @@ func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
-	machinestatus.DropOwn(next)
+	capi.DropOwn(next)
 	if sameConditions(next, machine) {
 		return nil
 	}

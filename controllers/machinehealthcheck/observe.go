@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/shard"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -71,7 +71,7 @@ func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, now time.Ti
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s of MachineHealthCheck %s: %w", clusterKey, key, err)
 	}
-	if !shard.Covers(r.WatchFilterValue, state.Check, cluster) {
+	if !capi.Covers(r.WatchFilterValue, state.Check, cluster) {
 		state.WatchFilter = r.WatchFilterValue
 	}
 	if state.WatchFilter != "" || !state.Check.DeletionTimestamp.IsZero() {
@@ -264,7 +264,7 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 		if selector, err := selectorOf(other); err == nil {
 			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
 			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
-				shard.Covers(r.WatchFilterValue, other, state.Cluster)
+				capi.Covers(r.WatchFilterValue, other, state.Cluster)
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
 				another.template = ref.Name
 			}

@@ -26,11 +26,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // Releaser releases machines that no check judges any more: because the check was deleted, because it selects other
@@ -75,7 +74,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	err = r.releaseRequests(ctx, machine, checks)
 	acts, skipped := r.actedOn(checks, cluster), len(LeftAloneBy(machine)) > 0
 	judged := len(checks) > 0 && !(acts && skipped)
-	if !Marked(machine) || judged && !machinestatus.HasOwn(machine) || acts && !skipped {
+	if !Marked(machine) || judged && !capi.HasOwn(machine) || acts && !skipped {
 		return ctrl.Result{}, err
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
@@ -85,9 +84,9 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 // covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of them.
 // Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
 func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	covered := shard.Covers(r.WatchFilterValue, cluster, nil)
+	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
 	for _, check := range checks {
-		covered = covered || shard.Covers(r.WatchFilterValue, check, nil)
+		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
 	}
 	return covered
 }
@@ -171,12 +170,12 @@ func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Mach
 	next := releasedCopy(live)
 	if judged || !acts && !writtenByUs(live) {
 		next = statusCopy(live)
-		machinestatus.DropOwn(next)
+		capi.DropOwn(next)
 	}
 	if next == nil || sameConditions(next, live) {
 		return ctrl.Result{}, nil
 	}
-	err := machinestatus.PatchConditions(ctx, r.Client, next)
+	err := capi.PatchConditions(ctx, r.Client, next)
 	switch {
 	case apierrors.IsNotFound(err):
 		return ctrl.Result{}, nil

@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/shard"
+	"github.com/kubemend/kubemend/controllers/capi"
 )
 
 // Off is why a manager does not act on an object.
@@ -42,7 +42,7 @@ func (m Manager) StandsOff(obj client.Object, cluster *clusterv1.Cluster) Off {
 			Because: fmt.Sprintf("the one in %s has rights in namespace %s alone", m.Namespace, strings.Join(m.Within, ", "))}
 	case a.Namespace != "" && a.Namespace != obj.GetNamespace():
 		return Off{Reason: "OtherNamespace", Fix: startAnother, Because: fmt.Sprintf("the one in %s watches namespace %s alone", m.Namespace, a.Namespace)}
-	case !shard.Covers(a.WatchFilter, obj, cluster):
+	case !capi.Covers(a.WatchFilter, obj, cluster):
 		return m.otherLabel(obj, cluster)
 	case a.Teardown:
 		return m.InTeardown()

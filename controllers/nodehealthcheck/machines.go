@@ -11,9 +11,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -116,7 +116,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *n
 		return fmt.Errorf("list the MachineHealthChecks in %s: %w", machine.Namespace, err)
 	}
 	for i := range checks.Items {
-		if check := &checks.Items[i]; m.WatchedBy == "" && machinestatus.Judges(check, machine) {
+		if check := &checks.Items[i]; m.WatchedBy == "" && capi.Judges(check, machine) {
 			m.WatchedBy = check.Name
 		}
 	}

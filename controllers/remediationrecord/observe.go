@@ -17,8 +17,8 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/shard"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
@@ -119,7 +119,7 @@ func (r *Reconciler) covers(o *observed) bool {
 	if o.record.Spec.Target.ClusterName == "" {
 		return r.Nodes
 	}
-	return shard.Covers(r.WatchFilterValue, o.record, o.cluster)
+	return capi.Covers(r.WatchFilterValue, o.record, o.cluster)
 }
 
 // paused reports whether nothing of the Cluster is to be changed, as while it is moved.

@@ -12,9 +12,9 @@ import (
 // Cached returns the requests of a kind in a namespace from the store of the watch that goes on; false if there is none, or if its first list was not read yet.
 // Without a watch a read of the cache would begin one, also of a kind that may not be watched. They are shared: read only.
 func (k *Kinds[T]) Cached(_ context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
-	informer, busy := k.informer(kind)
-	store, one := informer.(toolscache.SharedIndexInformer) // a cache of several namespaces has several
-	if busy || !one || !store.HasSynced() {
+	now := k.now(kind)
+	store, one := now.informer.(toolscache.SharedIndexInformer) // a cache of several namespaces has several
+	if now.busy() || !one || !now.synced() {
 		return nil, false, nil
 	}
 	objects, err := store.GetIndexer().ByIndex(toolscache.NamespaceIndex, namespace)

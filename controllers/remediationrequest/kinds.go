@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,30 +43,36 @@ type Kinds[T client.Object] struct {
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
 	mayWatch  MayWatch // nil: all may be watched
+	anybodys  bool     // see KeepWhileAny
+	clock     clock.PassiveClock
 
-	mu     sync.Mutex                       // never held while a watch begins: see begin
-	polled map[schema.GroupVersionKind]bool // see Polled
-	known  map[schema.GroupVersionKind]cache.Informer
-	// latest is the version of a kind that was begun to be watched last.
-	latest map[schema.GroupKind]string
-	// begun is how many of the watchers watch a kind that is not known yet, and beginning says that the next of them is just told.
-	begun     map[schema.GroupVersionKind]int
-	beginning map[schema.GroupVersionKind]bool
-	// ending says that the watch of a kind is just ended.
-	ending map[schema.GroupVersionKind]bool
-	absent map[schema.GroupVersionKind]absence
-	names  names
-	// anybodys says that also the requests of others keep a kind watched.
-	anybodys bool
-	ended    int // see Ended
-	clock    clock.PassiveClock
+	mu    sync.Mutex // never held while a watch begins: see begin
+	known map[schema.GroupVersionKind]*known
+	names map[types.NamespacedName][]schema.GroupVersionKind // of each check
+	begun int                                                // how many watches were begun, and ended: see Ended
+	ended int
 }
 
-// absence is that a kind is not installed.
-type absence struct {
-	err  error
-	seen time.Time
+// known is what is known of one kind.
+type known struct {
+	informer cache.Informer // nil until all watchers watch it
+	begun    int            // the number of its watch
+	told     int            // how many of the watchers watch it
+	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers
+	// meanwhile.
+	beginning, ending bool
+	polled            bool // see Polled
+	named             int  // how many checks name it
+	// idle says that it is watched although no check names it: there may be requests of a check that does not any more.
+	idle bool
+	// absent is why it could not be listed at asked, if it is not installed.
+	absent error
+	asked  time.Time
 }
+
+func (k *known) busy() bool { return k.beginning || k.ending }
+
+func (k *known) synced() bool { return k.informer != nil && k.informer.HasSynced() }
 
 // believed is how long a kind that is not installed is not asked for again. Thousands of checks may name the same one.
 const believed = 10 * time.Second
@@ -75,10 +82,8 @@ const believed = 10 * time.Second
 // returns, such as &Metadata{}, each is read as one.
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
-		cache: c, live: live, namespace: namespace, empty: empty, polled: map[schema.GroupVersionKind]bool{},
-		known: map[schema.GroupVersionKind]cache.Informer{}, latest: map[schema.GroupKind]string{}, begun: map[schema.GroupVersionKind]int{},
-		beginning: map[schema.GroupVersionKind]bool{}, ending: map[schema.GroupVersionKind]bool{}, absent: map[schema.GroupVersionKind]absence{},
-		names: newNames(), clock: clock.RealClock{},
+		cache: c, live: live, namespace: namespace, empty: empty, clock: clock.RealClock{},
+		known: map[schema.GroupVersionKind]*known{}, names: map[types.NamespacedName][]schema.GroupVersionKind{},
 	}
 }
 
@@ -96,17 +101,56 @@ func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Re
 	k.handlers = append(k.handlers, h)
 }
 
+// of returns what is known of a kind, to be read and changed under the lock.
+func (k *Kinds[T]) of(kind schema.GroupVersionKind) *known {
+	if k.known[kind] == nil {
+		k.known[kind] = &known{}
+	}
+	return k.known[kind]
+}
+
+// now returns what is known of a kind at this moment.
+func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if is := k.known[kind]; is != nil {
+		return *is
+	}
+	return known{}
+}
+
 // Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error satisfies
 // Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	if informer, busy := k.informer(kind); informer != nil || busy { // others ask for it, thousands perhaps, while a controller starts
-		return informer != nil && informer.HasSynced(), nil
+	now := k.now(kind)
+	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
+		return now.synced(), nil
 	}
-	if err := k.listable(ctx, kind); err != nil {
-		k.noteUnlisted(kind, err)
+	if now.absent != nil && k.clock.Since(now.asked) < believed {
+		return false, now.absent
+	}
+	_, err := k.list(ctx, kind)
+	k.mu.Lock()
+	is := k.of(kind)
+	is.absent = nil
+	if Missing(err) {
+		is.absent, is.asked = err, k.clock.Now()
+	}
+	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
+		is.polled = false
+	}
+	k.mu.Unlock()
+	if err != nil || k.mayWatch == nil {
 		return false, err
 	}
-	return k.poll(ctx, kind)
+	may, err := k.mayWatch(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(kind).polled = !may
+	return !may, nil
 }
 
 // Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the first list:
@@ -128,24 +172,6 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return k.begin(ctx, kind)
 }
 
-// listable asks the API server whether kind can be listed, if it did not just say that it cannot.
-func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) error {
-	k.mu.Lock()
-	is, known := k.absent[kind]
-	k.mu.Unlock()
-	if known && k.clock.Since(is.seen) < believed {
-		return is.err
-	}
-	_, err := k.list(ctx, kind)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.absent, kind)
-	if Missing(err) {
-		k.absent[kind] = absence{err: err, seen: k.clock.Now()}
-	}
-	return err
-}
-
 // begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.
 //
 // No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those handlers
@@ -153,68 +179,86 @@ func (k *Kinds[T]) listable(ctx context.Context, kind schema.GroupVersionKind) e
 // pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
-	informer, begun, busy := k.known[kind], k.begun[kind], k.beginning[kind] || k.ending[kind]
-	if informer != nil || busy {
-		k.mu.Unlock()
-		return informer != nil && informer.HasSynced(), nil
+	is := k.of(kind)
+	if is.informer != nil || is.busy() {
+		defer k.mu.Unlock()
+		return is.synced(), nil
 	}
-	k.beginning[kind] = true
+	is.beginning = true
+	told := is.told
 	k.mu.Unlock()
 
-	informer, begun, err := k.watch(ctx, kind, begun)
+	informer, told, err := k.tell(ctx, kind, told)
 	if err == nil {
 		k.dropUnserved(ctx, kind)
 	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.beginning, kind)
-	if k.begun[kind] = begun; err != nil {
+	is.beginning, is.told = false, told
+	if err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
-	k.known[kind], k.latest[kind.GroupKind()] = informer, kind.Version
-	return informer.HasSynced(), nil
+	k.begun++
+	is.informer, is.begun = informer, k.begun
+	return is.synced(), nil
+}
+
+// tell makes the watchers watch kind, but for the first few, which were told before one failed. It returns how many have been told by now.
+func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind, told int) (cache.Informer, int, error) {
+	obj := k.empty()
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, told, err
+	}
+	for ; told < len(k.watchers); told++ {
+		if err := k.watchers[told].Watch(enqueue.Informed(informer, k.handlers[told])); err != nil {
+			return nil, told, err
+		}
+	}
+	return informer, told, nil
 }
 
 // dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever, and
 // counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
 func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
-	k.mu.Lock()
-	var others []schema.GroupVersionKind
-	for other := range k.known {
-		if other.GroupKind() == kind.GroupKind() && other != kind {
-			others = append(others, other)
-		}
-	}
-	k.mu.Unlock()
-	for _, other := range others {
+	for _, other := range k.kinds(func(other schema.GroupVersionKind, is *known) bool {
+		return is.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
+	}) {
 		if _, err := k.list(ctx, other); Missing(err) {
-			k.drop(ctx, other, func() bool { return false })
+			k.drop(ctx, other, false)
 		}
 	}
 }
 
-// watch tells the watchers of kind, but for the first few, which were told before one failed. It returns how many have been told by now.
-func (k *Kinds[T]) watch(ctx context.Context, kind schema.GroupVersionKind, begun int) (cache.Informer, int, error) {
+// drop ends the watch of a kind, or if it is to be idle, unless a check names it by now. For callers meanwhile it is not ready.
+func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle bool) {
+	k.mu.Lock()
+	is := k.of(kind)
+	if is.beginning || idle && is.named > 0 {
+		k.mu.Unlock()
+		return
+	}
+	is.informer, is.begun, is.told, is.polled, is.ending = nil, 0, 0, false, true
+	k.mu.Unlock()
+
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
-	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, begun, err
-	}
-	for ; begun < len(k.watchers); begun++ {
-		if err := k.watchers[begun].Watch(enqueue.Informed(informer, k.handlers[begun])); err != nil {
-			return nil, begun, err
-		}
-	}
-	return informer, begun, nil
-}
+	_ = k.cache.RemoveInformer(ctx, obj) // it fails for objects whose kind is unknown alone, and those are not watched
 
-// informer returns the informer of a kind, nil if it is not known yet, and whether a watch of it is just beginning or ending.
-func (k *Kinds[T]) informer(kind schema.GroupVersionKind) (informer cache.Informer, busy bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.known[kind], k.beginning[kind] || k.ending[kind]
+	is.ending = false
+	k.ended++
+}
+
+// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits
+// for one to be gone has to look again.
+func (k *Kinds[T]) Ended() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ended
 }
 
 // list asks the API server itself for one object of a kind.
@@ -227,50 +271,44 @@ func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, optio
 	return list.Items, nil
 }
 
-// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the one that was
-// begun to be watched last: one that checks have turned away from may not be served for much longer.
-func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
+// kinds returns the kinds that are so.
+func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	kinds := make([]schema.GroupVersionKind, 0, len(k.known))
-	for kind, informer := range k.known {
-		if !strings.HasSuffix(kind.Kind, TemplateSuffix) && informer.HasSynced() {
+	var kinds []schema.GroupVersionKind
+	for kind, is := range k.known {
+		if so(kind, is) {
 			kinds = append(kinds, kind)
 		}
 	}
-	for kind := range k.polled {
-		if !strings.HasSuffix(kind.Kind, TemplateSuffix) {
-			kinds = append(kinds, kind)
-		}
-	}
-	isLatest := func(kind schema.GroupVersionKind) int {
-		if kind.Version == k.latest[kind.GroupKind()] {
-			return 1
-		}
-		return 0
-	}
+	return kinds
+}
+
+// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the
+// one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
+func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
+	begun := map[schema.GroupVersionKind]int{}
+	kinds := k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
+		begun[kind] = is.begun
+		return !isTemplate(kind) && (is.synced() || is.polled)
+	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), isLatest(b)-isLatest(a), strings.Compare(a.Version, b.Version))
+		return cmp.Or(
+			strings.Compare(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), begun[b]-begun[a], strings.Compare(a.Version, b.Version),
+		)
 	})
 	return slices.CompactFunc(kinds, func(a, b schema.GroupVersionKind) bool { return a.GroupKind() == b.GroupKind() })
 }
 
 // Unread returns the kinds of requests that are watched, or begin to be, and of which the first list was not read yet.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	var kinds []schema.GroupVersionKind
-	for kind := range k.beginning {
-		if !strings.HasSuffix(kind.Kind, TemplateSuffix) {
-			kinds = append(kinds, kind)
-		}
-	}
-	for kind, informer := range k.known {
-		if !strings.HasSuffix(kind.Kind, TemplateSuffix) && !informer.HasSynced() {
-			kinds = append(kinds, kind)
-		}
-	}
-	return kinds
+	return k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
+		return !isTemplate(kind) && (is.beginning || is.informer != nil && !is.synced())
+	})
+}
+
+func isTemplate(kind schema.GroupVersionKind) bool {
+	return strings.HasSuffix(kind.Kind, TemplateSuffix)
 }
 
 // Discover finds, of the kinds in lists, those of requests of which there are some with one of the marks, and watches them. It is for the
@@ -327,7 +365,10 @@ func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, m
 			return err
 		case len(marked) > 0:
 			_, err = k.Ready(ctx, kind)
-			k.found(kind)
+			k.mu.Lock()
+			is := k.of(kind)
+			is.idle = is.idle || is.named == 0 // it is watched for what was found of it, whether a check names it or not
+			k.mu.Unlock()
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -236,7 +237,7 @@ func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 		t.Errorf("the version that is not served is ready: %v", err)
 	}
 	served["v1"] = true
-	delete(k.absent, of("v1")) // as after a while
+	k.GoBy(clocktesting.NewFakePassiveClock(k.clock.Now().Add(believed)))
 	if err := ready("v1"); err != nil {
 		t.Errorf("it is served again, and %v", err)
 	}

@@ -82,7 +82,7 @@ func (k *Kinds[T]) nameAndWatch(t *testing.T, check types.NamespacedName, kinds 
 func (k *Kinds[T]) watched(t *testing.T) map[string]bool {
 	t.Helper()
 	is := map[string]bool{}
-	for kind := range k.known {
+	for _, kind := range k.kinds(func(_ schema.GroupVersionKind, is *known) bool { return is.informer != nil }) {
 		is[kind.Kind] = true
 	}
 	if inCache := len(k.cache.(listing).informers); inCache != len(is) {
@@ -260,7 +260,7 @@ func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
 	if all, has := cached(); all != 2 || !has {
 		t.Errorf("the cache has %d requests, %t; want 2", all, has)
 	}
-	k.drop(t.Context(), things, func() bool { return false })
+	k.drop(t.Context(), things, false)
 	if _, has := cached(); has {
 		t.Error("a kind whose watch has ended is in the cache")
 	}

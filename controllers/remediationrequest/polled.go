@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,39 +23,7 @@ func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
 // Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live, and
 // to come back, since nothing enqueues them. Each Readable asks anew whether it still is so.
 func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.polled[kind]
-}
-
-// poll reports whether kind has to be polled, and notes that.
-func (k *Kinds[T]) poll(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	if k.mayWatch == nil {
-		return false, nil
-	}
-	may, err := k.mayWatch(ctx, kind)
-	if err != nil {
-		return false, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if may {
-		delete(k.polled, kind)
-	} else {
-		k.polled[kind] = true
-	}
-	return !may, nil
-}
-
-// noteUnlisted takes a kind that was polled out of use if err says that it cannot be listed any more: a remediator that is uninstalled takes its role away,
-// and often leaves its kinds.
-func (k *Kinds[T]) noteUnlisted(kind schema.GroupVersionKind, err error) {
-	if !Missing(err) && !apierrors.IsForbidden(err) {
-		return
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.polled, kind)
+	return k.now(kind).polled
 }
 
 // MayWatchAll asks the API server behind c whether c's user may watch a kind in all namespaces.

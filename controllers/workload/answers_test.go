@@ -85,14 +85,15 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 					return c.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})
 				},
 			}
-			c, _ := through(t, server, "")
 			for verb, ask := range asks {
+				carried().forget(c1)
+				c, _ := through(t, server, "")
 				if err := ask(c); !errors.Is(err, errNoAnswer) {
 					t.Errorf("%s: %v", verb, err)
 				}
-			}
-			if !carried().rests(c1, noon.Time) {
-				t.Error("the cluster is not out of reach")
+				if unsure := carried().routeOf(c1).answers.unsure(carried().gates.clock.Now()); unsure != (verb == "list") {
+					t.Errorf("%s: the cluster is out of reach: %t", verb, unsure)
+				}
 			}
 		})
 	}

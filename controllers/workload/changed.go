@@ -76,7 +76,7 @@ func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 // while it fails. A refusal stands.
 func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
-	known, nodes := c.identities[cluster], c.nodes[cluster]
+	known, nodes := c.of(cluster).identity, c.of(cluster).nodes
 	c.mu.Unlock()
 	if v.Link == Down || v.Link == Unsure && !known.changed {
 		return v
@@ -101,22 +101,22 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	known, nodes := c.identities[cluster], c.nodes[cluster]
-	same := known.nodes == nodes
+	is := c.of(cluster)
+	known := &is.identity
+	same := known.nodes == is.nodes
 	if err != nil && (same || known.changed) {
 		return true
 	}
-	ends := same && nodes != nil && known.uid != "" && known.uid != uid && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil
+	route := c.Kubeconfigs.route(cluster)
+	ends := same && is.nodes != nil && known.uid != "" && known.uid != uid && route != nil
 	if ends {
-		c.Kubeconfigs.Transports.reconnect(cluster)
-		delete(c.nodes, cluster)
-		nodes = nil
+		route.reconnects.Store(true)
+		is.nodes = nil
 	}
-	known.nodes, known.uid = nodes, uid
+	known.nodes, known.uid = is.nodes, uid
 	if err != nil && !apierrors.IsForbidden(err) {
 		known.nodes = nil
 	}
-	c.identities[cluster] = known
 	return !ends
 }
 
@@ -126,32 +126,33 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {
 		if err != nil { // it may have been read after it was forgotten
 			c.mu.Lock()
-			delete(c.identities, cluster)
+			c.of(cluster).identity = identity{}
+			c.dropStopped()
 			c.mu.Unlock()
 		}
 		return nil // a Cluster that is gone keeps nothing
 	}
 	kept := Kept(object)
 	c.mu.Lock()
-	known := c.identities[cluster]
+	known := &c.of(cluster).identity
 	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && (known.tried != object.ResourceVersion || now.After(known.again))
 	known.changed = known.uid != "" && kept != "" && kept != known.uid
 	if keep {
 		known.tried, known.again = object.ResourceVersion, now.Add(refusedInterval)
 	}
-	c.identities[cluster] = known
+	changed, found := known.changed, known.uid
 	c.mu.Unlock()
 	if keep {
 		next := object.DeepCopy()
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(object, known.uid))
+		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(object, found))
 		// With the lock: what another manager has kept meanwhile stands.
 		err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
 		if err != nil && !apierrors.IsConflict(err) {
 			log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", cluster)
 		}
 	}
-	if known.changed {
-		return &ChangedError{Cluster: cluster, Kept: kept, Found: known.uid}
+	if changed {
+		return &ChangedError{Cluster: cluster, Kept: kept, Found: found}
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func TestAnotherWorkloadClusterStaysOneWhileItCannotBeReadAgain(t *testing.T) {
 	first := c.Verify(t.Context(), c1)
 	c.cache = connected{to: objects(t)}
 	second := c.Verify(t.Context(), c1)
-	c.nodes[c1] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil) // of another connection
+	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil) // of another connection
 	if third := c.Verify(t.Context(), c1); first == nil || second == nil || third == nil {
 		t.Errorf("it was %v and %v, and is %v", first, second, third)
 	}
@@ -151,8 +151,8 @@ func TestWhatAnotherManagerHasKeptStandsAndIsNotWrittenAgain(t *testing.T) {
 func TestOfAClusterThatIsGoneNothingIsKept(t *testing.T) {
 	c := NewClusters(connected{to: answering(t, "w1")})
 	c.Management = objects(t)
-	if err := c.Verify(t.Context(), c1); err != nil || len(c.identities) > 0 {
-		t.Errorf("%v, and %v is kept", err, c.identities)
+	if err := c.Verify(t.Context(), c1); err != nil || len(c.states) > 0 {
+		t.Errorf("%v, and %v is kept", err, c.states)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 					return w.Get(ctx, k, into, opts...)
 				},
 			})})
-			c.nodes[c1] = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+			c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
 			c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
 				Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if failing == "keeping it" {

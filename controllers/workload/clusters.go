@@ -53,8 +53,6 @@ type Clusters struct {
 	cache clustercache.ClusterCache
 	// Kubeconfigs are those that the cache connects by. It may be nil.
 	Kubeconfigs *Kubeconfigs
-	// Gates are those that what is asked of the clusters passes. It may be nil.
-	Gates *Gates
 	// MostNodes is how many nodes a cluster may have; 0 for any number.
 	MostNodes int64
 	// Server is the API server of the management cluster, whose clock is held against that of this process. It may be nil.
@@ -62,11 +60,24 @@ type Clusters struct {
 	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
 	Management client.Client
 
-	mu         sync.Mutex
-	fenced     func(cluster client.ObjectKey) // see OnFenced
-	nodes      map[client.ObjectKey]toolscache.SharedIndexInformer
-	doubts     map[client.ObjectKey]*doubt
-	identities map[client.ObjectKey]identity
+	mu     sync.Mutex
+	fenced func(cluster client.ObjectKey) // see OnFenced
+	states map[client.ObjectKey]*state
+}
+
+// state is what is kept of one cluster.
+type state struct {
+	nodes    toolscache.SharedIndexInformer // the cache of its nodes; nil while there is none
+	doubt    *doubt                         // about that cache; nil if there is none
+	identity identity
+}
+
+// of returns the state of a cluster. The mutex is held.
+func (c *Clusters) of(cluster client.ObjectKey) *state {
+	if c.states[cluster] == nil {
+		c.states[cluster] = &state{}
+	}
+	return c.states[cluster]
 }
 
 // RBAC in the workload clusters. ClusterCache's probe asks for the path /.
@@ -77,10 +88,7 @@ type Clusters struct {
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
-	return &Clusters{
-		cache: cc, nodes: map[client.ObjectKey]toolscache.SharedIndexInformer{}, doubts: map[client.ObjectKey]*doubt{},
-		identities: map[client.ObjectKey]identity{},
-	}
+	return &Clusters{cache: cc, states: map[client.ObjectKey]*state{}}
 }
 
 // View is a workload cluster as it was read once.
@@ -133,8 +141,8 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 	if err == nil && c.Management != nil {
 		view = c.identified(ctx, cluster, view, now)
 	}
-	if view.Link == Up && c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil { // its last answer may be old, or of a proxy
-		view.ClockAhead = c.Kubeconfigs.Transports.ahead(cluster)
+	if route := c.Kubeconfigs.route(cluster); view.Link == Up && route != nil { // else its last answer may be old, or of a proxy
+		view.ClockAhead = route.answers.clock.Ahead()
 	}
 	if c.Server != nil {
 		if ahead := c.Server.Ahead(); ahead.Abs() > view.ClockAhead.Abs() {
@@ -163,7 +171,9 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	case d == nil:
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	case d.answered && c.caughtUp(ctx, cluster, d, informer.GetIndexer()):
-		c.settle(cluster)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.of(cluster).doubt = nil
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
 	v := d.view(now, connected, health)
@@ -194,13 +204,14 @@ func (c *Clusters) watch(ctx context.Context, cluster client.ObjectKey, watches 
 
 // silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
 func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	if c.Kubeconfigs != nil && c.Kubeconfigs.Transports != nil && c.Kubeconfigs.Transports.rests(cluster, now) {
+	route := c.Kubeconfigs.route(cluster)
+	switch {
+	case route == nil:
+		return false, false
+	case route.answers.unsure(now):
 		return true, true // what the cache shows it has shown for a while
 	}
-	if c.Gates == nil {
-		return false, false
-	}
-	return c.Gates.silent(cluster, now)
+	return c.Kubeconfigs.Transports.gates.silent(&route.answers.gate, now)
 }
 
 // refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and
@@ -338,5 +349,5 @@ func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexIn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropStopped()
-	c.nodes[cluster] = nodes
+	c.of(cluster).nodes = nodes
 }

@@ -30,6 +30,11 @@ const (
 	// shortened divides the limit for answers that take most memory for each byte: pods, and JSON, which an API server that is asked for protobuf sends
 	// for nothing that is long.
 	shortened = 4
+	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
+	longestEvent = 3 << 20
+	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection
+	// broke: client-go goes on from the last event that it got.
+	flood = time.Minute
 )
 
 var (
@@ -51,10 +56,7 @@ var counted = []string{
 // what was asked for. (rest.Request, transformResponse and newStreamWatcher.)
 func isProtobuf(contentType string) (bool, error) {
 	media, _, err := mime.ParseMediaType(contentType)
-	switch {
-	case err != nil:
-		return false, errEncoding
-	case media == runtime.ContentTypeYAML, media == runtime.ContentTypeCBOR, media == runtime.ContentTypeCBORSequence:
+	if err != nil || media == runtime.ContentTypeYAML || media == runtime.ContentTypeCBOR || media == runtime.ContentTypeCBORSequence {
 		return false, errEncoding
 	}
 	return media == runtime.ContentTypeProtobuf, nil
@@ -62,14 +64,13 @@ func isProtobuf(contentType string) (bool, error) {
 
 // checkJSON counts the fields of an answer by its commas, those in texts among them, and the items of a list.
 func checkJSON(content []byte, limit int64) error {
-	length := int64(len(content))
-	if int64(bytes.Count(content, []byte(","))) > leastFields+length/bytesPerField {
-		return errDense
-	}
 	var list struct {
 		Items []json.RawMessage `json:"items"`
 	}
-	if json.Unmarshal(content, &list) == nil && int64(len(list.Items)) > max(limit/bytesPerItem, 1) {
+	switch {
+	case int64(bytes.Count(content, []byte(","))) > leastFields+int64(len(content))/bytesPerField:
+		return errDense
+	case json.Unmarshal(content, &list) == nil && int64(len(list.Items)) > max(limit/bytesPerItem, 1):
 		return errDense
 	}
 	return nil // what is not JSON is the text of an error, or an error of the decoder
@@ -82,18 +83,16 @@ func checkProtobuf(content []byte, limit int64) error {
 	if !found || object.Unmarshal(raw) != nil {
 		return errEncoding
 	}
-	length := int64(len(object.Raw))
+	length, depth, items := int64(len(object.Raw)), 2, int64(0)
+	if strings.HasSuffix(object.Kind, "List") {
+		depth, items = 3, countFields(object.Raw, 1)
+	}
 	switch {
 	case length > longestOther && !slices.Contains(counted, object.Kind):
 		return errDense
 	case object.Kind == "PodList" && length > limit/shortened:
 		return tooLong(limit / shortened)
-	}
-	depth, items := 2, int64(0)
-	if strings.HasSuffix(object.Kind, "List") {
-		depth, items = 3, countFields(object.Raw, 1)
-	}
-	if items > max(limit/bytesPerItem, 1) || countFields(object.Raw, depth) > leastFields+length/bytesPerField {
+	case items > max(limit/bytesPerItem, 1) || countFields(object.Raw, depth) > leastFields+length/bytesPerField:
 		return errDense
 	}
 	return nil
@@ -118,68 +117,61 @@ func countFields(message []byte, depth int) int64 {
 	return fields
 }
 
-// answerBody is the body of an answer that is read, and checked, before any of it is given out.
-type answerBody struct {
+// checkedBody is the body of an answer that is read part by part: a watch event by event, another answer as a whole. Each is checked
+// before any of it is given out.
+type checkedBody struct {
 	io.ReadCloser
-	limit int64
-	check func(content []byte) error
+	next func() ([]byte, error)
 
-	content *bytes.Reader
-	err     error // how the reading has ended, if not well
+	rest []byte
+	err  error
 }
 
-// Read reads the answer, at its first call up to the limit.
-func (a *answerBody) Read(p []byte) (int, error) {
-	if a.content == nil && a.err == nil {
-		var content []byte
-		content, a.err = io.ReadAll(io.LimitReader(a.ReadCloser, a.limit+1))
-		switch {
-		case a.err != nil:
-		case int64(len(content)) > a.limit:
-			a.err = tooLong(a.limit)
-		default:
-			a.err = a.check(content)
-		}
-		a.content = bytes.NewReader(content)
+// Read reads the rest of a part, or of the next one.
+func (b *checkedBody) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 && b.err == nil {
+		b.rest, b.err = b.next()
 	}
-	if a.err != nil {
-		return 0, a.err
+	if b.err != nil {
+		return 0, b.err
 	}
-	return a.content.Read(p)
-}
-
-// watchBody is the body of a watch, which is read event by event. Each is checked before it is given out.
-type watchBody struct {
-	io.ReadCloser
-	next  func() ([]byte, error)
-	most  int64 // events
-	since time.Time
-	now   func() time.Time
-
-	rest  []byte
-	count int64
-	err   error
-}
-
-// Read reads the rest of an event, or of the next one.
-func (w *watchBody) Read(p []byte) (int, error) {
-	if len(w.rest) == 0 && w.err == nil {
-		w.count++
-		switch {
-		case w.count <= w.most:
-			w.rest, w.err = w.next()
-		case w.now().Sub(w.since) < flood:
-			w.err = errMany
-		default:
-			w.err = io.ErrUnexpectedEOF
-		}
-	}
-	if w.err != nil {
-		return 0, w.err
-	}
-	n := copy(p, w.rest)
-	w.rest = w.rest[n:]
+	n := copy(p, b.rest)
+	b.rest = b.rest[n:]
 	return n, nil
+}
+
+// whole returns what reads an answer that is no watch.
+func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte, error) {
+	read := false
+	return func() ([]byte, error) {
+		if read {
+			return nil, io.EOF
+		}
+		read = true
+		content, err := io.ReadAll(io.LimitReader(body, limit+1))
+		switch {
+		case err != nil:
+			return nil, err
+		case int64(len(content)) > limit:
+			return nil, tooLong(limit)
+		}
+		return content, check(content)
+	}
+}
+
+// watched returns what reads the next event of a watch by next, which tells of most at the most.
+func watched(next func() ([]byte, error), most int64, now func() time.Time) func() ([]byte, error) {
+	since := now()
+	return func() ([]byte, error) {
+		most--
+		if most >= 0 {
+			return next()
+		}
+		if now().Sub(since) < flood {
+			return nil, errMany
+		}
+		return nil, io.ErrUnexpectedEOF
+	}
 }
 
 // protobufEvents returns what reads the next event of a watch in protobuf: its length in four bytes, and a WatchEvent.
@@ -193,8 +185,7 @@ func protobufEvents(body io.Reader, limit int64) func() ([]byte, error) {
 		if length > longestEvent {
 			return nil, tooLong(longestEvent)
 		}
-		frame := make([]byte, len(header)+int(length))
-		copy(frame, header)
+		frame := slices.Grow(header, int(length))[:len(header)+int(length)]
 		if _, err := io.ReadFull(body, frame[len(header):]); err != nil {
 			return nil, err
 		}

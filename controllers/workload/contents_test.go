@@ -76,7 +76,7 @@ func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []b
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, ContentLength: -1,
 		Body: io.NopCloser(bytes.NewReader(sent)), Request: &http.Request{URL: address},
 	}
-	if err := bind(answer, limit, func() time.Time { return noon.Time }); err != nil {
+	if err := (binding{limit: limit, now: func() time.Time { return noon.Time }}).bind(answer); err != nil {
 		return err
 	}
 	got, err := io.ReadAll(answer.Body)

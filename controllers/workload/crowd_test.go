@@ -23,7 +23,7 @@ func numbered(i int) client.ObjectKey {
 // Each of them may keep five workers waiting for ten seconds: four of them, all that carry out power cycles.
 func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 	server := hangs(t)
-	clusters, clock := gatedClusters(server)
+	clusters, clock := gatedClusters(at(server.Server), 0)
 	const silent = 6
 	asking, giveUp := context.WithCancelCause(t.Context())
 	ended := make(chan error, silent*atOnce)
@@ -35,26 +35,25 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		go ask(i % silent)
 	}
 	eventually(t, "all are asking", func() bool { return server.asked.Load() == silent*atOnce && clock.Waiters() == silent*atOnce })
-	clock.Step(queueWithin)
+	clock.Step(slowAfter)
 	for range silent*atOnce - mostWaiting {
 		if err := <-ended; !errors.Is(err, errCrowded) || !errors.Is(err, ErrSilent) {
 			t.Fatalf("one that is too many hears %v", err)
 		}
 	}
-	crowd := clusters.Gates.crowd
-	crowd.mu.Lock()
 	left := map[*gate]int{}
-	for _, w := range crowd.waits {
-		left[w.at]++
+	clusters.Kubeconfigs.Transports.gates.mu.Lock()
+	for _, r := range clusters.Kubeconfigs.Transports.gates.slow {
+		left[r.gate]++
 	}
-	crowd.mu.Unlock()
+	clusters.Kubeconfigs.Transports.gates.mu.Unlock()
 	for _, n := range left {
 		if n > (mostWaiting+silent-1)/silent {
 			t.Errorf("one cluster keeps %d of %d workers", n, mostWaiting)
 		}
 	}
 	for i := range silent {
-		if open, _ := clusters.Gates.silent(numbered(i), clock.Now()); !open {
+		if open, _ := clusters.silent(numbered(i), clock.Now()); !open {
 			t.Errorf("cluster %d is asked again at once", i)
 		}
 	}
@@ -65,23 +64,22 @@ func TestClustersThatFallSilentTogetherHoldNoMoreWorkersThanAFew(t *testing.T) {
 		}
 	}
 	eventually(t, "all have ended", func() bool {
-		crowd.mu.Lock()
-		defer crowd.mu.Unlock()
-		return len(crowd.waits) == 0 && clock.Waiters() == 0
+		clusters.Kubeconfigs.Transports.gates.mu.Lock()
+		defer clusters.Kubeconfigs.Transports.gates.mu.Unlock()
+		return len(clusters.Kubeconfigs.Transports.gates.slow) == 0 && clock.Waiters() == 0
 	})
 }
 
 func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 	var begun atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusOK)
+		writeJSON(w, "")
 		_ = http.NewResponseController(w).Flush()
 		begun.Add(1)
 		<-r.Context().Done()
 	}))
 	defer server.Close()
-	clock := testclock.NewFakeClock(noon.Time)
-	clusters := NewClusters(&Gates{ClusterCache: oneServer{config: &rest.Config{Host: server.URL}}, Clock: clock, MostWaiting: 1})
+	clusters, clock := gatedClusters(at(server), 1)
 	ended := make(chan error)
 	asking, giveUp := context.WithCancel(t.Context())
 	for i := range 2 {
@@ -91,7 +89,7 @@ func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 		}()
 	}
 	eventually(t, "both answers have begun", func() bool { return begun.Load() == 2 })
-	clock.Step(queueWithin)
+	clock.Step(slowAfter)
 	if err := <-ended; !errors.Is(err, errCrowded) {
 		t.Errorf("one of two hears %v", err)
 	}
@@ -101,38 +99,104 @@ func TestAnAnswerThatHasBegunAndDoesNotEndIsGivenUpToo(t *testing.T) {
 	}
 }
 
-func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
-	c := &crowd{most: 1}
-	w := &waiting{at: &gate{}, cut: func(error) { t.Error("it is given up") }}
-	c.part(w)
-	c.join(w) // its second has ended just now
-	for range 2 {
-		c.join(&waiting{at: w.at, cut: func(error) {}})
+// gatesOf are gates of so many slow requests, and some of them.
+func gatesOf(most int) (*gates, []*gate) {
+	return &gates{clock: testclock.NewFakeClock(noon.Time), most: most}, []*gate{&newAnswers(numbered(0)).gate, &newAnswers(numbered(1)).gate}
+}
+
+// sendTo sends a request through a gate, which must let it, and returns the context that ends if it is given up.
+func sendTo(t *testing.T, gates *gates, at *gate) (*request, context.Context) {
+	t.Helper()
+	ctx, cut := context.WithCancelCause(t.Context())
+	sent, err := gates.enter(ctx, at, cut)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(c.waits) != 1 {
-		t.Errorf("%d wait", len(c.waits))
+	return sent, ctx
+}
+
+func TestARequestThatHasEndedIsNotGivenUp(t *testing.T) {
+	gates, at := gatesOf(1)
+	ended, kept := sendTo(t, gates, at[0])
+	gates.leave(ended, nil)
+	gates.becomesSlow(ended) // its second has ended just now
+	other, _ := sendTo(t, gates, at[0])
+	gates.becomesSlow(other)
+	if len(gates.slow) != 1 || kept.Err() != nil {
+		t.Errorf("%d wait, and that which has ended: %v", len(gates.slow), kept.Err())
 	}
 }
 
 func TestAClusterThatIsSlowIsBehindThoseThatAreSilent(t *testing.T) {
-	c := &crowd{most: 4}
-	slow, silent := &gate{}, &gate{}
-	kept, keep := context.WithCancelCause(t.Context())
-	c.join(&waiting{at: slow, cut: keep})
-	var givenUp int
-	for range 10 {
-		c.join(&waiting{at: silent, cut: func(error) { givenUp++ }})
+	gates, at := gatesOf(2)
+	slow, kept := sendTo(t, gates, at[0])
+	gates.becomesSlow(slow)
+	var sent []*request
+	var silent []context.Context
+	for range atOnce {
+		r, ctx := sendTo(t, gates, at[1])
+		sent, silent = append(sent, r), append(silent, ctx)
 	}
-	if kept.Err() != nil || givenUp != 7 || len(c.waits) != c.most {
-		t.Errorf("the slow one: %v; %d others were given up, and %d wait", kept.Err(), givenUp, len(c.waits))
+	givenUp := 0
+	for _, r := range sent {
+		gates.becomesSlow(r)
 	}
+	for _, ctx := range silent {
+		if errors.Is(context.Cause(ctx), errCrowded) {
+			givenUp++
+		}
+	}
+	if kept.Err() != nil || givenUp != 4 || silent[atOnce-1].Err() != nil {
+		t.Errorf("the slow one: %v; %d others were given up, the last one: %v", kept.Err(), givenUp, silent[atOnce-1].Err())
+	}
+}
+
+func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
+	gates, at := gatesOf(0)
+	slow, _ := sendTo(t, gates, at[0])
+	first, _ := sendTo(t, gates, at[0])
+	for range atOnce - 2 {
+		sendTo(t, gates, at[0])
+	}
+	gates.becomesSlow(slow)
+	if _, err := gates.enter(t.Context(), at[0], nil); !errors.Is(err, ErrSilent) {
+		t.Errorf("behind a slow one the next hears %v", err)
+	}
+	gates.leave(slow, nil)
+	sendTo(t, gates, at[0])
+	entered := make(chan error)
+	go func() {
+		_, err := gates.enter(t.Context(), first.gate, func(error) {})
+		entered <- err
+	}()
+	select {
+	case err := <-entered:
+		t.Fatalf("more than %d go at once: %v", atOnce, err)
+	case <-time.After(10 * time.Millisecond):
+	}
+	gates.leave(first, nil)
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestOneRequestAloneTriesACircuitThatWasOpen(t *testing.T) {
+	gates, at := gatesOf(0)
+	at[0].circuit.open = true
+	trial, _ := sendTo(t, gates, at[0])
+	if _, err := gates.enter(t.Context(), at[0], nil); !errors.Is(err, ErrSilent) {
+		t.Errorf("beside the trial the next hears %v", err)
+	}
+	gates.leave(trial, nil)
+	sendTo(t, gates, at[0])
+	sendTo(t, gates, at[0])
 }
 
 func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	server := hangs(t)
 	server.goOn()
-	clusters, clock := gatedClusters(server)
-	config, err := clusters.Gates.GetRESTConfig(t.Context(), gated)
+	clusters, clock := gatedClusters(at(server.Server), 0)
+	config, err := clusters.cache.GetRESTConfig(t.Context(), gated)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +204,7 @@ func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/api/v1/nodes?watch=true", http.NoBody)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/nodes?watch=true", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +214,7 @@ func TestAWatchThatHasBegunIsNotGivenUp(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	clock.Step(time.Minute)
-	if crowd := clusters.Gates.crowd; len(crowd.waits) != 0 || clock.Waiters() != 0 {
-		t.Errorf("%d requests wait, and %d timers", len(crowd.waits), clock.Waiters())
+	if slow := clusters.Kubeconfigs.Transports.gates.slow; len(slow) != 0 || clock.Waiters() != 0 {
+		t.Errorf("%d requests wait, and %d timers", len(slow), clock.Waiters())
 	}
 }

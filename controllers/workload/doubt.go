@@ -31,29 +31,25 @@ type doubt struct {
 func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (toolscache.SharedIndexInformer, *doubt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	informer := c.nodes[cluster]
-	if informer != nil && informer.IsStopped() { // of a connection that is no more
-		c.dropStopped()
-		informer = nil
-	}
-	filled := informer != nil && informer.HasSynced()
-	known := c.doubts[cluster]
-	if filled && answers && (known == nil || known.stale != informer) {
-		delete(c.doubts, cluster)
-		return informer, nil
+	is := c.of(cluster)
+	is.dropStopped()
+	filled := is.nodes != nil && is.nodes.HasSynced()
+	if filled && answers && (is.doubt == nil || is.doubt.stale != is.nodes) {
+		is.doubt = nil
+		return is.nodes, nil
 	}
 	next := doubt{since: now, answered: filled && answers}
-	if known != nil {
-		next.since, next.stale = known.since, known.stale
+	if is.doubt != nil {
+		next.since, next.stale = is.doubt.since, is.doubt.stale
 	}
 	switch {
 	case next.answered:
-		next.versions = known.versions
+		next.versions = is.doubt.versions
 	case filled:
-		next.stale = informer
+		next.stale = is.nodes
 	}
-	c.doubts[cluster] = &next
-	return informer, &next
+	is.doubt = &next
+	return is.nodes, &next
 }
 
 // Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked
@@ -61,16 +57,9 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if informer := c.nodes[cluster]; informer != nil && c.doubts[cluster] == nil {
-		c.doubts[cluster] = &doubt{since: now, stale: informer}
+	if is := c.of(cluster); is.nodes != nil && is.doubt == nil {
+		is.doubt = &doubt{since: now, stale: is.nodes}
 	}
-}
-
-// settle ends a doubt.
-func (c *Clusters) settle(cluster client.ObjectKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.doubts, cluster)
 }
 
 // caughtUp reports whether the cache shows no node as it was before the cluster answered again. It asks the cluster once what there is;

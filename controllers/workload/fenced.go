@@ -14,8 +14,10 @@ func (c *Clusters) OnFenced(enqueue func(cluster client.ObjectKey)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fenced = enqueue
-	for cluster := range c.nodes {
-		enqueue(cluster)
+	for cluster, is := range c.states {
+		if is.nodes != nil {
+			enqueue(cluster)
+		}
 	}
 }
 
@@ -32,7 +34,7 @@ func (c *Clusters) reportFenced(cluster client.ObjectKey) {
 // are slim, and shared: read only.
 func (c *Clusters) Fenced(cluster client.ObjectKey) []*corev1.Node {
 	c.mu.Lock()
-	informer := c.nodes[cluster]
+	informer := c.of(cluster).nodes
 	c.mu.Unlock()
 	if informer == nil || informer.IsStopped() || !informer.HasSynced() {
 		return nil

@@ -43,35 +43,40 @@ func (c *Clusters) forget(obj any) {
 	if !ok {
 		return
 	}
+	key := client.ObjectKeyFromObject(cluster)
 	if c.Kubeconfigs != nil {
-		c.Kubeconfigs.forget(client.ObjectKeyFromObject(cluster))
-	}
-	if c.Gates != nil {
-		c.Gates.forget(client.ObjectKeyFromObject(cluster))
+		c.Kubeconfigs.forget(key)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.doubts, client.ObjectKeyFromObject(cluster))
-	delete(c.identities, client.ObjectKeyFromObject(cluster))
+	is := c.of(key)
+	is.doubt, is.identity = nil, identity{}
 	c.dropStopped()
 }
 
-// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster. Their doubts stay: that a cluster does not
-// answer is not over with its connection.
+// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster, and what is empty without them.
 func (c *Clusters) dropStopped() {
-	for cluster, nodes := range c.nodes {
-		if !nodes.IsStopped() {
-			continue
-		}
-		delete(c.nodes, cluster)
-		if known := c.identities[cluster]; known.nodes == nodes {
-			known.nodes = nil
-			c.identities[cluster] = known
-		}
-		if d := c.doubts[cluster]; d != nil && d.stale == nodes {
-			next := *d
-			next.stale = nil
-			c.doubts[cluster] = &next
+	for cluster, is := range c.states {
+		is.dropStopped()
+		if *is == (state{}) {
+			delete(c.states, cluster)
 		}
 	}
+}
+
+// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its
+// connection.
+func (s *state) dropStopped() {
+	if s.nodes == nil || !s.nodes.IsStopped() {
+		return
+	}
+	if s.identity.nodes == s.nodes {
+		s.identity.nodes = nil
+	}
+	if s.doubt != nil && s.doubt.stale == s.nodes {
+		next := *s.doubt
+		next.stale = nil
+		s.doubt = &next
+	}
+	s.nodes = nil
 }

@@ -111,7 +111,7 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	stop := make(chan struct{})
 	go there.Run(stop)
 	eventually(t, "the nodes are cached", there.HasSynced)
-	c.identities[key] = identity{nodes: c.nodes[key]}
+	c.of(key).identity = identity{nodes: c.of(key).nodes}
 	c.look(key, noon.Time, true)
 	if _, d := c.look(key, noon.Time, false); d == nil {
 		t.Fatal("a cluster that does not answer is not doubted")
@@ -124,14 +124,14 @@ func kept(c *Clusters) (nodes, doubts int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := map[toolscache.SharedIndexInformer]bool{}
-	for _, is := range c.nodes {
-		all[is] = true
-	}
-	for _, is := range c.identities {
-		all[is.nodes] = true
+	for _, is := range c.states {
+		all[is.nodes], all[is.identity.nodes] = true, true
+		if is.doubt != nil {
+			doubts++
+		}
 	}
 	delete(all, nil)
-	return len(all), len(c.doubts)
+	return len(all), doubts
 }
 
 func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *testing.T) {

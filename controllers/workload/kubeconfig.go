@@ -17,6 +17,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -161,33 +162,22 @@ func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.
 		return nil
 	}
 	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
-	content, err := k.obeyed(cluster, s.Data[secret.KubeconfigDataName])
-	var refused *RefusedError
-	if !errors.As(err, &refused) {
-		refused = nil
+	content := s.Data[secret.KubeconfigDataName]
+	_, err := RESTConfig(content)
+	if err == nil && k.Transports != nil {
+		content, err = k.Transports.route(cluster, content)
 	}
+	var refused *RefusedError
+	errors.As(err, &refused)
 	if k.note(cluster, refused, s.ResourceVersion) && k.Tell != nil {
 		k.Tell(ctx, cluster, refused)
 	}
-	switch {
-	case refused != nil:
-		s.Data = nil
-		return refused
-	case err != nil:
-		s.Data = nil
-		return fmt.Errorf("read the kubeconfig of cluster %s: %w", cluster, err)
+	s.Data = nil
+	if err != nil {
+		return err
 	}
 	s.Data = map[string][]byte{secret.KubeconfigDataName: content}
 	return nil
-}
-
-// obeyed is what the reader of a kubeconfig is given for it.
-func (k *Kubeconfigs) obeyed(cluster client.ObjectKey, content []byte) ([]byte, error) {
-	if k.Transports != nil {
-		return k.Transports.route(cluster, content)
-	}
-	_, err := RESTConfig(content)
-	return content, err
 }
 
 // note remembers what was last read of the kubeconfig of a cluster, and reports whether that it is refused is news.
@@ -227,6 +217,46 @@ func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.refused[cluster].err
+}
+
+// route is the way to a cluster; nil if none is known, also because k or its Transports are nil.
+func (k *Kubeconfigs) route(cluster client.ObjectKey) *route {
+	if k == nil || k.Transports == nil {
+		return nil
+	}
+	return k.Transports.routeOf(cluster)
+}
+
+// Connections are those of a ClusterCache by these kubeconfigs: that a cluster is not connected because of its kubeconfig is in the error.
+type Connections struct {
+	clustercache.ClusterCache
+	Kubeconfigs *Kubeconfigs
+}
+
+// GetUncachedClient returns the client of a cluster that reads past all caches.
+func (c Connections) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	connected, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
+	return connected, c.because(cluster, err)
+}
+
+// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
+func (c Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
+	return config, c.because(cluster, err)
+}
+
+// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
+func (c Connections) Shutdown() {
+	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
+		connections.Shutdown()
+	}
+}
+
+func (c Connections) because(cluster client.ObjectKey, err error) error {
+	if refused := c.Kubeconfigs.Refused(cluster); err != nil && refused != nil {
+		return fmt.Errorf("%w: %w", err, refused)
+	}
+	return err
 }
 
 // forget drops what is known of a cluster that is gone.

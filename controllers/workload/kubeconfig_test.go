@@ -245,6 +245,10 @@ func TestARefusalIsShortEnoughToBeSaid(t *testing.T) {
 // unconnected is a ClusterCache that has no connection.
 type unconnected struct{ clustercache.ClusterCache }
 
+func (unconnected) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return nil, fmt.Errorf("get the client: %w", clustercache.ErrClusterNotConnected)
+}
+
 func (unconnected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, fmt.Errorf("get the configuration: %w", clustercache.ErrClusterNotConnected)
 }
@@ -254,15 +258,15 @@ func TestARefusedKubeconfigIsReported(t *testing.T) {
 	server, _ := listener(t)
 	content := kubeconfigOf(server, "tokenFile: /token", "")
 	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()}
-	gates := &Gates{ClusterCache: unconnected{}, Kubeconfigs: k}
+	connections := Connections{ClusterCache: unconnected{}, Kubeconfigs: k}
 	refused := &RefusedError{}
-	if _, err := gates.GetRESTConfig(t.Context(), c1); !errors.Is(err, clustercache.ErrClusterNotConnected) || errors.As(err, &refused) {
+	if _, err := connections.GetRESTConfig(t.Context(), c1); !errors.Is(err, clustercache.ErrClusterNotConnected) || errors.As(err, &refused) {
 		t.Errorf("before it was read the error is %v", err)
 	}
 	connect(t, k, server)
 	for name, ask := range map[string]func() error{
-		"for a configuration": func() error { _, err := gates.GetRESTConfig(t.Context(), c1); return err },
-		"for a client":        func() error { _, err := gates.GetUncachedClient(t.Context(), c1); return err },
+		"for a configuration": func() error { _, err := connections.GetRESTConfig(t.Context(), c1); return err },
+		"for a client":        func() error { _, err := connections.GetUncachedClient(t.Context(), c1); return err },
 	} {
 		if err := ask(); !errors.Is(err, clustercache.ErrClusterNotConnected) || !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
 			t.Errorf("%s: the error is %v", name, err)

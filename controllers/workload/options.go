@@ -26,7 +26,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	o.ResponseLimit.Quantity = resource.MustParse("16Mi")
 	fs.Var(&o.ResponseLimit, "clustercache-response-limit",
 		"Maximum size of an answer of a workload cluster's API server, such as the list of its nodes; a quarter of it in JSON, and for pods. "+
-			"A longer answer is an error, and its request is not repeated for a while. A cluster may have one node for each half KiB.")
+			"A longer answer is an error. A cluster may have one node for each half KiB.")
 }
 
 // Validate returns everything that is wrong with the values that the types of the flags let pass.

@@ -32,7 +32,7 @@ func SlimNode(obj any) (any, error) {
 			CreationTimestamp: node.CreationTimestamp,
 			DeletionTimestamp: node.DeletionTimestamp,
 		},
-		Spec: corev1.NodeSpec{ProviderID: cut(node.Spec.ProviderID), Taints: slimTaints(node.Spec.Taints)},
+		Spec: corev1.NodeSpec{ProviderID: cut(node.Spec.ProviderID), Taints: firstOf(node.Spec.Taints, slimTaint)},
 	}
 	if remediation, fenced := node.Annotations[mendv1.FencedByAnnotation]; fenced {
 		slim.Annotations = map[string]string{mendv1.FencedByAnnotation: cut(remediation)}
@@ -46,7 +46,7 @@ func SlimNode(obj any) (any, error) {
 		}
 	}
 	slim.Status.NodeInfo.BootID = cut(node.Status.NodeInfo.BootID)
-	slim.Status.Conditions = slimConditions(node.Status.Conditions)
+	slim.Status.Conditions = firstOf(node.Status.Conditions, slimCondition)
 	return slim, nil
 }
 
@@ -70,36 +70,33 @@ func cut[S ~string](s S) S {
 	return S(strings.Clone(string(s[:longestKept])))
 }
 
-// slimConditions are the conditions that are kept, slim.
-func slimConditions(conditions []corev1.NodeCondition) []corev1.NodeCondition {
-	kept, left := make([]corev1.NodeCondition, 0, min(len(conditions), mostKept)), textsKept
-	for i := range conditions {
-		cond := &conditions[i]
-		slim := corev1.NodeCondition{Type: cut(cond.Type), Status: cut(cond.Status), Reason: cut(cond.Reason), LastTransitionTime: cond.LastTransitionTime}
-		if left -= len(slim.Type) + len(slim.Status) + len(slim.Reason); left < 0 || len(kept) == mostKept {
-			break
+// firstOf are the first of items, as slim makes them, whose texts are together as long as may be kept.
+func firstOf[T any](items []T, slim func(*T) (length int)) []T {
+	if len(items) == 0 {
+		return nil
+	}
+	kept, left := make([]T, min(len(items), mostKept)), textsKept
+	for i := range kept {
+		kept[i] = items[i]
+		if left -= slim(&kept[i]); left < 0 {
+			clear(kept[i:])
+			return kept[:i]
 		}
-		slim.Type, slim.Status, slim.Reason = Interned(slim.Type), Interned(slim.Status), Interned(slim.Reason)
-		kept = append(kept, slim)
 	}
 	return kept
 }
 
-// slimTaints are the taints that are kept.
-func slimTaints(taints []corev1.Taint) []corev1.Taint {
-	if len(taints) == 0 {
-		return nil
+func slimCondition(cond *corev1.NodeCondition) int {
+	*cond = corev1.NodeCondition{
+		Type: Interned(cut(cond.Type)), Status: Interned(cut(cond.Status)), Reason: Interned(cut(cond.Reason)),
+		LastTransitionTime: cond.LastTransitionTime,
 	}
-	kept, left := make([]corev1.Taint, 0, min(len(taints), mostKept)), textsKept
-	for i := range taints {
-		taint := &taints[i]
-		slim := corev1.Taint{Key: cut(taint.Key), Value: cut(taint.Value), Effect: cut(taint.Effect), TimeAdded: taint.TimeAdded}
-		if left -= len(slim.Key) + len(slim.Value) + len(slim.Effect); left < 0 || len(kept) == mostKept {
-			break
-		}
-		kept = append(kept, slim)
-	}
-	return kept
+	return len(cond.Type) + len(cond.Status) + len(cond.Reason)
+}
+
+func slimTaint(taint *corev1.Taint) int {
+	*taint = corev1.Taint{Key: cut(taint.Key), Value: cut(taint.Value), Effect: cut(taint.Effect), TimeAdded: taint.TimeAdded}
+	return len(taint.Key) + len(taint.Value) + len(taint.Effect)
 }
 
 // SlimSecret is the transform of the cache of Secrets: it drops the data of all that are not kubeconfigs.

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,30 +9,22 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
-// scheme is that of the addresses by which ClusterCache knows workload clusters: workload://<namespace>.<name>.
-const scheme = "workload"
-
 // Transports carry the requests to workload clusters, each by the cluster's own kubeconfig, and cut off answers that are too long.
-//
-// ClusterCache makes its clients of a kubeconfig alone, and reads each answer to its end, however long that is. So it is given one that names no server
-// but a Transport, by an address of a scheme of its own. What client-go makes of that it sends by http.DefaultTransport, which knows who carries that
-// scheme. (client-go, transport/cache.go; net/http, Transport.RegisterProtocol.) Transports is safe for concurrent use.
+// Transports is safe for concurrent use.
 type Transports struct {
-	// Limit is how long an answer may be, in bytes, as it is after decompression.
-	Limit int64
-	Clock clock.PassiveClock
+	// limit is how long an answer may be, in bytes, as it is after decompression.
+	limit int64
+	gates gates
 	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload cluster
 	// that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
 	Self    types.NamespacedName
@@ -44,21 +35,14 @@ type Transports struct {
 	routes map[string]*route // by host
 }
 
-// MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
-func (t *Transports) MostNodes() int64 { return t.Limit / bytesPerItem }
-
-// Register makes t carry what http.DefaultTransport is asked for. Once in the life of a process there may be one that does.
-func (t *Transports) Register() error {
-	transport, ok := http.DefaultTransport.(*http.Transport)
-	if !ok {
-		return fmt.Errorf("register the transports of workload clusters: http.DefaultTransport is a %T", http.DefaultTransport)
-	}
-	transport.RegisterProtocol(scheme, t)
-	return nil
+// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests,
+// to all clusters together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
+func NewTransports(limit int64, most int, now clock.WithDelayedExecution) *Transports {
+	return &Transports{limit: limit, gates: gates{clock: now, most: most}, routes: map[string]*route{}}
 }
 
-// hostOf is the host in the address of a cluster. A namespace has no dot.
-func hostOf(cluster client.ObjectKey) string { return cluster.Namespace + "." + cluster.Name }
+// MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
+func (t *Transports) MostNodes() int64 { return t.limit / bytesPerItem }
 
 // route takes note of the kubeconfig of a cluster, and returns the one by which its requests come here.
 func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte, error) {
@@ -69,26 +53,14 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 	host := hostOf(cluster)
 	t.mu.Lock()
 	if known := t.routes[host]; known == nil || known.kubeconfig != string(kubeconfig) {
-		if t.routes == nil {
-			t.routes = map[string]*route{}
-		}
-		next := &route{
-			kubeconfig: string(kubeconfig), config: config, pauses: &pauses{}, pages: &pages{},
-			clock: &clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
-		}
+		answers := newAnswers(cluster)
 		if known != nil {
-			next.pauses, next.pages, next.clock = known.pauses, known.pages, known.clock
+			answers = known.answers
 		}
-		t.routes[host] = next
+		t.routes[host] = &route{kubeconfig: string(kubeconfig), config: config, answers: answers}
 	}
 	t.mu.Unlock()
-	address := url.URL{Scheme: scheme, Host: host}
-	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: address.String()}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {}},
-		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "x",
-	})
+	return carriedBy(host)
 }
 
 // forget drops the kubeconfig of a cluster.
@@ -96,19 +68,16 @@ func (t *Transports) forget(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if route := t.routes[hostOf(cluster)]; route != nil {
-		route.clock.Forget()
+		route.answers.clock.Forget()
 	}
 	delete(t.routes, hostOf(cluster))
 }
 
-// ahead is how far the clock of this process is ahead of that of a cluster's API server; less than 0 if it is behind, 0 if the error is tolerated.
-func (t *Transports) ahead(cluster client.ObjectKey) time.Duration {
+// routeOf returns the way to a cluster; nil if none is known.
+func (t *Transports) routeOf(cluster client.ObjectKey) *route {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if route := t.routes[hostOf(cluster)]; route != nil {
-		return route.clock.Ahead()
-	}
-	return 0
+	return t.routes[hostOf(cluster)]
 }
 
 // RoundTrip sends a request to the cluster that its address names.
@@ -119,54 +88,43 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if route == nil {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
-	path := r.URL.Path
-	if path == "/" && route.reconnects.Swap(false) {
+	if r.URL.Path == "/" && route.reconnects.Swap(false) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
-	if route.pauses.rests(path, t.Clock.Now()) {
-		return unsent(r, errRests)
+	if !awaited(r) {
+		return t.send(r, route)
 	}
-	server, transport, err := route.open(r.Context(), t)
+	return t.gates.pass(r, &route.answers.gate, func(r *http.Request) (*http.Response, error) { return t.send(r, route) })
+}
+
+// send sends a request, and takes note of the answer.
+func (t *Transports) send(r *http.Request, route *route) (*http.Response, error) {
+	transport, err := route.open(r.Context(), t)
 	if err != nil {
 		return unsent(r, err)
 	}
-	sent := t.Clock.Now()
-	answer, err := t.send(r, server, transport)
+	sent := t.gates.clock.Now()
+	answer, err := transport.RoundTrip(r)
 	if err == nil {
-		route.clock.Note(sent, t.Clock.Now(), answer.Header)
+		route.answers.clock.Note(sent, t.gates.clock.Now(), answer.Header)
 	}
-	noted := func(err error) {
-		if errors.Is(err, errNoAnswer) {
-			route.pauses.cutOff(path, t.Clock.Now())
+	list, first := listOf(r)
+	read := func(n int, err error) error {
+		if list != "" && route.answers.add(list, n, first) > t.limit*paged {
+			err = errPages
 		}
+		first = false
+		if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
+			route.answers.cutOff(t.gates.clock.Now())
+		}
+		return err
 	}
-	noted(err)
 	if err != nil {
-		return nil, err
+		return nil, read(0, err)
 	}
-	answer.Body = &noting{ReadCloser: route.pages.counted(r, answer.Body, t.Limit), note: noted}
+	answer.Body = &reading{ReadCloser: answer.Body, read: read}
 	return answer, nil
 }
-
-// reconnect makes ClusterCache connect to a cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
-func (t *Transports) reconnect(cluster client.ObjectKey) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	if route := t.routes[hostOf(cluster)]; route != nil {
-		route.reconnects.Store(true)
-	}
-}
-
-// rests reports whether the nodes of a cluster are not asked for at now, because the last list of them, or watch, was cut off.
-func (t *Transports) rests(cluster client.ObjectKey, now time.Time) bool {
-	t.mu.RLock()
-	route := t.routes[hostOf(cluster)]
-	t.mu.RUnlock()
-	return route != nil && route.pauses.rests(nodesPath, now)
-}
-
-// nodesPath is where the nodes of a cluster are.
-const nodesPath = "/api/v1/nodes"
 
 // unsent is how a RoundTripper ends a request that it does not send.
 func unsent(r *http.Request, err error) (*http.Response, error) {
@@ -176,122 +134,109 @@ func unsent(r *http.Request, err error) (*http.Response, error) {
 	return nil, err
 }
 
-// send sends a request to a server, and bounds its answer. An API server redirects no client, and it would be without these bounds.
-func (t *Transports) send(r *http.Request, server *url.URL, transport http.RoundTripper) (*http.Response, error) {
+// addressed sends requests to a server, whatever server they name.
+type addressed struct {
+	server *url.URL
+	next   http.RoundTripper
+}
+
+// RoundTrip sends a request.
+func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	there, address := r.WithContext(r.Context()), *r.URL
-	address.Scheme, address.Host = server.Scheme, server.Host
+	address.Scheme, address.Host = a.server.Scheme, a.server.Host
 	if address.RawPath != "" {
-		address.RawPath = strings.TrimSuffix(server.EscapedPath(), "/") + address.RawPath
+		address.RawPath = strings.TrimSuffix(a.server.EscapedPath(), "/") + address.RawPath
 	}
-	address.Path = strings.TrimSuffix(server.Path, "/") + address.Path
+	address.Path = strings.TrimSuffix(a.server.Path, "/") + address.Path
 	if r.Method == http.MethodGet {
 		address.RawQuery = inPages(r.URL)
 	}
 	there.URL, there.Host = &address, ""
-	answer, err := transport.RoundTrip(there)
-	if err != nil {
-		return nil, err
+	answer, err := a.next.RoundTrip(there)
+	if err == nil {
+		answer.Request = r
 	}
-	answer.Request = r
-	if err := bind(answer, t.Limit, t.Clock.Now); err != nil {
-		_ = answer.Body.Close() // nothing of it is wanted
-		return nil, err
-	}
-	return answer, nil
+	return answer, err
 }
 
 // route is the way to one cluster by one kubeconfig.
 type route struct {
 	kubeconfig string
 	config     *rest.Config
-	pauses     *pauses // whatever its kubeconfig is: it is for the tenant to change
-	pages      *pages  // so are these
-	clock      *clockerror.Server
+	answers    *answers // the same ones whatever its kubeconfig is, which is for the tenant to change
+	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
 	reconnects atomic.Bool
 
 	mu        sync.Mutex
-	server    *url.URL
 	transport http.RoundTripper
 }
 
-// open returns where requests go and by what. The first one finds that out.
-func (r *route) open(ctx context.Context, t *Transports) (*url.URL, http.RoundTripper, error) {
+// open returns what requests go by. The first one finds that out.
+func (r *route) open(ctx context.Context, t *Transports) (http.RoundTripper, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.transport != nil {
-		return r.server, r.transport, nil
+		return r.transport, nil
 	}
-	server, transport, err := dial(r.config)
+	transport, err := t.dial(r.config)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if t.SelfUID != "" {
-		here, err := t.runsIn(ctx, server, transport)
+		here, err := t.runsIn(ctx, transport)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if here {
-			if server, transport, err = t.locally(r.config); err != nil {
-				return nil, nil, err
+			if transport, err = t.locally(r.config); err != nil {
+				return nil, err
 			}
 		}
 	}
-	r.server, r.transport = server, transport
-	return server, transport, nil
+	r.transport = transport
+	return transport, nil
 }
 
-func dial(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+// dial returns what sends requests to the server of a configuration, and bounds the answers. An API server redirects no client, and it
+// would be without these bounds.
+func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 	server, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the address of an API server: %w", err)
+		return nil, fmt.Errorf("read the address of an API server: %w", err)
 	}
 	transport, err := rest.TransportFor(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
+		return nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
 	}
-	return server, transport, nil
+	return binding{next: addressed{server, transport}, limit: t.limit, now: t.gates.clock.Now}, nil
 }
 
 // runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)
-func (t *Transports) runsIn(ctx context.Context, server *url.URL, transport http.RoundTripper) (bool, error) {
+func (t *Transports) runsIn(ctx context.Context, transport http.RoundTripper) (bool, error) {
 	ctx, done := context.WithTimeout(ctx, AnswerWithin)
 	defer done()
-	path := (&url.URL{Scheme: scheme, Host: server.Host}).JoinPath("api", "v1", "namespaces", t.Self.Namespace, "pods", t.Self.Name)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, path.String(), http.NoBody)
-	if err != nil {
+	pod := &metav1.PartialObjectMetadata{}
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(pod.GroupVersionKind(), meta.RESTScopeNamespace)
+	live, err := client.New(&rest.Config{Host: "http://" + scheme, Transport: transport}, client.Options{Mapper: mapper})
+	if err == nil {
+		err = live.Get(ctx, t.Self, pod)
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("ask for the pod that this runs in: %w", err)
 	}
-	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	answer, err := t.send(request, server, transport)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	var pod struct {
-		Metadata struct {
-			UID types.UID `json:"uid"`
-		} `json:"metadata"`
-	}
-	switch {
-	case answer.StatusCode == http.StatusNotFound:
-		return false, nil
-	case answer.StatusCode != http.StatusOK:
-		return false, fmt.Errorf("ask for the pod that this runs in: %s", answer.Status)
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&pod); err != nil {
-		return false, fmt.Errorf("read the pod that this runs in: %w", err)
-	}
-	return pod.Metadata.UID == t.SelfUID, nil
+	return err == nil && pod.UID == t.SelfUID, nil
 }
 
 // locally is the way to the cluster that this runs in, by the credentials of config.
-func (t *Transports) locally(config *rest.Config) (*url.URL, http.RoundTripper, error) {
+func (t *Transports) locally(config *rest.Config) (http.RoundTripper, error) {
 	local, err := t.Local()
 	if err != nil {
-		return nil, nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
+		return nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
 	}
 	here := rest.CopyConfig(config)
 	here.Host, here.CAData, here.CAFile = local.Host, local.CAData, local.CAFile
 	here.ServerName, here.Insecure = local.ServerName, local.Insecure
-	return dial(here)
+	return t.dial(here)
 }

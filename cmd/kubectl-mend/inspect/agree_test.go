@@ -28,9 +28,9 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/machinestatus"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -212,7 +212,7 @@ func (s *machineScene) older(check *clusterv1.MachineHealthCheck, m *clusterv1.M
 	for _, other := range s.checks {
 		first := other.CreationTimestamp.Before(&check.CreationTimestamp) ||
 			other.CreationTimestamp.Equal(&check.CreationTimestamp) && other.Name < check.Name
-		if other.Name != check.Name && first && machinestatus.Judges(other, m) {
+		if other.Name != check.Name && first && capi.Judges(other, m) {
 			return true
 		}
 	}

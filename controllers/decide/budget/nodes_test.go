@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-
-	"pgregory.net/rapid"
 )
 
 // Section 2.6 of the operator's rules: ceil(p% n) = n - floor((100-p)% n). So the default of today and that of seed 000 are one rule.
@@ -128,35 +126,4 @@ func TestNodeLimitsRefuse(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A remediation starts exactly if enough nodes are healthy, in the words of the field and not in ours.
-func TestAThresholdIsComparedWithHealthyNodes(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		total := rapid.IntRange(1, 50).Draw(t, "total")
-		bad := rapid.IntRange(1, total).Draw(t, "bad")
-		value := rapid.IntRange(0, 100).Draw(t, "value")
-		field := rapid.SampledFrom([]string{"minHealthy", "minHealthy %", "maxUnhealthy", "maxUnhealthy %"}).Draw(t, "field")
-
-		var least, most string
-		var want bool
-		healthy := total - bad
-		switch field {
-		case "minHealthy":
-			least, want = strconv.Itoa(value), healthy >= value
-		case "minHealthy %":
-			least, want = strconv.Itoa(value)+"%", healthy*100 >= value*total
-		case "maxUnhealthy":
-			most, want = strconv.Itoa(value), bad <= value
-		case "maxUnhealthy %":
-			most, want = strconv.Itoa(value)+"%", bad*100 <= value*total
-		}
-		l, err := NodeLimits(least, most, total)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if g := Decide(Population{Healthy: healthy, Unhealthy: bad, Waiting: bad}, l); (g.Start == bad) != want || (g.Start > 0) != want {
-			t.Fatalf("%s%s, %d of %d bad: %+v, want allowed: %t", least, most, bad, total, g, want)
-		}
-	})
 }

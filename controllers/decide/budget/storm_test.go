@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -100,60 +99,4 @@ func TestTheDocumentedStorm(t *testing.T) {
 		}
 		storm = s.Storm
 	}
-}
-
-// C71, and whatever else may come: passes at any time, nodes that fail and come back, a cooldown that is edited.
-func TestStormsOverTime(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		var (
-			storm     Storm
-			calmSince time.Time // since when few enough are unhealthy
-			now       = noon
-		)
-		cooldown := new(time.Duration)
-		for range rapid.IntRange(1, 40).Draw(t, "passes") {
-			now = now.Add(time.Duration(rapid.IntRange(0, 5).Draw(t, "minutes")) * time.Minute)
-			if rapid.IntRange(0, 4).Draw(t, "edited") == 0 {
-				cooldown = rapid.SampledFrom([]*time.Duration{nil, new(time.Duration(0)), new(3 * time.Minute), new(10 * time.Minute)}).Draw(t, "cooldown")
-			}
-			tooMany := rapid.Bool().Draw(t, "too many")
-			was := storm
-			s := was.Next(cooldown, tooMany, now)
-
-			switch {
-			case tooMany:
-				calmSince = time.Time{}
-			case calmSince.IsZero():
-				calmSince = now
-			}
-			configured := cooldown != nil
-			cooling := configured && was.Active && !tooMany && now.Before(calmSince.Add(*orZero(cooldown)))
-			if want := configured && tooMany || cooling; s.Blocks != want || s.Active != want {
-				t.Fatalf("%s: %+v became %+v, want a storm: %t", now.Sub(noon), was, s, want)
-			}
-			if cooling && (!s.CoolingSince.Equal(calmSince) || !s.Recheck.Equal(calmSince.Add(*cooldown)) || !s.Recheck.After(now)) {
-				t.Fatalf("%s: few enough since %s: %+v", now.Sub(noon), calmSince.Sub(noon), s)
-			}
-			if !cooling && (!s.CoolingSince.IsZero() || !s.Recheck.IsZero()) {
-				t.Fatalf("%s: %+v became %+v, and nothing cools down", now.Sub(noon), was, s)
-			}
-			if (s.Turn == StormBegan) != (!was.Active && s.Active) || (s.Turn == StormEnded) != (was.Active && !s.Active) {
-				t.Fatalf("%s: %+v became %+v", now.Sub(noon), was, s)
-			}
-			if (s.Turn == StormCooling) != (was.CoolingSince.IsZero() && !s.CoolingSince.IsZero()) {
-				t.Fatalf("%s: %+v became %+v", now.Sub(noon), was, s)
-			}
-			if again := s.Next(cooldown, tooMany, now); again.Storm != s.Storm || again.Turn != StormUnchanged || again.Recheck != s.Recheck {
-				t.Fatalf("%s: looked at twice, %+v became %+v", now.Sub(noon), s, again)
-			}
-			storm = s.Storm
-		}
-	})
-}
-
-func orZero(d *time.Duration) *time.Duration {
-	if d == nil {
-		return new(time.Duration)
-	}
-	return d
 }

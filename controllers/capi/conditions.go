@@ -1,16 +1,17 @@
-// Package machinestatus says of a Machine which check judges it and whether it is being updated in place. It patches the Machine's conditions, in
-// both flavours, and nothing else.
-package machinestatus
+package capi
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // PatchConditions writes the conditions of m, in both flavours, if m has not changed since it was read; the error is a conflict if it
@@ -36,3 +37,14 @@ func PatchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine)
 	m.ResourceVersion = target.ResourceVersion
 	return nil
 }
+
+// own reports whether cond is of a type that only kubemend sets on a Machine.
+func own(cond metav1.Condition) bool {
+	return cond.Type == mendv1.Remediation || cond.Type == mendv1.SpareHostAvailable
+}
+
+// HasOwn reports whether m has a condition that only kubemend sets.
+func HasOwn(m *clusterv1.Machine) bool { return slices.ContainsFunc(m.Status.Conditions, own) }
+
+// DropOwn removes those conditions from m, which no cache may share.
+func DropOwn(m *clusterv1.Machine) { m.Status.Conditions = slices.DeleteFunc(m.Status.Conditions, own) }

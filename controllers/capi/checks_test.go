@@ -1,4 +1,4 @@
-package machinestatus
+package capi
 
 import (
 	"testing"

@@ -1,18 +1,23 @@
-package endpoints
+package process
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
 const (
-	// longestReview is how many bytes the API server may ask a webhook about at once. It accepts no object of more than 3 MiB, and asks about one at a time.
+	// longestReview is how many bytes the API server may ask a webhook about at once. It accepts no object of more than 3 MiB, and asks
+	// about one at a time.
 	longestReview = 16 << 20
 	// ordinaryReview is how many bytes of a request are always read: more than nearly all objects have. What is beyond counts.
 	ordinaryReview = 64 << 10
@@ -25,8 +30,8 @@ const (
 // errReviews is the error of a request that is not read to its end, because others are as long.
 var errReviews = errors.New("the webhooks are being asked about too much at once")
 
-// bounded refuses to read more than longestReview of a request, and of all requests together more than reviewsAtOnce: any pod may call a webhook without a
-// credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
+// bounded refuses to read more than longestReview of a request, and of all requests together more than reviewsAtOnce: any pod may call a
+// webhook without a credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
 type bounded struct {
 	webhook.Server
 	reading *atomic.Int64 // bytes of the requests that are being answered, without what is always read
@@ -71,3 +76,26 @@ func (r *review) Read(p []byte) (int, error) {
 
 // done says that the request was answered.
 func (r *review) done() { r.reading.Add(-r.taken) }
+
+// Webhooks returns the server of the webhooks.
+func (o *Options) Webhooks() webhook.Server {
+	return boundedServer(webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir}))
+}
+
+// Filled returns a check that succeeds once c has read these kinds, of which there are most. It does not wait for others: the API server
+// asks a replica that is ready to convert Metal3Remediations of old versions, so a replica that is alone would wait for itself for ever.
+// And kinds of requests that are watched later may take their time.
+func Filled(c cache.Cache, kinds ...client.Object) healthz.Checker {
+	return func(req *http.Request) error {
+		for _, kind := range kinds {
+			informer, err := c.GetInformer(req.Context(), kind, cache.BlockUntilSynced(false))
+			if err != nil {
+				return fmt.Errorf("read a cache: %w", err)
+			}
+			if !informer.HasSynced() {
+				return fmt.Errorf("the cache of %T is not filled yet", kind)
+			}
+		}
+		return nil
+	}
+}

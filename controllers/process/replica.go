@@ -1,5 +1,6 @@
-// Package replica knows the pod and the node that this process runs in. It ends the process where another replica has to act instead.
-package replica
+// Package process is what this process is beside its controllers: the pod and node that it runs in, its memory, and its HTTP servers. It
+// ends the process where another replica has to act instead.
+package process
 
 import (
 	"context"
@@ -46,7 +47,8 @@ func (r Replica) HideUID() (show func()) {
 	return func() { _ = os.Setenv("POD_UID", string(r.UID)) }
 }
 
-// InCluster reports that the process runs in a pod, also if nothing says in which: the kubelet gives the address of the API server to every container.
+// InCluster reports that the process runs in a pod, also if nothing says in which: the kubelet gives the address of the API server to
+// every container.
 func (r Replica) InCluster() bool {
 	return r.Namespace != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
 }

@@ -1,4 +1,4 @@
-package endpoints
+package process
 
 import (
 	"context"
@@ -136,7 +136,8 @@ func (s someSynced) GetInformer(_ context.Context, obj client.Object, _ ...cache
 
 func (s someSynced) WaitForCacheSync(context.Context) bool { return false }
 
-// Where Metal3Remediations are stored in an old version, reading them needs the conversion of a replica that is ready. One that is alone would never be.
+// Where Metal3Remediations are stored in an old version, reading them needs the conversion of a replica that is ready. One that is alone
+// would never be.
 func TestALoneReplicaBecomesReadyWithoutWhatItConvertsItself(t *testing.T) {
 	for name, tc := range map[string]struct {
 		synced []string

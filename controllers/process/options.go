@@ -1,4 +1,4 @@
-package endpoints
+package process
 
 import (
 	"cmp"
@@ -52,8 +52,8 @@ func (o *Options) Validate() error {
 	)
 }
 
-// Diagnostics are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is given: clients cannot
-// verify a certificate that the endpoint makes itself when it starts.
+// Diagnostics are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is given:
+// clients cannot verify a certificate that the endpoint makes itself when it starts.
 func (o *Options) Diagnostics() (*metricsserver.Options, error) {
 	_, diagnostics, err := capiflags.GetManagerOptions(o.diagnostics)
 	if err != nil {
