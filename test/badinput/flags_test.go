@@ -58,7 +58,7 @@ var flags = []flag{
 	{"manager", []string{"--default-node-health-check-template=x"}, `invalid argument "x" for "--default-node-health-check-template" flag: must be Kind.version.group/namespace/name`},
 	{"manager", []string{"--logging-format=poem"}, `set up logging: format: Invalid value: "poem": Unsupported log format`},
 	{"manager", []string{"--teardown=perhaps"}, `invalid argument "perhaps" for "--teardown" flag`},
-	{"kubectl-mend", []string{"status", "--output=pictures"}, `--output "pictures": expected custom-columns, custom-columns-file, go-template, go-template-file, json, jsonpath, jsonpath-as-json, jsonpath-file, kyaml, name, template, templatefile, wide or yaml`},
+	{"kubectl-mend", []string{"status", "--output=pictures"}, `--output "pictures": expected go-template, go-template-file, json, jsonpath, jsonpath-as-json, jsonpath-file, kyaml, template, templatefile, wide or yaml`},
 	{"kubectl-mend", []string{"status", "--from=none.json"}, `read the record: open none.json: no such file or directory`},
 	{"kubectl-mend", []string{"status", "--every=often"}, `invalid argument "often" for "--every" flag: time: invalid duration "often"`},
 	{"kubectl-mend", []string{"explain", "m"}, `"m": expected machine/NAME, node/NAME, host/NAME, mhc/NAME, nhc/NAME`},

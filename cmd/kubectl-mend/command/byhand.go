@@ -182,12 +182,8 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 		return err
 	}
 	if b.dryRun != cmdutil.DryRunClient {
-		err := c.write(ctx, string(annotation))
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
+		if err := c.write(ctx, string(annotation)); err != nil {
+			return fmt.Errorf("%s %s: %w", b.verb, c.named, meanwhile(err))
 		}
 	}
 	b.done(c.named + " " + c.done)
@@ -210,12 +206,21 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	}
 }
 
+var errChanged = errors.New("it was changed meanwhile, and nothing was written: run the command again")
+
+// meanwhile is the error of a write of an object that another client was faster to write or to create.
+func meanwhile(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return errChanged
+	}
+	return err
+}
+
 func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
 	err := b.client.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no %s %s in namespace %s", k, key.Name, key.Namespace)
-	}
-	if err != nil {
+		return fmt.Errorf("there is no %s %s in %s", k, key.Name, within(key.Namespace))
+	} else if err != nil {
 		return fmt.Errorf("read %s %s: %w", k, key, err)
 	}
 	return nil

@@ -269,12 +269,8 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		facts remediationFacts
 		want  plan // with what its text contains
 	}{
-		"a node of no machine that a NodeHealthCheck judges": {
-			remediationFacts{named: subject{kind: nodeKind}, before: judged(nhc, cliv1.StateUnhealthy)}, plan{refuses, "judges it by what the node reports"},
-		},
-		"a node of no machine that no check judges":     {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{}}, plan{refuses, ""}},
-		"a node whose checks may not be read":           {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{Unread: []string{nhc}}}, plan{refuses, ""}},
-		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, "judges it by what the node reports"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, "a NodeHealthCheck deletes a request for a healthy node"}},
+		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, "a NodeHealthCheck deletes a request for a healthy node"}},
 		"a machine that a MachineHealthCheck judges":    {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 		"one whose check Cluster API core acts on": {remediationFacts{
 			machine: owned(), before: judged(mhc, cliv1.StateHealthy, mode(explain.Observing)), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),

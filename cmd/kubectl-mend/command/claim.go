@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +19,10 @@ import (
 type claimCommand struct {
 	byHand
 
-	release, force bool
+	release bool
 }
 
-// selection says which checks are meant: those of the names, or else those of a Cluster and of labels. No namespace means all.
+// selection says which checks are meant: those of these names, of a Cluster and of labels. No namespace means all.
 type selection struct {
 	namespace string
 	names     []string
@@ -35,8 +34,7 @@ func (o *Options) claim() *cobra.Command {
 	return o.claimOrRelease(&claimCommand{byHand: byHand{IOStreams: o.IOStreams, verb: "claim"}}, &cobra.Command{
 		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
 		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
-			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
-			"Remediations that core has started go on.\n\n" +
+			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n" +
 			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
 			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
 			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
@@ -53,13 +51,26 @@ func (o *Options) release() *cobra.Command {
 }
 
 func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Command {
-	var cluster, selector string
+	var s selection
+	var selector string
 	c.Use = h.verb + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
 	c.Example = fmt.Sprintf("  %[1]s mhc/workers\n  %[1]s --cluster prod --dry-run=server\n  %[1]s -A -l team=a --yes", o.Name+" "+h.verb)
 	c.ValidArgsFunction = o.completeNames(machineCheckKind)
 	c.RunE = func(c *cobra.Command, args []string) error {
-		s, err := o.selection(args, cluster, selector)
+		named, err := parseAll(args, machineCheckKind)
 		if err != nil {
+			return err
+		}
+		for _, check := range named {
+			s.names = append(s.names, check.name)
+		}
+		if s.labels, err = labels.Parse(selector); err != nil {
+			return Exit{Misused, fmt.Errorf("--selector: %w", err)}
+		}
+		if len(s.names) == 0 && s.cluster == "" && selector == "" {
+			return Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
+		}
+		if s.namespace, err = o.namespace(); err != nil {
 			return err
 		}
 		if err := h.begin(c, o); err != nil {
@@ -67,60 +78,28 @@ func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Comma
 		}
 		return h.run(c.Context(), s)
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Checks of this Cluster of Cluster API.")
+	c.Flags().StringVar(&s.cluster, "cluster", "", "Checks of this Cluster of Cluster API.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Checks whose labels match.")
 	h.addFlags(c)
-	c.Flags().BoolVar(&h.force, "force", false, "Go on where the command cannot see whether a controller would act on a check. "+
-		"Where it sees that none would, this does not help.")
 	o.addScope(c)
 	return c
 }
 
-// selection is what the arguments and flags ask for.
-func (o *Options) selection(args []string, cluster, selector string) (selection, error) {
-	s := selection{cluster: cluster}
-	var err error
-	if s.labels, err = labels.Parse(selector); err != nil {
-		return s, Exit{Misused, fmt.Errorf("--selector: %w", err)}
-	}
-	if s.namespace, err = o.namespace(); err != nil {
-		return s, err
-	}
-	named, err := parseAll(args, machineCheckKind)
-	if err != nil {
-		return s, err
-	}
-	for _, check := range named {
-		s.names = append(s.names, check.name)
-	}
-	switch {
-	case len(s.names) > 0 && (selector != "" || cluster != "" || s.namespace == ""):
-		return s, Exit{Misused, errors.New("names go neither with --selector, nor with --cluster, nor with --all-namespaces")}
-	case len(s.names) == 0 && cluster == "" && selector == "":
-		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
-	}
-	return s, nil
-}
-
-// selected are the checks that are meant. If a name does not exist none is returned, so that a typing error changes nothing.
+// selected are the checks that are meant. If one of the names is of none, none is returned: a typing error changes nothing.
 func (h *claimCommand) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
-	if len(s.names) > 0 {
-		checks := make([]clusterv1.MachineHealthCheck, len(s.names))
-		for i, name := range s.names {
-			if err := h.read(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &checks[i], machineCheckKind); err != nil {
-				return nil, err
-			}
-		}
-		return checks, nil
-	}
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := h.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
+	missing := slices.Clone(s.names)
 	checks := slices.DeleteFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool {
-		return s.cluster != "" && check.Spec.ClusterName != s.cluster
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == check.Name })
+		return s.cluster != "" && check.Spec.ClusterName != s.cluster || len(s.names) > 0 && !slices.Contains(s.names, check.Name)
 	})
-	if len(checks) == 0 {
+	switch {
+	case len(missing) > 0:
+		return nil, fmt.Errorf("there is no MachineHealthCheck %s in %s", strings.Join(missing, ", "), within(s.namespace))
+	case len(checks) == 0:
 		return nil, errors.New("no MachineHealthCheck is selected")
 	}
 	return checks, nil
@@ -139,64 +118,51 @@ func (h *claimCommand) run(ctx context.Context, s selection) error {
 		if err != nil {
 			return err
 		}
-		decided := h.plan(facts)
-		_ = h.announce(checkNamed(&checks[i]), decided) // that one stays as it is holds up no other
-		switch decided.outcome {
-		case changes:
-			changed = append(changed, &checks[i])
-		case refuses:
+		decided := planClaim(facts, h.release)
+		if h.announce(checkNamed(&checks[i]), decided) != nil {
 			refused++
-		case staysSo:
+		} else if decided.outcome == changes {
+			changed = append(changed, &checks[i])
 		}
 	}
 	if len(changed) > 0 {
-		if err := h.write(ctx, changed); err != nil {
+		if err := h.ask(ctx); err != nil {
 			return err
 		}
 	}
-	if refused > 0 {
-		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(checks))}
+	var errs []error
+	for _, check := range changed {
+		if err := h.mark(ctx, check); err != nil {
+			errs = append(errs, fmt.Errorf("%s %s: %w", h.verb, checkNamed(check), meanwhile(err)))
+			continue
+		}
+		h.done(checkNamed(check) + " " + strings.TrimSuffix(h.verb, "e") + "ed")
 	}
-	return nil
+	if refused > 0 && len(errs) == 0 {
+		errs = append(errs, Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(checks))})
+	}
+	return errors.Join(errs...)
 }
 
 func checkNamed(check *clusterv1.MachineHealthCheck) string {
 	return subject{kind: machineCheckKind, namespace: check.Namespace, name: check.Name}.String()
 }
 
-func (h *claimCommand) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
-	if err := h.ask(ctx); err != nil {
-		return err
-	}
-	var errs []error
-	for _, check := range checks {
-		if h.dryRun != cmdutil.DryRunClient {
-			if err := h.mark(ctx, check); err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", h.verb, checkNamed(check), err))
-				continue
-			}
-		}
-		h.done(checkNamed(check) + " " + strings.TrimSuffix(h.verb, "e") + "ed")
-	}
-	return errors.Join(errs...)
-}
-
 // mark writes the annotation, unless it has changed since the plan was made. A new status is no such change.
 func (h *claimCommand) mark(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
+	if h.dryRun == cmdutil.DryRunClient {
+		return nil
+	}
 	marks := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
 	if h.release { // the mark that is left of a label would have a later claim by hand taken for the label's
 		marks = map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}
 	}
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		check := &clusterv1.MachineHealthCheck{}
-		if err := h.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
-			return err
-		}
-		value, paused := check.Annotations[clusterv1.PausedAnnotation]
-		plannedValue, plannedPaused := planned.Annotations[clusterv1.PausedAnnotation]
-		if check.UID != planned.UID || value != plannedValue || paused != plannedPaused {
-			return errors.New("it was changed meanwhile, and nothing was written: check it, and run the command again")
-		}
-		return h.annotate(ctx, machineCheckKind, check, marks)
-	})
+	check := &clusterv1.MachineHealthCheck{}
+	if err := h.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
+		return err
+	}
+	if check.UID != planned.UID || check.Annotations[clusterv1.PausedAnnotation] != planned.Annotations[clusterv1.PausedAnnotation] {
+		return errChanged
+	}
+	return h.annotate(ctx, machineCheckKind, check, marks)
 }

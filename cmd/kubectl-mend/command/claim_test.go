@@ -240,29 +240,6 @@ func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("a", ""))...)
-	judged := 0
-	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if judged < 2 {
-			judged++
-			check := checkCalled("a", "")
-			if err := c.Get(ctx, client.ObjectKeyFromObject(o), check); err != nil {
-				return err
-			}
-			check.Status.ExpectedMachines = new(int32(judged))
-			if err := c.Update(ctx, check); err != nil {
-				return err
-			}
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}})
-	got, code := d.claims(selection{cluster: "prod"}, yes)
-	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
-		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)
-	}
-}
-
 // What a label has claimed is not taken for a claim by hand when it is released.
 func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
 	check := checkCalled("workers", mendv1.Claim)
@@ -302,7 +279,7 @@ func TestClaimsAreDocumented(t *testing.T) {
 	if err := d.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
 		t.Fatal(err)
 	}
-	kept, _ := d.claims(selection{names: []string{"workers"}}, yes, release)
+	released, _ := d.claims(selection{names: []string{"workers"}}, yes, release)
 	page := withExample(t, content, "claim mhc/workers", claimed)
-	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
+	golden.Compare(t, path, withExample(t, page, "release mhc/workers", released))
 }

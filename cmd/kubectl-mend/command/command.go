@@ -56,12 +56,11 @@ type Options struct {
 	Clock clock.PassiveClock
 
 	allNamespaces bool
-	output        *output
+	output        output
 	from          string
 	colour        string
 
-	version      string
-	saidVersions bool // so that status --watch says it once
+	version string
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)

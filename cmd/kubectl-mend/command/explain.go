@@ -22,7 +22,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -53,7 +52,7 @@ func (o *Options) explain() *cobra.Command {
 			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
-			"  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
+			"  %[1]s explain machine/workers-x7k2p --exit-code", o.Name),
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), e.again, func(ctx context.Context, out io.Writer) error {
@@ -75,7 +74,7 @@ func (o *Options) explain() *cobra.Command {
 	e.again.addTo(c)
 	c.Flags().BoolVar(&e.code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
 		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
-	o.addOutput(c, wide, byName)
+	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")
 	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
@@ -141,15 +140,15 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 }
 
 func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
-	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(found))
+	list := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}
 	for _, e := range found {
-		list.Items, named = append(list.Items, *e.Document()), append(named, e.Subject)
+		list.Items = append(list.Items, *e.Document())
 	}
 	var document runtime.Object = list
 	if len(found) == 1 {
 		document = &list.Items[0]
 	}
-	return o.print(out, document, named, func() error {
+	return o.print(out, document, func() error {
 		for i, e := range found {
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
@@ -278,7 +277,6 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	if err != nil {
 		return nil, err
 	}
-	o.sayVersions(a.Managers.All)
 	return a, nil
 }
 

@@ -86,7 +86,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	objects.Records = records
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
-	return o.print(o.Out, found, nil, func() error {
+	return o.print(o.Out, found, func() error {
 		return o.printHistory(found, s, history.Layout{
 			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		})
@@ -127,7 +127,7 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout his
 	for _, t := range found.ReadErrors {
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 	}
-	if len(found.Items) > 0 && o.output != nil && *o.output.flags.OutputFormat == svg {
+	if len(found.Items) > 0 && o.output.format == svg {
 		return history.SVG(o.Out, found.Items)
 	}
 	if len(found.Items) > 0 {

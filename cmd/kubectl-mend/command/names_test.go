@@ -21,9 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -65,16 +63,13 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"claim mhc/a/b":                 {Misused, `"mhc/a/b": expected mhc/NAME`},
 		"claim machine/a":               {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
 		"claim mhc/a --dry-run=maybe":   {Misused, `Must be "none", "server", or "client"`},
-		"release mhc/a -l team=a":       {Misused, "names go neither with --selector, nor with --cluster, nor with --all-namespaces"},
-		"release mhc/a -A":              {Misused, "names go neither with --selector, nor with --cluster, nor with --all-namespaces"},
 		"claim -l !!":                   {Misused, "--selector: "},
 		"claim mhc/a --no-such-flag":    {Misused, "unknown flag: --no-such-flag"},
 		"claim mhc/a --kubeconfig=/no":  {Failed, "read the kubeconfig: "},
-		"history -o table":              {Misused, `--output "table": expected custom-columns, custom-columns-file, go-template,`},
+		"history -o table":              {Misused, `--output "table": expected go-template,`},
 		"history machine/m -o svg":      {Failed, "no kubeconfig was found"}, // svg is a format
-		"history -o name":               {Misused, `--output "name": expected custom-columns`},
+		"history -o name":               {Misused, `--output "name": expected go-template`},
 		"history -o jsonpath={.a":       {Misused, `unclosed action`},
-		"history -o custom-columns=A":   {Misused, "expected <header>:<json-path-expr>"},
 		"history -A machine/a":          {Misused, "leave --all-namespaces out"},
 		"history pod/a":                 {Misused, `"pod/a" names a Pod: expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history a":                     {Misused, `"a": expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
@@ -83,11 +78,10 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"report --by rack":              {Misused, `--by "rack": expected cluster, check or cause`},
 		"report --since=-1d":            {Misused, "not a valid duration"},
 		"report --lemons=-1":            {Misused, "cannot be negative"},
-		"report -o name":                {Misused, `--output "name": expected custom-columns`},
 		"report machine/a":              {Misused, "takes no arguments"},
 		"version a":                     {Misused, "takes no arguments"},
 		"options a":                     {Misused, "takes no arguments"},
-		"status -o csv":                 {Misused, `--output "csv": expected custom-columns`},
+		"status -o csv":                 {Misused, `--output "csv": expected go-template`},
 		"status c1 -n ns":               {Misused, "takes no arguments"},
 		"status --cluster c2 -n ns":     {Failed, "there is no Cluster c2 in namespace ns"},
 		"status --cluster c1 -n no":     {Failed, "there is no Cluster c1 in namespace no"},
@@ -113,7 +107,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
 		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
 		"explain remediation/a -A":      {Failed, "there is no Metal3Remediation or HostRemediation a in any namespace"},
-		"explain machine/m -n ns -o no": {Misused, `--output "no": expected custom-columns, custom-columns-file, go-template, go-template-file, json, jsonpath,`},
+		"explain machine/m -n ns -o no": {Misused, `--output "no": expected go-template, go-template-file, json, jsonpath,`},
 	} {
 		t.Run(line, func(t *testing.T) {
 			o, _, errOut := recorder(t, &snapshot.Scope{})
@@ -201,51 +195,6 @@ func announced(namespace, version string) *coordinationv1.Lease {
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To("one"), RenewTime: ptr.To(metav1.NewMicroTime(noon)), LeaseDurationSeconds: ptr.To(int32(60)),
 		},
-	}
-}
-
-func TestAManagerOfAnotherVersionIsReported(t *testing.T) {
-	for name, tc := range map[string]struct {
-		own      string
-		managers map[string]string // versions by namespace
-		says     string
-	}{
-		"the same":               {"v1.2.3", map[string]string{"kubemend-system": "v1.2.3"}, ""},
-		"another one":            {"v1.2.3", map[string]string{"kubemend-system": "v1.2.2"}, "there is version v1.2.2 in namespace kubemend-system"},
-		"one shard of two":       {"v1.2.3", map[string]string{"a": "v1.2.3", "b": "v1.1.0"}, "there is version v1.1.0 in namespace b"},
-		"both shards":            {"v1.2.3", map[string]string{"a": "v1.2.4", "b": "v1.1.0"}, "there is version v1.2.4 in namespace a, and version v1.1.0 in namespace b"},
-		"our version is not set": {"dev", map[string]string{"kubemend-system": "v1.2.3"}, ""},
-		"theirs is not set":      {"v1.2.3", map[string]string{"kubemend-system": "dev"}, ""},
-		"there is no manager":    {"v1.2.3", nil, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			streams, _, _, problems := genericiooptions.NewTestIOStreams()
-			o := &Options{IOStreams: streams, Name: "kubectl mend", Config: genericclioptions.NewConfigFlags(false), Clock: clock.RealClock{}}
-			o.Config.ClusterName = nil
-			o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
-				w := snapshot.New()
-				w.Clock = clocktesting.NewFakePassiveClock(noon)
-				for namespace, version := range tc.managers {
-					if err := w.Add(announced(namespace, version)); err != nil {
-						return nil, err
-					}
-				}
-				return w, nil
-			}
-			root := o.root(tc.own)
-			root.SetArgs([]string{"status", "-A"})
-			if code := Run(t.Context(), root, streams); code != Done {
-				t.Fatalf("exit code %d: %s", code, problems)
-			}
-			got := problems.String()
-			if tc.says == "" && got != "" || !strings.Contains(got, tc.says) || strings.Count(got, "\n") > 1 {
-				t.Errorf("it says\n%s\nwant %q", got, tc.says)
-			}
-			o.sayVersions([]managerlease.Manager{{Announcement: &managerlease.Announcement{Version: "v8"}}, {Alive: true, Announcement: &managerlease.Announcement{Version: "v9"}}})
-			if tc.says != "" && problems.String() != got {
-				t.Errorf("it is said again:\n%s", problems)
-			}
-		})
 	}
 }
 

@@ -76,7 +76,7 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 		_, _ = fmt.Fprintln(o.ErrOut, notInstalled)
 	}
 	found := report.Of(records, q)
-	return o.print(o.Out, found, nil, func() error {
+	return o.print(o.Out, found, func() error {
 		if !installed {
 			_, err := fmt.Fprintln(o.Out, notInstalled)
 			return err

@@ -311,7 +311,7 @@ func TestAPageReadsWhatItSpeaksOf(t *testing.T) {
 	w.objects["cluster.x-k8s.io/v1beta2/machines"] = object("cluster.x-k8s.io/v1beta2", "Machine", true, `,"spec":{"clusterName":"y"}`)
 	for line, want := range map[string]string{
 		"explain cluster/x -n x": "MachineDeployment x: 5 wanted, 0 exist",
-		"explain nhc -n x -l cluster.x-k8s.io/cluster-name=x -o name": "nodehealthcheck.remediation.medik8s.io/x",
+		"explain nhc -n x -l cluster.x-k8s.io/cluster-name=x -o jsonpath={.subject}": `{"kind":"NodeHealthCheck","name":"x"}`,
 	} {
 		if code, said := mend(strings.Fields(line)...); code != Done || !strings.Contains(said, want) {
 			t.Errorf("%s: code %d, want %q:\n%s", line, code, want, said)

@@ -2,7 +2,6 @@ package command
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -10,11 +9,6 @@ import (
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-)
-
-const (
-	unversioned = "dev"     // the version of a program that was built without one
-	unannounced = "unknown" // that of a manager that announces none
 )
 
 func (o *Options) versions() *cobra.Command {
@@ -67,26 +61,7 @@ func versionTable(managers []managerlease.Manager, now time.Time) string {
 
 func versionOf(manager managerlease.Manager) string {
 	if manager.Announcement == nil || manager.Announcement.Version == "" {
-		return unannounced
+		return "unknown"
 	}
 	return manager.Announcement.Version
-}
-
-// sayVersions warns, once, that managers which run are of another version than this program, whose answers are those of its own version.
-func (o *Options) sayVersions(managers []managerlease.Manager) {
-	if o.version == unversioned || o.saidVersions {
-		return
-	}
-	var others []string
-	for _, manager := range managers {
-		version := versionOf(manager)
-		if manager.Alive && !slices.Contains([]string{o.version, unversioned, unannounced}, version) {
-			others = append(others, fmt.Sprintf("version %s in namespace %s", version, manager.Namespace))
-		}
-	}
-	if len(others) > 0 {
-		o.saidVersions = true
-		_, _ = fmt.Fprintf(o.ErrOut, "warning: this is version %s of %s, and answers as a manager of that version would; there is %s\n",
-			o.version, o.Name, text.Below(strings.Join(others, ", and ")))
-	}
 }

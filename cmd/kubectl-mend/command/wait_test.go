@@ -85,7 +85,7 @@ func TestTheExitCodeSaysWhatWasFound(t *testing.T) {
 		"a pending machine":                  {corev1.ConditionUnknown, time.Second, "explain machine/m --exit-code", Pending},
 		"an unhealthy one without a manager": {corev1.ConditionUnknown, time.Hour, "explain machine/m --exit-code", Blocked},
 		"the same without being asked":       {corev1.ConditionUnknown, time.Hour, "explain machine/m", Done},
-		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code -o name", Blocked},
+		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code", Blocked},
 		"one of two":                         {corev1.ConditionUnknown, time.Second, "explain machine m m --exit-code", Pending},
 		"a machine that does not exist":      {"", 0, "explain machine/m --exit-code", Failed},
 	} {
