@@ -17,7 +17,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Status is how all checks stand.
@@ -34,10 +33,9 @@ type Status struct {
 	Unreachable []cliv1.UnreachableCluster
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
-	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
-	Missing  Missing
-	Recorded bool
-	Notes    []string
+	// Missing is the capacity that is not back, also of remediations that none of the checks asked for.
+	Missing Missing
+	Notes   []string
 
 	notReady int // machines that no check sees to
 }
@@ -76,7 +74,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		s.uncover(a, namespace, cluster, checks)
 	}
 	s.OutOfService = outOfService(ctx, a, namespace)
-	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
 	counted := 0
 	for i := range checks {
 		c := &checks[i]
