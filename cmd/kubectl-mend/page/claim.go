@@ -12,14 +12,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// claimOf says which label claimed a check, or why one that asks for that did not; each is empty if there is nothing to say.
-func claimOf(a *inspect.Asker, check *clusterv1.MachineHealthCheck) (source, missing string) {
-	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
-	facts := claims.Facts{Check: check, Cluster: cluster, Namespace: namespace, NamespaceKnown: known}
-	return claims.Source(facts), claims.Missing(facts)
-}
-
 // invalidLabels say what is wrong with the labels of clusters, and of their namespaces, that are to claim checks.
 func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
 	var notes []string
@@ -39,7 +31,7 @@ func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
 	return slices.Compact(notes)
 }
 
-// claimsOf says which labels claimed MachineHealthChecks; the notes say why labels did not claim others.
+// claimsOf says which labels claimed MachineHealthChecks, if any did; the notes say why labels did not claim others.
 func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref]string, notes []string) {
 	sources = map[explain.Ref]string{}
 	clusters := make([]client.ObjectKey, 0, len(checks))
@@ -50,11 +42,10 @@ func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref
 			continue
 		}
 		clusters = append(clusters, client.ObjectKey{Namespace: ref.Namespace, Name: checks[i].Cluster})
-		source, missing := claimOf(a, check)
-		if source != "" {
-			sources[ref] = source
-		}
-		if missing != "" {
+		facts := claims.Facts{Check: check, Cluster: snapshot.One[clusterv1.Cluster](a.Snapshot, clusters[len(clusters)-1])}
+		facts.Namespace, facts.NamespaceKnown = a.Snapshot.NamespaceLabels(check.Namespace)
+		sources[ref] = claims.Source(facts)
+		if missing := claims.Missing(facts); missing != "" {
 			notes = append(notes, ref.String()+": "+missing)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -16,12 +15,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		Facts: e.Facts, NotSelectedBy: e.NotSelectedBy, Unread: e.Unread, Notes: e.Notes, Next: *e.Next.Document(), Todo: e.Todo.Document(),
 	}
 	for i := range e.Checks {
-		c := &e.Checks[i]
-		check := c.Document(c.answer)
-		for _, g := range c.NotHealthy {
-			check.NotHealthy = append(check.NotHealthy, explain.Group(g.Class, g.Names))
-		}
-		d.Checks = append(d.Checks, check)
+		d.Checks = append(d.Checks, e.Checks[i].Document(e.Checks[i].answer))
 	}
 	for i := range e.Owners {
 		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)

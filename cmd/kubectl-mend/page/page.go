@@ -13,6 +13,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -255,9 +256,9 @@ func (p *page) blockedFor(c *Check, part explain.Part) bool {
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
 const mostNames = 10
 
-func (p *page) groups(indent string, groups []Group) {
+func (p *page) groups(indent string, groups []cliv1.Group) {
 	for _, g := range groups {
-		p.line(indent+string(g.Class)+": ", text.FirstOf(g.Names, mostNames))
+		p.line(indent+strings.Replace(g.Class, "deleting", string(budget.Deleting), 1)+": ", text.FirstOf(g.Names, mostNames))
 	}
 }
 
