@@ -224,7 +224,7 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
 			t.Fatalf("%s: exit code %d: %s", line, code, errOut)
 		}
-		counted := strings.Contains(out.String(), "1 check that is OK is not listed: --all lists it.")
+		counted := strings.Contains(out.String(), "1 check is OK and not listed: --all lists all.")
 		if got := strings.Contains(out.String(), "mhc/workers"); got != listed || counted == listed {
 			t.Errorf("status %s prints\n%s", line, out)
 		}

@@ -83,22 +83,6 @@ func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
 	return []explain.Fact{{Name: "written by the manager", Value: strings.TrimSuffix(value, ": ")}}
 }
 
-// machineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
-func machineUnjudged(m *clusterv1.Machine, why string, told bool) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
-	if told {
-		return note + "what the manager wrote on the Machine"
-	}
-	note += "without them"
-	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
-		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
-		if c.Message != "" {
-			note += ": " + strings.Join(strings.Fields(c.Message), " ")
-		}
-	}
-	return note
-}
-
 // lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
 func lastRemediation(r *mendv1.RemediationRecord) string {
 	how := "by its owner"

@@ -3,9 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -94,18 +92,12 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 // noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
 func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 	if counted > 0 {
-		say, their := "1 check says", "its"
-		if counted > 1 {
-			say, their = fmt.Sprintf("%d checks say", counted), "their"
-		}
-		s.Notes = append(s.Notes, fmt.Sprintf("%s in %[2]s status that all targets are healthy; "+
-			"%[2]s machines and nodes were not read (--full reads them)", say, their))
+		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
+			"--full reads the machines and nodes")
 	}
 	for _, key := range a.Snapshot.Workloads() {
-		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
-		noted := slices.ContainsFunc(s.Notes, func(note string) bool { return strings.HasPrefix(note, nodesUnread(key.String())) })
-		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks && !noted {
-			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
+		if slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace }) {
+			s.Notes = nodesNoted(a, key, s.Notes)
 		}
 	}
 }

@@ -134,12 +134,8 @@ func (p *page) checks(s *Status, l Layout) {
 		p.rows(s, rows, l)
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
-		that, it := explain.Are(left), "it"
-		if left > 1 {
-			it = "them"
-		}
 		p.gap()
-		p.line("", fmt.Sprintf("%s that %[2]s OK %[2]s not listed: --all lists %[3]s.", explain.Count(left, "check"), that, it))
+		p.line("", explain.Number(left, "check")+" OK and not listed: --all lists all.")
 	}
 }
 
