@@ -34,12 +34,8 @@ func (e *Explanation) Document() *cliv1.Explanation {
 
 // Document is s for programs.
 func (s *Status) Document() *cliv1.Status {
-	d := &cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(s.At.UTC()),
-		Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
-		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, CapacityMissing: s.Missing.document(), Notes: s.Notes,
-		Unreachable: s.Unreachable,
-	}
+	d := s.Status.DeepCopy()
+	d.Managers, d.Items, d.CapacityMissing = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks)), s.Missing.document()
 	for i := range s.Managers {
 		d.Managers = append(d.Managers, manager(&s.Managers[i]))
 	}

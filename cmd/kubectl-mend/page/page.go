@@ -304,7 +304,12 @@ func (p *page) again(sentence string) bool {
 func (p *page) findings(t *explain.Target) {
 	for _, f := range t.Findings {
 		p.line("  - ", f.Observed)
-		p.line("    ", p.timing(&f))
+		since, expires := f.Timing(p.moment)
+		if f.Expired || f.Expires.IsZero() {
+			p.line("    ", since+p.paint.Bad(expires))
+		} else {
+			p.line("    ", since+p.paint.Waits(expires))
+		}
 	}
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
@@ -343,12 +348,4 @@ func (p *page) action(c *Check, t *explain.Target) {
 		label = "  If unblocked: "
 	}
 	p.line(label, "kubemend "+t.Action.Message+".")
-}
-
-func (p *page) timing(f *explain.Finding) string {
-	since, expires := f.Timing(p.moment)
-	if f.Expired || f.Expires.IsZero() {
-		return since + p.paint.Bad(expires)
-	}
-	return since + p.paint.Waits(expires)
 }

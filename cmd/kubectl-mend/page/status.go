@@ -1,12 +1,12 @@
 package page
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -19,21 +19,16 @@ import (
 
 // Status is how all checks stand.
 type Status struct {
+	cliv1.Status
+
 	At       time.Time
 	Managers []managerlease.Manager
-	// ManagersUnknown is why there may be other managers; empty if there are none.
-	ManagersUnknown string
 	// Checks are without their targets.
 	Checks []Row
-	// Unread are the kinds of checks that could not be read: there may be more than those.
-	Unread []string
-	// Unreachable are the workload clusters that the manager cannot reach.
-	Unreachable []cliv1.UnreachableCluster
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
 	// Missing is the capacity that is not back, also of remediations that none of the checks asked for.
 	Missing Missing
-	Notes   []string
 
 	notReady int // machines that no check sees to
 }
@@ -52,7 +47,9 @@ type Row struct {
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
-	s := &Status{At: a.Now, Managers: a.Managers.All, ManagersUnknown: a.Managers.Unknown, Notes: notes(a)}
+	s := &Status{At: a.Now, Managers: a.Managers.All, Status: cliv1.Status{
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now.UTC()), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+	}}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
 	})
@@ -114,19 +111,17 @@ func rowOf(c *explain.Check) Row {
 	return r
 }
 
-// unreachable are the clusters of checks that the manager reports not to reach; since is the earliest that a check has.
+// unreachable are the clusters of checks that the manager reports not to reach.
 func unreachable(rows []Row) []cliv1.UnreachableCluster {
-	clusters := make([]cliv1.UnreachableCluster, 0, len(rows))
+	var clusters []cliv1.UnreachableCluster
 	for i := range rows {
 		r := &rows[i]
-		if meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool { return c.Namespace == r.Namespace && c.Name == r.Cluster })
+		if !known && meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
 				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
 			})
 		}
 	}
-	slices.SortStableFunc(clusters, func(a, b cliv1.UnreachableCluster) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since.Time))
-	})
-	return slices.CompactFunc(clusters, func(a, b cliv1.UnreachableCluster) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
+	return clusters
 }
