@@ -146,7 +146,12 @@ func namespaceWith(labelled map[string]string) *corev1.Namespace {
 func TestACheckGoesOverAndBack(t *testing.T) {
 	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	d.typed = "y\n"
-	got, code := d.claims(selection{names: []string{"workers"}})
+	dry := func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }
+	got, code := d.claims(selection{names: []string{"workers"}}, dry)
+	if !strings.HasSuffix(got, "mhc/workers in metal claimed (dry run)\n") || code != Done || len(d.marks()) > 0 {
+		t.Errorf("dry: code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+	got, code = d.claims(selection{names: []string{"workers"}})
 	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
 Proceed? [y/N] mhc/workers in metal claimed
 `
@@ -163,33 +168,6 @@ Proceed? [y/N] mhc/workers in metal claimed
 
 // unwrapped takes the breaks of lines out again.
 func unwrapped(s string) string { return strings.ReplaceAll(s, "\n    ", " ") }
-
-func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
-	for name, tc := range map[string]struct {
-		typed string
-		asks  bool
-		edit  func(*claimCommand)
-		code  int
-		says  string
-	}{
-		"an empty line":             {"\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"the end of the input":      {"", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }, Done, "mhc/workers in metal claimed (dry run)"},
-		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = cmdutil.DryRunClient, true }, Done, "mhc/workers in metal claimed (dry run)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-			d.typed, d.asks = tc.typed, tc.asks
-			d.intercept(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-				t.Error("something was written")
-				return nil
-			}})
-			if got, code := d.claims(selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
-				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
-			}
-		})
-	}
-}
 
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 	d := deskWith(t, append(both(), checkCalled("workers", ""))...)

@@ -286,17 +286,4 @@ func TestAReportIsOfARecording(t *testing.T) {
 	if code, out, problems := mend("history machine/gone --from " + file); code != Done || !strings.Contains(out, "RemediationDecided") || !strings.Contains(out, "WaitingForVolumeDetach") {
 		t.Errorf("code %d, printed\n%s%s", code, out, problems)
 	}
-	w := snapshot.New() // one from before there were records
-	saved := filepath.Join(t.TempDir(), "old.gz")
-	old, err := os.Create(saved)
-	if err == nil {
-		err = w.Save(old)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = old.Close()
-	if code, out, problems := mend("report -A --from " + saved); code != Done || !strings.HasPrefix(out, "RemediationRecords are not installed") || strings.Contains(out+problems, "Remediations since") {
-		t.Errorf("code %d, printed\n%s%s", code, out, problems)
-	}
 }
