@@ -60,7 +60,6 @@ var flags = []flag{
 	{"manager", []string{"--teardown=perhaps"}, `invalid argument "perhaps" for "--teardown" flag`},
 	{"kubectl-mend", []string{"status", "--output=pictures"}, `--output "pictures": expected go-template, go-template-file, json, jsonpath, jsonpath-as-json, jsonpath-file, kyaml, template, templatefile, wide or yaml`},
 	{"kubectl-mend", []string{"status", "--from=none.json"}, `read the record: open none.json: no such file or directory`},
-	{"kubectl-mend", []string{"status", "--every=often"}, `invalid argument "often" for "--every" flag: time: invalid duration "often"`},
 	{"kubectl-mend", []string{"explain", "m"}, `"m": expected machine/NAME, node/NAME, host/NAME, mhc/NAME, nhc/NAME`},
 	{"kubectl-mend", []string{"explain", "lease/m"}, `"lease/m": there is no kind "lease" here: expected machine/NAME, node/NAME`},
 	{"kubectl-mend", []string{"history", "--since=yesterday"}, `invalid argument "yesterday" for "--since" flag: not a valid duration string: "yesterday"`},

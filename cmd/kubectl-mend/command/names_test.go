@@ -105,7 +105,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"explain machine/m -A":          {Done, ""},
 		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
 		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
-		"explain remediation/a -A":      {Failed, "there is no Metal3Remediation or HostRemediation a in any namespace"},
+		"explain remediation/a -A":      {Failed, "there is no Remediation a in any namespace"},
 		"explain machine/m -n ns -o no": {Misused, `--output "no": expected go-template, go-template-file, json, jsonpath,`},
 	} {
 		t.Run(line, func(t *testing.T) {

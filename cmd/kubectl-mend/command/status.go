@@ -16,8 +16,7 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var all bool
-	var again watching
+	var all, again bool
 	scope := snapshot.Scope{Nodes: true, Restless: true, OpenRecords: true}
 	var layout page.Layout
 	c := &cobra.Command{
@@ -40,7 +39,7 @@ func (o *Options) status() *cobra.Command {
 		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
 		"those that a controller acts on, with all targets healthy.")
-	again.addTo(c)
+	addWatch(c, &again)
 	c.Flags().BoolVar(&scope.AllMachines, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
 	o.addOutput(c, wide)

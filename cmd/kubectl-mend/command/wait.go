@@ -84,7 +84,7 @@ func (w *waiting) run(ctx context.Context, args []string) error {
 func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
 	for {
-		e, err := w.explanation(ctx, named, w.cluster, false)
+		e, err := w.explanation(ctx, named, w.cluster)
 		if ctx.Err() != nil { // what was read halfway says nothing
 			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
 		}
