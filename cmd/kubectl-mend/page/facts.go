@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
+	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -87,10 +88,10 @@ func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
 func lastRemediation(r *mendv1.RemediationRecord) string {
 	how := "by its owner"
 	if n := len(r.Status.Requests); n > 0 {
-		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
-	}
-	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
-		how = "power-cycled " + how
+		last := r.Status.Requests[n-1]
+		if how = "by " + last.Kind + " " + last.Name; last.Kind == remediations.Own.Kind || last.Kind == remediations.Metal3.Kind {
+			how = "power-cycled " + how
+		}
 	}
 	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)

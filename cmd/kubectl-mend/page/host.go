@@ -46,22 +46,23 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if m == nil {
 		e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Host != nil && target.Host.Name == h.Name })
 		e.Next = cmp.Or(explain.CyclesNext(e.Remediations, false), explain.NothingNext)
+		if len(e.Remediations) > 0 {
+			e.answer(e.Remediations[0].Answer())
+		}
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
-	if m == nil && len(e.Remediations) > 0 {
-		e.answer(e.Remediations[0].Answer())
-	}
 	e.Todo = e.todo()
-	e.powerHolds(h, explain.HoldsOf(h, unknown))
-	e.outOfService(explain.OutOfService(h))
-	return e, nil
-}
-
-// outOfService adds what a person has to do about a host that no machine is put on, if there is anything.
-func (e *Explanation) outOfService(repair explain.Step) {
+	if len(e.Remediations) == 0 { // else the annotations are of these
+		holds := explain.HoldsOf(h, unknown)
+		e.answer(holds.Held(e.Answer, h))
+		if next, todo := holds.Next(h); next != (explain.Step{}) {
+			e.Next, e.Todo = next, todo
+		}
+	}
+	repair := explain.OutOfService(h)
 	if repair == (explain.Step{}) {
-		return
+		return e, nil
 	}
 	e.answer(e.Answer.OutOfService(repair.Reason))
 	if e.Next == explain.NothingNext {
@@ -69,17 +70,7 @@ func (e *Explanation) outOfService(repair explain.Step) {
 	} else {
 		e.Todo = cmp.Or(e.Todo, repair)
 	}
-}
-
-// powerHolds adds what annotations do to the power of h that are of no remediation, where no remediation is in flight.
-func (e *Explanation) powerHolds(h *bmov1alpha1.BareMetalHost, holds explain.PowerHolds) {
-	if len(e.Remediations) > 0 {
-		return
-	}
-	e.answer(holds.Held(e.Answer, h))
-	if next, todo := holds.Next(h); next != (explain.Step{}) {
-		e.Next, e.Todo = next, todo
-	}
+	return e, nil
 }
 
 // Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.

@@ -170,6 +170,9 @@ func (p *page) step(indent string, s explain.Step) {
 // check is one of the checks that select the subject, or the subject itself; first is the one that acts.
 func (p *page) check(c *Check, first bool) {
 	mode := c.Mode.Sentence()
+	if c.Mode != explain.Acting {
+		mode = p.paint.Waits(mode)
+	}
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
 	case overlapped:
@@ -182,8 +185,6 @@ func (p *page) check(c *Check, first bool) {
 		return
 	case c.Reference == p.subject:
 		p.heading("Targets")
-	case c.Mode != explain.Acting:
-		p.heading(c.String() + ": " + p.paint.Waits(mode))
 	default:
 		p.heading(c.String() + ": " + mode)
 	}
