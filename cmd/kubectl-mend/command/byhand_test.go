@@ -269,8 +269,8 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		facts remediationFacts
 		want  plan // with what its text contains
 	}{
-		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, "a NodeHealthCheck deletes a request for a healthy node"}},
-		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, "a NodeHealthCheck deletes a request for a healthy node"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
+		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, byNodeCheck}},
 		"one whose check Cluster API core acts on": {remediationFacts{
 			machine: owned(), before: judged(mhc, cliv1.StateHealthy, mode(explain.Observing)), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
 		}, plan{changes, "the annotation"}},

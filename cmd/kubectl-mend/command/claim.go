@@ -34,7 +34,8 @@ func (o *Options) claim() *cobra.Command {
 	return o.claimOrRelease(&claimCommand{byHand: byHand{IOStreams: o.IOStreams, verb: "claim"}}, &cobra.Command{
 		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
 		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
-			"Cluster API core does not act on a check with that annotation, and kubemend does. Remediations that core has started go on.\n\n" +
+			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
+			"Remediations that core has started go on.\n\n" +
 			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
 			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
 			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",

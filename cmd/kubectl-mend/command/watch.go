@@ -13,7 +13,8 @@ import (
 )
 
 func addWatch(c *cobra.Command, on *bool) {
-	c.Flags().BoolVarP(on, "watch", "w", false, "Print every 2 s, until interrupted. On a terminal each page takes the place of the one before.")
+	c.Flags().BoolVarP(on, "watch", "w", false,
+		"Print every 2 s, until interrupted. On a terminal each page takes the place of the one before.")
 }
 
 // clearScreen takes the cursor to the upper left corner of a terminal, and removes what stood on it.

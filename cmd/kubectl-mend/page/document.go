@@ -35,7 +35,8 @@ func (e *Explanation) Document() *cliv1.Explanation {
 // Document is s for programs.
 func (s *Status) Document() *cliv1.Status {
 	d := s.Status.DeepCopy()
-	d.Managers, d.Items, d.CapacityMissing = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks)), s.Missing.document()
+	d.CapacityMissing = s.Missing.document()
+	d.Managers, d.Items = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks))
 	for i := range s.Managers {
 		d.Managers = append(d.Managers, manager(&s.Managers[i]))
 	}

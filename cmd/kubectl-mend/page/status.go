@@ -116,8 +116,11 @@ func unreachable(rows []Row) []cliv1.UnreachableCluster {
 	var clusters []cliv1.UnreachableCluster
 	for i := range rows {
 		r := &rows[i]
-		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool { return c.Namespace == r.Namespace && c.Name == r.Cluster })
-		if !known && meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool {
+			return c.Namespace == r.Namespace && c.Name == r.Cluster
+		})
+		told := meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by the user's own reads
+		if !known && told && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
 				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
 			})

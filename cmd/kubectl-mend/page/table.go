@@ -166,8 +166,8 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 		}
 		healthy, allowed, remediating := healthy(&r.Check), allowance(&r.Check), remediatingOf(r)
 		if l.Wide {
-			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting), counted(r, r.Counts.Unhealthy),
-				counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r), p.next(r)))
+			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting),
+				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r), p.next(r)))
 		} else {
 			cells = append(cells, append(named, healthy, allowed, remediating))
 		}
