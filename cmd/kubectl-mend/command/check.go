@@ -108,8 +108,11 @@ func checkManagers(managers []managerlease.Manager) []finding {
 	found := make([]finding, 0, 1+len(managers))
 	asConfigured := []string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}
 	for _, manager := range slices.DeleteFunc(slices.Clone(managers), func(m managerlease.Manager) bool { return !m.Alive }) {
-		called := "the manager in namespace " + manager.Namespace
-		found = append(found, finding{false, called + " runs, version " + versionOf(manager)})
+		called, version := "the manager in namespace "+manager.Namespace, "unknown"
+		if manager.Announcement != nil {
+			version = manager.Announcement.Version
+		}
+		found = append(found, finding{false, called + " runs, version " + version})
 		for _, k := range ptr.Deref(manager.Announcement, managerlease.Announcement{}).Kinds {
 			if !slices.Contains(asConfigured, k.Reason) {
 				found = append(found, finding{true, fmt.Sprintf("%s does not serve %s: %s", called, k.CRD, k.Because)})

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +22,6 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -185,64 +181,29 @@ func TestAnErrorOfTheAPIServerIsPassedOnAsKubectlDoes(t *testing.T) {
 	}
 }
 
-// announced is a lease by which a manager of a version says at noon that it runs.
-func announced(namespace, version string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{
-			mendv1.ManagerAnnotation: fmt.Sprintf(`{"version":%q,"unclaimed":"observe"}`, version),
-		}},
-		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("one"), RenewTime: ptr.To(metav1.NewMicroTime(noon)), LeaseDurationSeconds: ptr.To(int32(60)),
-		},
-	}
-}
-
 // With --all-namespaces a check that is OK is a row on request only, and is counted.
 func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 	for line, listed := range map[string]bool{
 		"-A": false, "-A --all": true, "-n ns": true, "-n ns --all": true,
 	} {
 		o, out, errOut := recorder(t, &snapshot.Scope{})
-		o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
-			w := snapshot.New()
-			w.Clock = clocktesting.NewFakePassiveClock(noon)
-			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
-			check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
-			check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{clusterv1.ClusterNameLabel: "c1"}
-			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}}
-			for _, name := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
-				cluster.Status.Conditions = append(cluster.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue})
+		o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
+			w, err := standingMachine(corev1.ConditionTrue, time.Hour)(ctx, scope)
+			if err != nil {
+				return nil, err
 			}
-			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", Labels: check.Spec.Selector.MatchLabels}}
-			machine.Spec.ClusterName, machine.Status.NodeRef.Name = "c1", "n"
-			node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-			w.SetNodes(client.ObjectKeyFromObject(cluster), []corev1.Node{node})
-			err := w.Add(announced(managerlease.UsualNamespace, "dev"), cluster, machine, check)
-			return w, err
+			w.Clock = clocktesting.NewFakePassiveClock(noon)
+			return w, w.Add(lease(managerlease.UsualNamespace, managerlease.LeaseName, map[string]string{
+				mendv1.ManagerAnnotation: `{"version":"dev","unclaimed":"observe"}`,
+			}))
 		}
 		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
 			t.Fatalf("%s: exit code %d: %s", line, code, errOut)
 		}
 		counted := strings.Contains(out.String(), "1 check is OK and not listed: --all lists all.")
-		if got := strings.Contains(out.String(), "mhc/workers"); got != listed || counted == listed {
+		if got := strings.Contains(out.String(), "mhc/check"); got != listed || counted == listed {
 			t.Errorf("status %s prints\n%s", line, out)
 		}
-	}
-}
-
-func TestTheVersionOfEachManagerIsListed(t *testing.T) {
-	got := versionTable([]managerlease.Manager{
-		{Namespace: "a", Alive: true, Announcement: &managerlease.Announcement{Version: "v1.1.0"}},
-		{Namespace: "b", Gone: noon.Add(-time.Hour), Announcement: &managerlease.Announcement{Version: "v1\nv2"}},
-		{Namespace: "c", Alive: true},
-	}, noon)
-	const want = `NAMESPACE   VERSION   STATE
-a           v1.1.0    running
-b           v1\nv2    not running since 11:00:00 (60m ago)
-c           unknown   running`
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
 	}
 }
 

@@ -2,12 +2,10 @@ package command
 
 import (
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -32,36 +30,9 @@ func (o *Options) versions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprint(o.Out, "\n"+versionTable(managers, now)+"\n")
-			return err
+			return page.PrintManagers(o.Out, managers, now, page.Layout{Width: o.width(), Paint: o.painter(o.Out)})
 		},
 	}
 	c.Flags().BoolVar(&clientOnly, "client", false, "Print the version of this program only, and ask no cluster.")
 	return c
-}
-
-func versionTable(managers []managerlease.Manager, now time.Time) string {
-	if len(managers) == 0 {
-		return "No manager of kubemend has announced itself."
-	}
-	rows := make([][]string, 0, 1+len(managers))
-	rows = append(rows, []string{"NAMESPACE", "VERSION", "STATE"})
-	for _, manager := range managers {
-		state := "running"
-		switch {
-		case !manager.Alive:
-			state = "not running since " + text.Moment(manager.Gone, now)
-		case manager.Unverified != "":
-			state = "running, not verified: " + manager.Unverified
-		}
-		rows = append(rows, []string{manager.Namespace, versionOf(manager), state})
-	}
-	return strings.Join(text.Table(rows), "\n")
-}
-
-func versionOf(manager managerlease.Manager) string {
-	if manager.Announcement == nil || manager.Announcement.Version == "" {
-		return "unknown"
-	}
-	return manager.Announcement.Version
 }

@@ -58,6 +58,18 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	return p.write(out)
 }
 
+// PrintManagers writes for a person which managers there are.
+func PrintManagers(out io.Writer, managers []managerlease.Manager, now time.Time, l Layout) error {
+	p := &page{now: now, width: l.Width, paint: l.Paint}
+	for _, m := range managers {
+		p.manager(m)
+	}
+	if len(managers) == 0 {
+		p.line("", "No manager of kubemend has announced itself.")
+	}
+	return p.write(out)
+}
+
 // manager is whether a manager runs and with which flags, and what it does not serve.
 func (p *page) manager(m managerlease.Manager) {
 	announced := m.Announcement
