@@ -247,7 +247,6 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	switch {
 	case err != nil:
 	case verb == "confirm":
-		b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return answering("new"), nil }
 		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":
 		err = b.resetNamed(p.t.Context(), named)

@@ -344,7 +344,9 @@ func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1"} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
-			p.objects[len(p.objects)-3].SetAnnotations(map[string]string{mendv1.WorkloadClusterAnnotation: "c1/old"})
+			if strings.HasPrefix(what, "confirm") {
+				replaced("c1/old", "new")(p)
+			}
 			if strings.HasPrefix(what, "reset") {
 				p.machines["w1"].Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 			}
