@@ -107,21 +107,19 @@ func planClaim(facts *claimFacts, release bool) plan {
 	case !release && claimed:
 		return plan{staysSo, "is claimed already"}
 	}
-	says, refused, doubt := "kubemend will act on it in place of Cluster API core", "", ""
+	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
 	if release {
-		says = "Cluster API core will act on it in place of kubemend"
-		refused, doubt = refuseRelease(facts)
-	} else {
-		refused, doubt = refuseClaim(facts)
+		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
 	}
+	refused, doubt := refuse(facts)
 	if refused != "" {
 		return plan{refuses, refused}
 	}
 	if doubt != "" {
 		says += ". It cannot be seen " + doubt
 	}
-	for _, applier := range explain.AppliersOf(facts.check) {
-		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", applier)
+	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
+		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
 	}
 	return plan{changes, says}
 }

@@ -193,9 +193,10 @@ func TestChecksThatAreOKAreListedOnRequest(t *testing.T) {
 				return nil, err
 			}
 			w.Clock = clocktesting.NewFakePassiveClock(noon)
-			return w, w.Add(lease(managerlease.UsualNamespace, managerlease.LeaseName, map[string]string{
+			err = w.Add(lease(managerlease.UsualNamespace, managerlease.LeaseName, map[string]string{
 				mendv1.ManagerAnnotation: `{"version":"dev","unclaimed":"observe"}`,
 			}))
+			return w, err
 		}
 		if code := run(t, o, strings.Fields("status "+line)...); code != Done {
 			t.Fatalf("%s: exit code %d: %s", line, code, errOut)

@@ -114,25 +114,29 @@ func (f *remediationFacts) cycles() bool {
 	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
-// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
-// about.
-func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
-	facts := &remediationFacts{named: named}
-	var err error
+// machineNamed is the Machine that a user means; nil if the host, or the node, has none.
+func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
 	switch named.kind {
 	case hostKind:
 		host := &bmov1alpha1.BareMetalHost{}
 		if err := b.read(ctx, named.key(), host, hostKind); err != nil {
 			return nil, err
 		}
-		facts.machine, err = a.Hosts().MachineOf(ctx, host)
+		return a.Hosts().MachineOf(ctx, host)
 	case nodeKind:
-		facts.machine, _, err = page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
-	default:
-		facts.machine = &clusterv1.Machine{}
-		err = b.read(ctx, named.key(), facts.machine, machineKind)
+		machine, _, err := page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
+		return machine, err
 	}
-	if err != nil || facts.machine == nil {
+	machine := &clusterv1.Machine{}
+	return machine, b.read(ctx, named.key(), machine, machineKind)
+}
+
+// observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
+// about.
+func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
+	machine, err := b.machineNamed(ctx, a, named, cluster)
+	facts := &remediationFacts{named: named, machine: machine}
+	if err != nil || machine == nil {
 		return facts, err
 	}
 	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(facts.machine)); err != nil {

@@ -35,10 +35,11 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 	if l.UTC || l.Wide {
 		heading = "TIME (UTC)"
 	}
-	rows, below := [][]string{{heading, "TYPE", "REASON"}}, []string{"OBJECT: MESSAGE"}
+	head := []string{heading, "TYPE", "REASON"}
 	if l.Wide {
-		rows[0] = append(rows[0], "NAMESPACE", "OBJECT", "SOURCE", "MESSAGE")
+		head = append(head, "NAMESPACE", "OBJECT", "SOURCE", "MESSAGE")
 	}
+	rows, below := append(make([][]string, 0, 1+len(entries)), head), append(make([]string, 0, 1+len(entries)), "OBJECT: MESSAGE")
 	for i := range entries {
 		e := &entries[i]
 		row, object := []string{l.when(e), string(e.Type), e.Reason}, e.Object.Kind+"/"+e.Object.Name

@@ -60,9 +60,14 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 			e.Next, e.Todo = next, todo
 		}
 	}
-	repair := explain.OutOfService(h)
+	e.outOfService(explain.OutOfService(h))
+	return e, nil
+}
+
+// outOfService adds what a person has to do about a host that no machine is put on, if there is anything.
+func (e *Explanation) outOfService(repair explain.Step) {
 	if repair == (explain.Step{}) {
-		return e, nil
+		return
 	}
 	e.answer(e.Answer.OutOfService(repair.Reason))
 	if e.Next == explain.NothingNext {
@@ -70,7 +75,6 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	} else {
 		e.Todo = cmp.Or(e.Todo, repair)
 	}
-	return e, nil
 }
 
 // Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.

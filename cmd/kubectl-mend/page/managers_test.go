@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -150,21 +148,6 @@ func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.
 	}
 }
 
-// Whether the manager sees the node stands in the checks: who may not read them does not know, and repeats what was said last.
-func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
-	s := aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting))
-	a := s.asker(t)
-	a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
-		apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinehealthchecks"}, "", nil))
-	e, err := remediation("w1")(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if trouble := e.Remediations[0].ReadErrors; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
-		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
-	}
-}
-
 // barred bars the user from kinds.
 func barred(kinds ...schema.GroupVersionKind) func(*scene) {
 	return func(s *scene) { s.barred = append(s.barred, kinds...) }
@@ -230,7 +213,8 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
 		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts,
 			told(metav1.ConditionFalse, "HostExternallyProvisioned", "* BareMetalHost rack-w1 is externally provisioned")), machine("w1")},
-		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+		"a remediation whose checks the user may not read": {aScene(silent(due, "w1"), powerCycled(powercycle.Booting), machineChecksBarred), remediation("w1")},
+		"a node within its time":                           {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
 			node("n1"),

@@ -70,6 +70,11 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 	case isHere:
 		return nil, here, nil
 	}
+	return nil, nil, noNode(namespace, cluster, name)
+}
+
+// noNode is the error where neither a Machine names a node nor the management cluster has it.
+func noNode(namespace, cluster, name string) error {
 	text := "no Machine"
 	if cluster != "" {
 		text += " of cluster " + cluster
@@ -84,7 +89,7 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 	if namespace != "" {
 		text += "; -A reads all namespaces"
 	}
-	return nil, nil, errors.New(text)
+	return errors.New(text)
 }
 
 // nodeChecks adds what NodeHealthChecks make of a node of the management cluster.

@@ -132,21 +132,26 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 	switch {
 	case rows != nil:
-		for _, line := range text.Table(rows) {
-			p.lines = append(p.lines, "  "+line)
-		}
+		p.lines = append(p.lines, "  "+strings.Join(text.Table(rows), "\n  "))
 	case r.StateSince != nil && r.Deadline != nil:
 		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
 	case r.StateSince != nil:
 		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
 	}
-	for _, evidence := range r.Evidence {
-		if p.wide && !strings.Contains(r.Message, evidence) {
-			p.line("  - ", evidence)
-		}
+	if p.wide {
+		p.evidence(r)
 	}
 	if !inCourse {
 		p.blockers(nil, r.Blockers)
 	}
 	p.readErrors(r.ReadErrors)
+}
+
+// evidence is what r is decided on, but for what stands in its message.
+func (p *page) evidence(r *explain.Remediation) {
+	for _, e := range r.Evidence {
+		if !strings.Contains(r.Message, e) {
+			p.line("  - ", e)
+		}
+	}
 }
