@@ -69,13 +69,3 @@ func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
 		t.Errorf("where nothing answers: %v", err)
 	}
 }
-
-func TestAHistoryIsOfWhatTheArgumentsName(t *testing.T) {
-	for line, want := range map[string]history.Scope{
-		"machine/a": {Kind: "Machine", Name: "a"}, "bmh/a": {Kind: "BareMetalHost", Name: "a"}, "mhc a": {Kind: "MachineHealthCheck", Name: "a"}, "": {},
-	} {
-		if got, err := (&Options{}).historyScope(strings.Fields(line)); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", line, got, err)
-		}
-	}
-}

@@ -66,7 +66,6 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"history machine/m -o svg":      {Failed, "no kubeconfig was found"}, // svg is a format
 		"history -o name":               {Misused, `--output "name": expected go-template`},
 		"history -o jsonpath={.a":       {Misused, `unclosed action`},
-		"history -A machine/a":          {Misused, "leave --all-namespaces out"},
 		"history pod/a":                 {Misused, `"pod/a" names a Pod: expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history a":                     {Misused, `"a": expected machine/NAME, host/NAME, node/NAME, mhc/NAME, nhc/NAME or cluster/NAME`},
 		"history machine a b":           {Misused, `expected one object, not 2`},

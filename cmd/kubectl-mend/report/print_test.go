@@ -50,6 +50,7 @@ func TestReportsArePrinted(t *testing.T) {
 		"by cluster at 80 columns":         {[]string{ByCluster}, 80, fleet()},
 		"by cluster at 200 columns":        {[]string{ByCluster}, 200, fleet()},
 		"by check and cause at 80 columns": {[]string{ByCheck, ByCause}, 80, fleet()},
+		"by all at 80 columns":             {Dimensions, 80, fleet()},
 		"nothing":                          {[]string{ByCluster}, 80, nil},
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
