@@ -134,9 +134,9 @@ func (p *page) remediation(r *explain.Remediation) {
 	case rows != nil:
 		p.lines = append(p.lines, "  "+strings.Join(text.Table(rows), "\n  "))
 	case r.StateSince != nil && r.Deadline != nil:
-		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
+		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
 	case r.StateSince != nil:
-		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
+		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+".")
 	}
 	if p.wide {
 		p.evidence(r)
