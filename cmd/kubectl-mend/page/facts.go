@@ -79,9 +79,17 @@ func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
 	if cond == nil || !slices.ContainsFunc(checks, func(c Check) bool { return c.Reason == explain.NotExplained }) {
 		return nil
 	}
-	value := fmt.Sprintf("%s=%s (%s) since %s: %s", cond.Type, cond.Status, cond.Reason, cond.LastTransitionTime.UTC().Format(time.RFC3339),
-		strings.Join(strings.Fields(strings.TrimPrefix(cond.Message, "* ")), " "))
-	return []explain.Fact{{Name: "written by the manager", Value: strings.TrimSuffix(value, ": ")}}
+	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+	return []explain.Fact{{Name: "written by the manager", Value: told(cond, at)}}
+}
+
+// told is a condition in one line.
+func told(cond *metav1.Condition, moment func(time.Time) string) string {
+	line := fmt.Sprintf("%s=%s (%s) since %s", cond.Type, cond.Status, cond.Reason, moment(cond.LastTransitionTime.Time))
+	if message := strings.Fields(strings.TrimPrefix(cond.Message, "* ")); len(message) > 0 {
+		line += ": " + strings.Join(message, " ")
+	}
+	return line
 }
 
 // lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.

@@ -274,9 +274,8 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if told := t.Told; told != nil {
-		said := fmt.Sprintf("%s=%s (%s) since %s: ", told.Type, told.Status, told.Reason, p.moment(told.LastTransitionTime.Time))
-		p.line("  Written by the manager: ", strings.TrimSuffix(said+strings.Join(strings.Fields(told.Message), " "), ": ")+".")
+	if t.Told != nil {
+		p.line("  Written by the manager: ", told(t.Told, p.moment)+".")
 	}
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return

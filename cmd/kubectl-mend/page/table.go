@@ -167,7 +167,7 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 	cells := make([][]string, 0, 1+len(rows))
 	if l.Wide {
 		cells = append(cells, append(slices.Clone(names),
-			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON", "NEXT"))
+			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON"))
 	} else {
 		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
 	}
@@ -179,7 +179,7 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 		healthy, allowed, remediating := healthy(&r.Check), allowance(&r.Check), remediatingOf(r)
 		if l.Wide {
 			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting),
-				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r), p.next(r)))
+				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r)))
 		} else {
 			cells = append(cells, append(named, healthy, allowed, remediating))
 		}
@@ -277,18 +277,6 @@ func (p *page) reason(r *Row) string {
 		return p.paint.Bad(r.Reason)
 	}
 	return none
-}
-
-func (p *page) next(r *Row) string {
-	switch {
-	case r.Next == (explain.Step{}):
-		return none
-	case r.Next.Manual:
-		return "to do"
-	case r.Next.At.IsZero():
-		return "waits"
-	}
-	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + r.Next.Target
 }
 
 // healthy is how many targets are healthy, of how many.
