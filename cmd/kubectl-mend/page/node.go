@@ -75,21 +75,14 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 
 // noNode is the error where neither a Machine names a node nor the management cluster has it.
 func noNode(namespace, cluster, name string) error {
-	text := "no Machine"
+	where, elsewhere := "", ", and the management cluster has none of that name"
 	if cluster != "" {
-		text += " of cluster " + cluster
+		where, elsewhere = " of cluster "+cluster, ""
 	}
 	if namespace != "" {
-		text += " in namespace " + namespace
+		where, elsewhere = where+" in namespace "+namespace, elsewhere+"; -A reads all namespaces"
 	}
-	text += " names a node " + name
-	if cluster == "" {
-		text += ", and the management cluster has none of that name"
-	}
-	if namespace != "" {
-		text += "; -A reads all namespaces"
-	}
-	return errors.New(text)
+	return fmt.Errorf("no Machine%s names a node %s%s", where, name, elsewhere)
 }
 
 // nodeChecks adds what NodeHealthChecks make of a node of the management cluster.
