@@ -46,12 +46,6 @@ type byHand struct {
 	asks bool
 }
 
-func (b *byHand) addFlags(c *cobra.Command) {
-	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
-	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
-}
-
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
@@ -87,8 +81,15 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 		}
 		return do(c.Context(), named)
 	}
+	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
+	cmdutil.AddDryRunFlag(c)
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
+	return c
+}
+
+// recorded adds the flag for the reason to a command whose change has an annotation and an event that record who asked.
+func (b *byHand) recorded(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
-	b.addFlags(c)
 	return c
 }
 

@@ -24,8 +24,13 @@ const (
 	coreNamespace = "capi-system"
 )
 
-// controllers are what is known of those that could act on a check.
-type controllers struct {
+// claimFacts are what the rules see of a check, and of the controllers that could act on it.
+type claimFacts struct {
+	check *clusterv1.MachineHealthCheck
+	// cluster is nil if there is none.
+	cluster *clusterv1.Cluster
+	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
+	labelled string
 	managers []managerlease.Manager
 	// unlisted is why there may be other managers of kubemend; nil if there are none.
 	unlisted error
@@ -34,62 +39,49 @@ type controllers struct {
 	coreUnread error
 }
 
-// claimFacts are what the rules see of one check.
-type claimFacts struct {
-	controllers
-
-	check *clusterv1.MachineHealthCheck
-	// cluster is nil if there is none.
-	cluster *clusterv1.Cluster
-	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
-	labelled string
-}
-
-// controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one
-// anywhere else.
-func (h *claimCommand) controllers(ctx context.Context) controllers {
-	var found controllers
-	if found.managers, found.unlisted = managerlease.Of(ctx, h.client, h.now); found.unlisted != nil {
-		if one, err := managerlease.In(ctx, h.client, managerlease.UsualNamespace, h.now); err == nil && one != nil {
-			found.managers = []managerlease.Manager{*one}
-		}
-	}
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
-	if err := h.client.Get(ctx, key, lease); err != nil {
-		found.coreUnread = fmt.Errorf("read the lease %s: %w", key, err)
-		return found
-	}
-	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
-		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	}
-	if !h.now.Before(ends) {
-		found.coreEnded = ends
-	}
-	return found
-}
-
-// factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one,
-// the manager claims the check again.
-func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, found controllers) (*claimFacts, error) {
-	facts := &claimFacts{controllers: found, check: check, cluster: &clusterv1.Cluster{}}
+// observeClaim reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has
+// one, the manager claims the check again.
+func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
+	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	if err := h.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
+	if err := b.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
 	} else if err != nil {
 		facts.cluster = nil
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	_ = h.client.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace)
+	_ = b.client.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace)
 	switch {
 	case facts.cluster != nil && facts.cluster.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
 		facts.labelled = "Cluster " + key.Name
 	case namespace.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
 		facts.labelled = "Namespace " + check.Namespace
 	}
+	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
+		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
+			facts.managers = []managerlease.Manager{*one}
+		}
+	}
+	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	return facts, nil
+}
+
+// coreEnded is when the lease of Cluster API core ended, zero while it runs. It counts only in the namespace where clusterctl installs
+// core: a tenant can create one anywhere else.
+func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
+	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
+	if err := b.client.Get(ctx, key, lease); err != nil {
+		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
+	}
+	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
+		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	}
+	if b.now.Before(ends) {
+		return time.Time{}, nil
+	}
+	return ends, nil
 }
 
 // planClaim is what becomes of a check. Controllers that cannot be seen refuse nothing: the plan says so, and the user decides.

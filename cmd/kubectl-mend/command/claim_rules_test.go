@@ -125,9 +125,9 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 		"one that was given back as well":              {given, noon.Add(time.Second), noon, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &claimCommand{byHand: byHand{client: deskWith(t, tc.lease).client, now: tc.now}}
-			if got := h.controllers(t.Context()); !got.coreEnded.Equal(tc.ended) || (got.coreUnread == nil) != tc.seen {
-				t.Errorf("it ended %s: %v", got.coreEnded, got.coreUnread)
+			b := &byHand{client: deskWith(t, tc.lease).client, now: tc.now}
+			if ended, err := b.coreEnded(t.Context()); !ended.Equal(tc.ended) || (err == nil) != tc.seen {
+				t.Errorf("it ended %s: %v", ended, err)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
 			d := deskWith(t, cluster, namespaceWith(tc.namespace))
-			facts, err := (&claimCommand{byHand: byHand{client: d.client}}).factsOf(t.Context(), checkCalled("workers", ""), controllers{})
+			facts, err := (&byHand{client: d.client}).observeClaim(t.Context(), checkCalled("workers", ""))
 			if err != nil || facts.labelled != tc.want {
 				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
@@ -49,21 +48,15 @@ func deskWith(t *testing.T, objects ...client.Object) *desk {
 // intercept has others answer some calls from now on.
 func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
 
-// claims runs claim, and returns what was printed and with which code it ends.
-func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
+// claims runs claim about a check, and returns what was printed and with which code it ends.
+func (d *desk) claims(name string, edits ...func(*byHand)) (string, int) {
 	d.t.Helper()
 	d.out.Reset()
-	if s.namespace == "" {
-		s.namespace = "metal"
-	}
-	if s.labels == nil {
-		s.labels = labels.Everything()
-	}
-	h := d.command(genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out})
+	b := d.command(genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out})
 	for _, edit := range edits {
-		edit(h)
+		edit(b)
 	}
-	err := h.run(d.t.Context(), s)
+	err := b.claimNamed(d.t.Context(), subject{machineCheckKind, "metal", name})
 	if err != nil {
 		_, _ = fmt.Fprintln(d.out, "error:", err)
 	}
@@ -78,8 +71,8 @@ func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
 }
 
 // command is a call of claim.
-func (d *desk) command(streams genericiooptions.IOStreams) *claimCommand {
-	return &claimCommand{byHand: byHand{IOStreams: streams, verb: "claim", client: d.client, now: noon, asks: d.asks}}
+func (d *desk) command(streams genericiooptions.IOStreams) *byHand {
+	return &byHand{IOStreams: streams, verb: "claim", client: d.client, now: noon, asks: d.asks}
 }
 
 // marks are the values of the annotation, by check; a check without it has none.
@@ -104,12 +97,9 @@ func lease(namespace, name string, annotations map[string]string) *coordinationv
 	return l
 }
 
-func checkCalled(name, paused string, owner ...string) *clusterv1.MachineHealthCheck {
-	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"team": "a"}}}
+func checkCalled(name, paused string) *clusterv1.MachineHealthCheck {
+	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name}}
 	c.Spec.ClusterName = "prod"
-	if len(owner) > 0 {
-		c.Spec.ClusterName = owner[0]
-	}
 	c.Spec.Selector.MatchLabels = map[string]string{"check": name}
 	if paused != "" {
 		c.Annotations = map[string]string{clusterv1.PausedAnnotation: paused}
@@ -135,9 +125,7 @@ func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-func yes(h *claimCommand) { h.yes = true }
-
-func release(h *claimCommand) { h.release, h.verb = true, "release" }
+func release(b *byHand) { b.verb = "release" }
 
 func namespaceWith(labelled map[string]string) *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labelled}}
@@ -146,22 +134,22 @@ func namespaceWith(labelled map[string]string) *corev1.Namespace {
 func TestACheckGoesOverAndBack(t *testing.T) {
 	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	d.typed = "y\n"
-	dry := func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }
-	got, code := d.claims(selection{names: []string{"workers"}}, dry)
+	dry := func(b *byHand) { b.dryRun = cmdutil.DryRunClient }
+	got, code := d.claims("workers", dry)
 	if !strings.HasSuffix(got, "mhc/workers in metal claimed (dry run)\n") || code != Done || len(d.marks()) > 0 {
 		t.Errorf("dry: code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
-	got, code = d.claims(selection{names: []string{"workers"}})
+	got, code = d.claims("workers")
 	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
 Proceed? [y/N] mhc/workers in metal claimed
 `
 	if unwrapped(got) != want || code != Done || d.marks()["workers"] != "kubemend" {
 		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
-	if got, code = d.claims(selection{names: []string{"workers"}}); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
+	if got, code = d.claims("workers"); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
 		t.Errorf("again: code %d, printed\n%s", code, got)
 	}
-	if got, code = d.claims(selection{names: []string{"workers"}}, yes, release); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
+	if got, code = d.claims("workers", confirmed, release); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
 		t.Errorf("back: code %d, marks %v, printed\n%s", code, d.marks(), got)
 	}
 }
@@ -182,7 +170,7 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 		}
 	}
 	h := d.command(genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked})
-	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
+	err := h.claimNamed(ctx, subject{machineCheckKind, "metal", "workers"})
 	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", err)
 	}
@@ -191,30 +179,22 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 	}
 }
 
-func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("a", ""), checkCalled("b", "true"), checkCalled("c", ""), checkCalled("d", "", "other"))...)
+func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
+	d := deskWith(t, append(both(), checkCalled("a", ""))...)
 	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if o.GetName() == "a" { // somebody is faster
-			other := checkCalled("a", "")
-			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
-				return err
-			}
-			other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
-			if err := c.Update(ctx, other); err != nil {
-				return err
-			}
+		other := checkCalled("a", "")
+		if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
+			return err
 		}
-		return c.Patch(ctx, o, p, opts...)
+		other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+		return errors.Join(c.Update(ctx, other), c.Patch(ctx, o, p, opts...))
 	}})
-	got, code := d.claims(selection{cluster: "prod"}, yes)
-	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
-		t.Errorf("code %d, printed\n%s", code, got)
-	}
-	if m := d.marks(); m["a"] != "true" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
-		t.Errorf("the checks have %v; want c alone to be claimed", m)
-	}
-	if got, code = d.claims(selection{names: []string{"b", "d"}}, yes); code != Refused || d.marks()["d"] != "kubemend" || !strings.Contains(got, "1 of 2 checks stay as they are") {
+	got, code := d.claims("a", confirmed)
+	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") || d.marks()["a"] != "true" {
 		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+	}
+	if got, code = d.claims("a", confirmed); code != Refused || !strings.HasPrefix(got, "cannot claim mhc/a in metal: it is paused") {
+		t.Errorf("again: code %d, printed\n%s", code, got)
 	}
 }
 
@@ -223,27 +203,9 @@ func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
 	check := checkCalled("workers", mendv1.Claim)
 	check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster"
 	d := deskWith(t, append(both(), check, namespaceWith(nil))...)
-	got, code := d.claims(selection{names: []string{"workers"}}, yes, release)
+	got, code := d.claims("workers", confirmed, release)
 	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || code != Done || len(check.Annotations) > 0 {
 		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
-	}
-}
-
-func TestWhatIsNotThereIsSaid(t *testing.T) {
-	for name, tc := range map[string]struct {
-		s    selection
-		says string
-	}{
-		"one name that is wrong stops all": {selection{names: []string{"workers", "wrokers"}}, "error: there is no MachineHealthCheck wrokers in namespace metal"},
-		"a Cluster without checks":         {selection{cluster: "test"}, "error: no MachineHealthCheck is selected"},
-		"a label that none has":            {selection{labels: labels.SelectorFromSet(labels.Set{"team": "b"})}, "error: no MachineHealthCheck is selected"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-			if got, code := d.claims(tc.s, yes); code != Failed || !strings.Contains(got, tc.says) || len(d.marks()) > 0 {
-				t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
-			}
-		})
 	}
 }
 
@@ -253,11 +215,11 @@ func TestClaimsAreDocumented(t *testing.T) {
 	content := contentOf(t, path)
 	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
 	t.Setenv("COLUMNS", "100")
-	claimed, _ := d.claims(selection{names: []string{"workers"}}, yes)
+	claimed, _ := d.claims("workers", confirmed)
 	if err := d.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
 		t.Fatal(err)
 	}
-	released, _ := d.claims(selection{names: []string{"workers"}}, yes, release)
+	released, _ := d.claims("workers", confirmed, release)
 	page := withExample(t, content, "claim mhc/workers", claimed)
 	golden.Compare(t, path, withExample(t, page, "release mhc/workers", released))
 }

@@ -52,14 +52,13 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		says string
 	}{
 		"expain machine/m":              {Misused, `there is no command "expain": did you mean explain?`},
-		"claim":                         {Misused, "say which: mhc/NAME, --cluster or --selector"},
+		"claim":                         {Misused, "expected mhc/NAME"},
 		"claim workers":                 {Misused, `"workers": expected mhc/NAME`},
 		"claim mhc/":                    {Misused, `"mhc/": expected mhc/NAME`},
 		"claim /workers":                {Misused, `"/workers": expected mhc/NAME`},
 		"claim mhc/a/b":                 {Misused, `"mhc/a/b": expected mhc/NAME`},
 		"claim machine/a":               {Misused, `"machine/a" names a Machine: expected mhc/NAME`},
 		"claim mhc/a --dry-run=maybe":   {Misused, `Must be "none", "server", or "client"`},
-		"claim -l !!":                   {Misused, "--selector: "},
 		"claim mhc/a --no-such-flag":    {Misused, "unknown flag: --no-such-flag"},
 		"claim mhc/a --kubeconfig=/no":  {Failed, "read the kubeconfig: "},
 		"history -o table":              {Misused, `--output "table": expected go-template,`},

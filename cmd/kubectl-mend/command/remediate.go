@@ -30,7 +30,7 @@ var remediable = []kind{machineKind, nodeKind, hostKind}
 func (o *Options) remediate() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "remediate"}
 	var cluster string
-	c := b.complete(o, &cobra.Command{
+	c := b.recorded(b.complete(o, &cobra.Command{
 		Short: "Request the remediation of a machine, a node or a host, also of a healthy one",
 		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and asks.\n\n" +
 			"A machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ". Its MachineHealthCheck then has its owner replace it, " +
@@ -41,7 +41,7 @@ func (o *Options) remediate() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n"+
 			"  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run=server\n"+
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
-	}, func(ctx context.Context, named subject) error { return o.remediateNamed(ctx, b, named, cluster) }, remediable...)
+	}, func(ctx context.Context, named subject) error { return o.remediateNamed(ctx, b, named, cluster) }, remediable...))
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	return c
 }

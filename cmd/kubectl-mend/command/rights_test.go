@@ -262,7 +262,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
 		"status -A", "status --cluster x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
-		"claim --cluster x -n x --dry-run=server", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
+		"claim mhc/x -n x --dry-run=server", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
 		"explain pod/shop/x -n x --cluster x", "explain machines -l cluster.x-k8s.io/cluster-name=x -n x", "version",
 	} {
