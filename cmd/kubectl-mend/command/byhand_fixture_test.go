@@ -242,10 +242,12 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	for _, edit := range edits {
 		edit(b)
 	}
-	named, err := parseOne([]string{what}, append(remediable, clusterKind)...)
+	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind)...)
 	named.namespace = "metal"
 	switch {
 	case err != nil:
+	case named.kind == machineCheckKind:
+		err = b.claimNamed(p.t.Context(), named)
 	case verb == "confirm":
 		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,9 +18,18 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// checkPaused is a check of Cluster prod, paused by that value of the annotation if it is not empty.
+func checkPaused(value string) *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
+	if check.Spec.ClusterName = "prod"; value != "" {
+		check.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+	}
+	return check
+}
+
 // claimFactsOf are those of a check that can be claimed, and released if it is paused as "kubemend".
 func claimFactsOf(paused string, edits ...func(*claimFacts)) *claimFacts {
-	facts := &claimFacts{check: checkCalled("workers", paused), cluster: &clusterv1.Cluster{}}
+	facts := &claimFacts{check: checkPaused(paused), cluster: &clusterv1.Cluster{}}
 	facts.managers = []managerlease.Manager{{
 		Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"},
 	}}
@@ -125,7 +135,7 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 		"one that was given back as well":              {given, noon.Add(time.Second), noon, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &byHand{client: deskWith(t, tc.lease).client, now: tc.now}
+			b := &byHand{client: clientWith(t, tc.lease), now: tc.now}
 			if ended, err := b.coreEnded(t.Context()); !ended.Equal(tc.ended) || (err == nil) != tc.seen {
 				t.Errorf("it ended %s: %v", ended, err)
 			}
@@ -146,8 +156,8 @@ func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
-			d := deskWith(t, cluster, namespaceWith(tc.namespace))
-			facts, err := (&byHand{client: d.client}).observeClaim(t.Context(), checkCalled("workers", ""))
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: tc.namespace}}
+			facts, err := (&byHand{client: clientWith(t, cluster, namespace)}).observeClaim(t.Context(), checkPaused(""))
 			if err != nil || facts.labelled != tc.want {
 				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}
