@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -273,11 +272,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Nodes: true, Cluster: cluster}
-	switch k { // records say what is over, and which machines came in place of others
-	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind:
-		scope.Records = key.Namespace != ""
-	}
+	scope := snapshot.Scope{Nodes: true, Cluster: cluster, Records: key.Namespace != ""}
 	if k == nodeKind {
 		scope.Node = key.Name
 	}
@@ -338,12 +333,8 @@ var codeOf = map[cliv1.Phase]int{
 
 // exitOf is the error with the code of the worst phase of all; nil if all are healthy.
 func exitOf(found []*page.Explanation) error {
-	codes := sets.New[int]()
-	for _, e := range found {
-		codes.Insert(codeOf[e.Document().Phase])
-	}
 	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
-		if codes.Has(code) {
+		if slices.ContainsFunc(found, func(e *page.Explanation) bool { return codeOf[e.Answer.Phase()] == code }) {
 			return Exit{code, nil}
 		}
 	}

@@ -31,11 +31,6 @@ type Question struct {
 	By      []string
 }
 
-// asks reports whether a record counts.
-func (q *Question) asks(record *mendv1.RemediationRecord) bool {
-	return !record.Spec.Decided.Time.Before(q.Since) && (q.Cluster == "" || record.Spec.Target.ClusterName == q.Cluster)
-}
-
 // Of counts the records that q asks for.
 func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	report := &cliv1.Report{
@@ -46,7 +41,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	begun := make([]*mendv1.RemediationRecord, 0, len(records))
 	for _, record := range records {
 		switch {
-		case !q.asks(record):
+		case record.Spec.Decided.Time.Before(q.Since), q.Cluster != "" && record.Spec.Target.ClusterName != q.Cluster:
 			continue
 		case happened(record):
 			begun = append(begun, record)
