@@ -193,7 +193,9 @@ func (p *place) options(out *bytes.Buffer) *Options {
 	o.Config.Namespace, o.version = ptr.To("metal"), "v1"
 	o.read = func(ctx context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 		w := snapshot.New()
-		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		if !p.bare {
+			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		}
 		w.Taken, w.Clock = noon, testclock.NewFakePassiveClock(noon)
 		var nodes []corev1.Node
 		for name, ready := range p.nodes {

@@ -125,7 +125,8 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
+		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
+		"a host without a machine":               {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
