@@ -256,14 +256,10 @@ func clusterName(r *Row, namespaces bool) string {
 
 // controller is which controller acts on a check.
 func (p *page) controller(r *Row) string {
-	switch s := r.Mode.Controller(); r.Mode {
-	case explain.Acting:
-		return p.paint.Good(s)
-	case explain.Observing, explain.Core, explain.Other, explain.Paused:
-		return p.paint.Waits(s)
-	default:
-		return p.paint.Bad(s)
+	if r.Mode == explain.Acting {
+		return p.paint.Good(r.Mode.Controller())
 	}
+	return p.paint.Waits(r.Mode.Controller())
 }
 
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
