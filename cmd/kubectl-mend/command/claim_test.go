@@ -107,20 +107,37 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 }
 
 func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
-	p := aPlace(t, unclaimed)
-	pause := func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-		other := p.check.DeepCopy()
-		err := c.Get(ctx, client.ObjectKeyFromObject(o), other)
+	pause := func(ctx context.Context, c client.WithWatch, key client.ObjectKey) error {
+		other := &clusterv1.MachineHealthCheck{}
+		err := c.Get(ctx, key, other)
 		other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
-		return errors.Join(err, c.Update(ctx, other), c.Patch(ctx, o, patch, opts...))
+		return errors.Join(err, c.Update(ctx, other))
 	}
-	p.client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{Patch: pause})
-	got, code := p.does("claim", "mhc/workers", confirmed)
-	if code != Failed || !strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile") || p.claimed()[clusterv1.PausedAnnotation] != "true" {
-		t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
-	}
-	if got, code = p.does("claim", "mhc/workers", confirmed); code != Refused || !strings.HasPrefix(got, "cannot claim mhc/workers in metal: it is paused") {
-		t.Errorf("again: code %d, printed\n%s", code, got)
+	for name, calls := range map[string]func(reads *int) interceptor.Funcs{
+		"after the question": func(reads *int) interceptor.Funcs {
+			return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, check := o.(*clusterv1.MachineHealthCheck); check {
+					if *reads++; *reads == 2 {
+						return errors.Join(pause(ctx, c, key), c.Get(ctx, key, o, opts...))
+					}
+				}
+				return c.Get(ctx, key, o, opts...)
+			}}
+		},
+		"before the write": func(*int) interceptor.Funcs {
+			return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				return errors.Join(pause(ctx, c, client.ObjectKeyFromObject(o)), c.Patch(ctx, o, patch, opts...))
+			}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := aPlace(t, unclaimed)
+			p.client = interceptor.NewClient(p.client.(client.WithWatch), calls(new(int)))
+			got, code := p.does("claim", "mhc/workers", confirmed)
+			if code != Failed || !strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile") || p.claimed()[clusterv1.PausedAnnotation] != "true" {
+				t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
+			}
+		})
 	}
 }
 
