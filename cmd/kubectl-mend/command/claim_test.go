@@ -115,26 +115,29 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 	}
 	for name, calls := range map[string]func(reads *int) interceptor.Funcs{
 		"after the question": func(reads *int) interceptor.Funcs {
-			return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if _, check := o.(*clusterv1.MachineHealthCheck); check {
 					if *reads++; *reads == 2 {
 						return errors.Join(pause(ctx, c, key), c.Get(ctx, key, o, opts...))
 					}
 				}
 				return c.Get(ctx, key, o, opts...)
-			}}
+			}
+			return interceptor.Funcs{Get: get}
 		},
 		"before the write": func(*int) interceptor.Funcs {
-			return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				return errors.Join(pause(ctx, c, client.ObjectKeyFromObject(o)), c.Patch(ctx, o, patch, opts...))
-			}}
+			patch := func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return errors.Join(pause(ctx, c, client.ObjectKeyFromObject(o)), c.Patch(ctx, o, p, opts...))
+			}
+			return interceptor.Funcs{Patch: patch}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, unclaimed)
 			p.client = interceptor.NewClient(p.client.(client.WithWatch), calls(new(int)))
 			got, code := p.does("claim", "mhc/workers", confirmed)
-			if code != Failed || !strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile") || p.claimed()[clusterv1.PausedAnnotation] != "true" {
+			changed := strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile")
+			if code != Failed || !changed || p.claimed()[clusterv1.PausedAnnotation] != "true" {
 				t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 			}
 		})

@@ -31,25 +31,18 @@ func PainterFor(out io.Writer, when Colour) Painter {
 }
 
 // Good is for what is as it should be.
-func (p Painter) Good(s string) string { return p.paint(s, green) }
+func (p Painter) Good(s string) string { return p.paint(s, 32) }
 
 // Bad is for what is wrong.
-func (p Painter) Bad(s string) string { return p.paint(s, red) }
+func (p Painter) Bad(s string) string { return p.paint(s, 31) }
 
 // Waits is for what is blocked or in progress.
-func (p Painter) Waits(s string) string { return p.paint(s, yellow) }
+func (p Painter) Waits(s string) string { return p.paint(s, 33) }
 
 // Strong is for what is to be found first.
-func (p Painter) Strong(s string) string { return p.paint(s, bold) }
+func (p Painter) Strong(s string) string { return p.paint(s, 1) }
 
-// The parameters of the escape sequence SGR (ECMA-48).
-const (
-	bold   = 1
-	red    = 31
-	green  = 32
-	yellow = 33
-)
-
+// paint puts s into a rendition of the escape sequence SGR (ECMA-48): 1 is bold, 31 red, 32 green and 33 yellow.
 func (p Painter) paint(s string, sgr int) string {
 	if !p.on || s == "" {
 		return s
