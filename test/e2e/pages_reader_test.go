@@ -66,8 +66,7 @@ func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]stri
 // kubeconfig has a name that no page gives to a file.
 func (u *user) kubeconfig() string { return filepath.Join(u.folder, ".kubeconfig") }
 
-// programs are on the PATH: kubectl, and the plugin as somebody has it who answers its questions with yes. Core elects no leader in the rig, so a
-// release needs --force here.
+// programs are on the PATH: kubectl, and the plugin as a user has it who answers its questions with yes.
 func (u *user) programs(ctx context.Context) {
 	GinkgoHelper()
 	kubectl, err := rig.Kubectl(ctx, "")
@@ -77,7 +76,7 @@ func (u *user) programs(ctx context.Context) {
 	bin := filepath.Join(u.folder, "bin")
 	Expect(os.Mkdir(bin, 0o700)).To(Succeed())
 	Expect(os.Symlink(kubectl.Path, filepath.Join(bin, "kubectl"))).To(Succeed())
-	answering := "#!/bin/sh\ncase \"$1\" in claim|remediate|reset) set -- \"$@\" --yes;; release) set -- \"$@\" --yes --force;; esac\nexec '" + mend + "' \"$@\"\n"
+	answering := "#!/bin/sh\ncase \"$1\" in claim|release|remediate|reset) set -- \"$@\" --yes;; esac\nexec '" + mend + "' \"$@\"\n"
 	Expect(os.WriteFile(filepath.Join(bin, "kubectl-mend"), []byte(answering), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(bin, "make"), []byte(makeRun), 0o700)).To(Succeed())
 	u.path = bin + string(os.PathListSeparator) + os.Getenv("PATH")

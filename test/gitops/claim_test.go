@@ -46,7 +46,7 @@ var _ = Describe("A claim by kubectl mend", func() {
 			m = t.applyAgain(ctx, m)
 
 			Expect(m.stored(ctx).Annotations).To(beClaimed)
-			mend(ctx, "release", "mhc/"+m.name, "--yes", "--force")
+			mend(ctx, "release", "mhc/"+m.name, "--yes")
 			Expect(m.stored(ctx).Annotations).To(beUnclaimed)
 			m = t.applyAgain(ctx, m)
 			Expect(m.stored(ctx).Annotations).To(beUnclaimed, "and no tool keeps it")
@@ -135,7 +135,7 @@ var _ = Describe("A claim that stands in Git", func() {
 			t.apply(ctx, m)
 			Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
 
-			mend(ctx, "release", "mhc/"+m.name, "--yes", "--force")
+			mend(ctx, "release", "mhc/"+m.name, "--yes")
 			m = t.applyAgain(ctx, m)
 			if t.name == helm3.name {
 				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "it compares manifests with manifests")

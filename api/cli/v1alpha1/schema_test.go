@@ -52,8 +52,6 @@ type property struct {
 	Items       *property           `json:"items,omitempty"`
 	Properties  map[string]property `json:"properties,omitempty"`
 	Required    []string            `json:"required,omitempty"`
-
-	order []string
 }
 
 // source is what the Go files of this package say.
@@ -61,12 +59,11 @@ type source struct {
 	structs map[string]*ast.StructType
 	docs    map[string]string
 	enums   map[string][]string
-	values  map[string]string // what a value of an enum means
 }
 
 func parseSource(t *testing.T) *source {
 	t.Helper()
-	s := &source{structs: map[string]*ast.StructType{}, docs: map[string]string{}, enums: map[string][]string{}, values: map[string]string{}}
+	s := &source{structs: map[string]*ast.StructType{}, docs: map[string]string{}, enums: map[string][]string{}}
 	files, err := filepath.Glob("*_types.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, files)
@@ -97,8 +94,6 @@ func (s *source) declared(g *ast.GenDecl) {
 			kind := is.Type.(*ast.Ident).Name
 			value := strings.Trim(is.Values[0].(*ast.BasicLit).Value, `"`)
 			s.enums[kind] = append(s.enums[kind], value)
-			_, meaning, _ := strings.Cut(sentence(is.Doc), ": ")
-			s.values[kind+" "+value] = meaning
 		}
 	}
 }
@@ -131,7 +126,7 @@ func (s *source) schema() *documentSchema {
 func (s *source) object(name string) property {
 	p := property{Type: "object", Description: s.docs[name], Properties: map[string]property{}}
 	add := func(field string, is property, required bool) {
-		p.Properties[field], p.order = is, append(p.order, field)
+		p.Properties[field] = is
 		if required {
 			p.Required = append(p.Required, field)
 		}
@@ -148,9 +143,8 @@ func (s *source) object(name string) property {
 			add(field, property{Type: "object"}, true)
 		case field == "":
 			embedded := s.object(kind)
-			for _, inner := range embedded.order {
-				add(inner, embedded.Properties[inner], slices.Contains(embedded.Required, inner))
-			}
+			maps.Copy(p.Properties, embedded.Properties)
+			p.Required = append(p.Required, embedded.Required...)
 		default:
 			is := s.typed(f.Type)
 			if text := sentence(f.Doc); text != "" {
@@ -252,73 +246,4 @@ func TestTheDocumentsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden.Compare(t, schemaFile, string(written)+"\n")
-	page := filepath.Join("..", "..", "..", "docs", "cli", "output.md")
-	content, err = os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const begin, end = "<!-- documents -->\n", "<!-- end -->"
-	before, rest, found := strings.Cut(string(content), begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no place for the documents", page)
-	}
-	golden.Compare(t, page, before+begin+s.tables()+end+after)
-}
-
-// shown are the types whose fields the page has, beside the documents. The schema has all.
-var shown = []string{"Check", "Target", "Step"}
-
-// tables are the fields of the documents and of what scripts read most, and the values of the enums that they have.
-func (s *source) tables() string {
-	var b strings.Builder
-	listed := slices.Concat(kinds, shown, []string{"Phase", "State", "Mode"})
-	for _, name := range slices.Concat(kinds, shown) {
-		p := s.object(name)
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| field | type | meaning |\n|---|---|---|\n", name, wrapped(p.Description))
-		for _, field := range p.order {
-			is := p.Properties[field]
-			kind, meaning := kindOf(is), is.Description
-			if is.Ref != "" || is.Items != nil && is.Items.Ref != "" {
-				of := strings.TrimPrefix(kind, "list of ")
-				if slices.Contains(listed, of) {
-					kind = strings.Replace(kind, of, "["+of+"](#"+strings.ToLower(of)+")", 1)
-				}
-			}
-			if is.Const != "" {
-				meaning = "`" + is.Const + "`"
-			}
-			if !slices.Contains(p.Required, field) {
-				kind += ", optional"
-			}
-			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", field, kind, meaning)
-		}
-	}
-	for _, name := range []string{"Phase", "State", "Mode"} {
-		fmt.Fprintf(&b, "\n### %s\n\n%s\n\n| value | meaning |\n|---|---|\n", name, s.docs[name])
-		for _, value := range s.enums[name] {
-			fmt.Fprintf(&b, "| `%s` | %s |\n", value, s.values[name+" "+value])
-		}
-	}
-	b.WriteString("\n")
-	return b.String()
-}
-
-// wrapped is a text in lines of a page.
-func wrapped(text string) string {
-	var b strings.Builder
-	column := 0
-	for _, word := range strings.Fields(text) {
-		switch {
-		case column > 0 && column+1+len(word) > 100:
-			b.WriteString("\n")
-			column = 0
-		case column > 0:
-			b.WriteString(" ")
-			column++
-		}
-		b.WriteString(word)
-		column += len(word)
-	}
-	return b.String()
 }

@@ -46,12 +46,6 @@ type byHand struct {
 	asks bool
 }
 
-func (b *byHand) addFlags(c *cobra.Command) {
-	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
-	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
-}
-
 func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	if len(b.reason) > maxReason || strings.ContainsFunc(b.reason, func(r rune) bool { return r < ' ' }) {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
@@ -87,8 +81,15 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 		}
 		return do(c.Context(), named)
 	}
+	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
+	cmdutil.AddDryRunFlag(c)
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
+	return c
+}
+
+// recorded adds the flag for the reason to a command whose change has an annotation and an event that record who asked.
+func (b *byHand) recorded(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&b.reason, "reason", "", "Why. It is recorded in the annotation and the event that name you.")
-	b.addFlags(c)
 	return c
 }
 
@@ -182,12 +183,8 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 		return err
 	}
 	if b.dryRun != cmdutil.DryRunClient {
-		err := c.write(ctx, string(annotation))
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%s %s: it was changed meanwhile, and nothing was written: run the command again", b.verb, c.named)
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
+		if err := c.write(ctx, string(annotation)); err != nil {
+			return fmt.Errorf("%s %s: %w", b.verb, c.named, meanwhile(err))
 		}
 	}
 	b.done(c.named + " " + c.done)
@@ -210,12 +207,21 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	}
 }
 
+var errChanged = errors.New("it was changed meanwhile, and nothing was written: run the command again")
+
+// meanwhile is the error of a write of an object that another client was faster to write or to create.
+func meanwhile(err error) error {
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return errChanged
+	}
+	return err
+}
+
 func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
 	err := b.client.Get(ctx, key, into)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no %s %s in namespace %s", k, key.Name, key.Namespace)
-	}
-	if err != nil {
+		return fmt.Errorf("there is no %s %s in %s", k, key.Name, within(key.Namespace))
+	} else if err != nil {
 		return fmt.Errorf("read %s %s: %w", k, key, err)
 	}
 	return nil

@@ -193,7 +193,9 @@ func (p *place) options(out *bytes.Buffer) *Options {
 	o.Config.Namespace, o.version = ptr.To("metal"), "v1"
 	o.read = func(ctx context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 		w := snapshot.New()
-		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		if !p.bare {
+			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		}
 		w.Taken, w.Clock = noon, testclock.NewFakePassiveClock(noon)
 		var nodes []corev1.Node
 		for name, ready := range p.nodes {
@@ -242,12 +244,13 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	for _, edit := range edits {
 		edit(b)
 	}
-	named, err := parseOne([]string{what}, append(remediable, clusterKind)...)
+	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind)...)
 	named.namespace = "metal"
 	switch {
 	case err != nil:
+	case named.kind == machineCheckKind:
+		err = b.claimNamed(p.t.Context(), named)
 	case verb == "confirm":
-		b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) { return answering("new"), nil }
 		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":
 		err = b.resetNamed(p.t.Context(), named)

@@ -125,7 +125,8 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"a host that claims a machine which is on another one": {"host/host-w2", "Machine w1 does not name this host as its own", []func(*place){func(p *place) {
 			p.hosts["w2"].Spec.ConsumerRef.Name = "w1"
 		}}},
-		"a host without a machine": {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
+		"a host where the kind is not installed": {"host/host-w1", "HostRemediations are not installed", []func(*place){func(p *place) { p.bare = true }}},
+		"a host without a machine":               {"host/host-w1", "belongs to no Machine", []func(*place){func(p *place) { p.hosts["w1"].Spec.ConsumerRef = nil }}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -269,30 +270,21 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		facts remediationFacts
 		want  plan // with what its text contains
 	}{
-		"a node of no machine that a NodeHealthCheck judges": {
-			remediationFacts{named: subject{kind: nodeKind}, before: judged(nhc, cliv1.StateUnhealthy)}, plan{refuses, "judges it by what the node reports"},
-		},
-		"a node of no machine that no check judges":     {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{}}, plan{refuses, ""}},
-		"a node whose checks may not be read":           {remediationFacts{named: subject{kind: nodeKind}, before: &page.Explanation{Unread: []string{nhc}}}, plan{refuses, ""}},
-		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, "judges it by what the node reports"}},
-		"a machine that a MachineHealthCheck judges":    {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
+		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
+		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, byNodeCheck}},
 		"one whose check Cluster API core acts on": {remediationFacts{
 			machine: owned(), before: judged(mhc, cliv1.StateHealthy, mode(explain.Observing)), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
 		}, plan{changes, "the annotation"}},
 		"one that waits for others":                  {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress"))}, plan{changes, "it waits for what blocks it"}},
-		"one whose power cycle has not ended":        {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, underway: true}, plan{staysSo, "is being remediated already"}},
 		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.None))}, plan{refuses, ""}},
 		"one whose checks may not be read":           {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, plan{refuses, ""}},
 		"a host whose checks may not be read":        {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
 		"a host of a machine that would wait":        {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
 		"a host of an observed check at its limit":   {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check":                {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
 		"a host whose nodes may not be read":         {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
 		"a host whose NodeHealthCheck allows none":   {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy, func(c *page.Check) { c.Limits.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
 		"a host whose NodeHealthCheck allows one":    {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
 		"a host of which no manager power-cycles":    {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
-		"a host without HostRemediations":            {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}}, plan{refuses, "HostRemediations are not installed"}},
-		"a machine of a check that asks for a cycle": {remediationFacts{machine: owned(), template: "HostRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
 		"a machine of a check with another template": {remediationFacts{machine: owned(), template: "TheirRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +345,9 @@ func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1"} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
-			p.objects[len(p.objects)-3].SetAnnotations(map[string]string{mendv1.WorkloadClusterAnnotation: "c1/old"})
+			if strings.HasPrefix(what, "confirm") {
+				replaced("c1/old", "new")(p)
+			}
 			if strings.HasPrefix(what, "reset") {
 				p.machines["w1"].Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 			}

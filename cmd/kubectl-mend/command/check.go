@@ -31,24 +31,26 @@ func (o *Options) check() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			found, err := o.findings(c.Context())
+			missing, err := o.missing(c.Context())
 			if err != nil {
 				return err
 			}
-			return o.printFindings(found)
+			for _, what := range missing {
+				_, _ = fmt.Fprintln(o.Out, text.Hang(o.painter(o.Out).Bad("missing")+"  ", text.Capital(what), 9, text.Width(o.Out)))
+			}
+			if len(missing) > 0 {
+				return fmt.Errorf("missing: %d", len(missing))
+			}
+			_, err = fmt.Fprintln(o.Out, "Nothing is missing.")
+			return err
 		},
 	}
 	o.addScope(c)
 	return c
 }
 
-// finding is one thing that was checked: what is there, or what is missing and what a user can do.
-type finding struct {
-	missing bool
-	text    string
-}
-
-func (o *Options) findings(ctx context.Context) ([]finding, error) {
+// missing is what is not there, and what a user can do about it.
+func (o *Options) missing(ctx context.Context) ([]string, error) {
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, err
@@ -65,31 +67,31 @@ func (o *Options) findings(ctx context.Context) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := checkKinds(func(crd string) bool {
+	missing := missingKinds(func(crd string) bool {
 		resource, group, _ := strings.Cut(crd, ".")
 		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
-		return !meta.IsNoMatchError(err) // a kind that could not be asked for may be there; that is in the findings of the rights
+		return !meta.IsNoMatchError(err) // a kind that could not be asked for may be there; that is among the rights
 	})
-	found = append(found, checkManagers(status.Managers)...)
+	missing = append(missing, missingManagers(status.Managers)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {
-		found = append(found, finding{true, doubt})
+		missing = append(missing, doubt)
 	}
 	for _, cluster := range status.Unreachable {
-		found = append(found, finding{true, fmt.Sprintf("the manager cannot reach Cluster %s/%s since %s: %s",
-			cluster.Namespace, cluster.Name, text.Moment(cluster.Since.Time, a.Now), cluster.Message)})
+		missing = append(missing, fmt.Sprintf("the manager cannot reach Cluster %s/%s since %s: %s",
+			cluster.Namespace, cluster.Name, text.Moment(cluster.Since.Time, a.Now), cluster.Message))
 	}
-	return append(found, checkRights(a.Snapshot)...), nil
+	for _, unread := range a.Snapshot.Missing() {
+		missing = append(missing, "you cannot read "+unread.String())
+	}
+	return missing, nil
 }
 
-func checkKinds(installed func(crd string) bool) []finding {
-	var found []finding
+// missingKinds are the kinds of which none is installed, and what does not work without them.
+func missingKinds(installed func(crd string) bool) []string {
+	var missing []string
 	need := func(without string, crds ...string) {
-		there := slices.DeleteFunc(slices.Clone(crds), func(crd string) bool { return !installed(crd) })
-		if len(there) == 0 {
-			found = append(found, finding{true, fmt.Sprintf("the kind %s is not installed: %s", strings.Join(crds, " or "), without)})
-		}
-		for _, crd := range there {
-			found = append(found, finding{false, "the kind " + crd + " is installed"})
+		if !slices.ContainsFunc(crds, installed) {
+			missing = append(missing, fmt.Sprintf("the kind %s is not installed: %s", strings.Join(crds, " or "), without))
 		}
 	}
 	need("there is nothing to act on: see docs/install.md", crdgate.MachineCheckCRD, crdgate.NodeCheckCRD)
@@ -100,60 +102,27 @@ func checkKinds(installed func(crd string) bool) []finding {
 	if installed(crdgate.MachineCheckCRD) {
 		need("the webhooks of Cluster API and of kubemend have no certificates, unless another tool issues them", certificateCRD)
 	}
-	return found
+	return missing
 }
 
-// checkManagers checks that a manager runs, and that those that run serve what they are to serve.
-func checkManagers(managers []managerlease.Manager) []finding {
-	found := make([]finding, 0, 1+len(managers))
-	asConfigured := []string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}
-	for _, manager := range slices.DeleteFunc(slices.Clone(managers), func(m managerlease.Manager) bool { return !m.Alive }) {
-		called := "the manager in namespace " + manager.Namespace
-		found = append(found, finding{false, called + " runs, version " + versionOf(manager)})
+// missingManagers says that no manager runs, or which kinds one that runs does not serve as its flags say.
+func missingManagers(managers []managerlease.Manager) []string {
+	var missing []string
+	alive := false
+	for _, manager := range managers {
+		if !manager.Alive {
+			continue
+		}
+		alive = true
 		for _, k := range ptr.Deref(manager.Announcement, managerlease.Announcement{}).Kinds {
-			if !slices.Contains(asConfigured, k.Reason) {
-				found = append(found, finding{true, fmt.Sprintf("%s does not serve %s: %s", called, k.CRD, k.Because)})
+			if !slices.Contains([]string{"", crdgate.OffReason, crdgate.ForeignReason, "NotInstalled"}, k.Reason) {
+				missing = append(missing, fmt.Sprintf("the manager in namespace %s does not serve %s: %s", manager.Namespace, k.CRD, k.Because))
 			}
 		}
 	}
-	if len(found) == 0 {
+	if !alive {
 		because, fix := explain.NoManagerActs(managers, nil)
-		found = append(found, finding{true, because + ". " + fix})
+		missing = append(missing, because+". "+fix)
 	}
-	return found
-}
-
-// checkRights checks what could be read: what the user may not read, and workload clusters that do not answer the user.
-func checkRights(read *snapshot.Snapshot) []finding {
-	missing := read.Missing()
-	found := make([]finding, 0, 1+len(missing))
-	for _, m := range missing {
-		found = append(found, finding{true, "you cannot read " + m.String()})
-	}
-	if len(missing) == 0 {
-		answer := len(read.Workloads())
-		found = append(found, finding{false, fmt.Sprintf("you can read all that is explained; workload clusters that answer: %d", answer)})
-	}
-	return found
-}
-
-// printFindings prints one line for each, those first that are missing.
-func (o *Options) printFindings(found []finding) error {
-	paint := o.painter(o.Out)
-	missing := 0
-	for _, f := range found {
-		if f.missing {
-			missing++
-			_, _ = fmt.Fprintln(o.Out, text.Hang(paint.Bad("missing")+"  ", text.Capital(f.text), 9, text.Width(o.Out)))
-		}
-	}
-	for _, f := range found {
-		if !f.missing {
-			_, _ = fmt.Fprintln(o.Out, text.Hang(paint.Good("ok")+"       ", text.Capital(f.text), 9, text.Width(o.Out)))
-		}
-	}
-	if missing > 0 {
-		return fmt.Errorf("%d of %d are missing", missing, len(found))
-	}
-	return nil
+	return missing
 }

@@ -2,14 +2,10 @@ package command
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/util/retry"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,186 +13,69 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-type claimCommand struct {
-	byHand
-
-	release, force bool
-}
-
-// selection says which checks are meant: those of the names, or else those of a Cluster and of labels. No namespace means all.
-type selection struct {
-	namespace string
-	names     []string
-	cluster   string
-	labels    labels.Selector
-}
-
 func (o *Options) claim() *cobra.Command {
-	return o.claimOrRelease(&claimCommand{byHand: byHand{IOStreams: o.IOStreams, verb: "claim"}}, &cobra.Command{
-		Short: "Claim MachineHealthChecks for kubemend, in place of Cluster API core",
-		Long: "Claim MachineHealthChecks for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
+	b := &byHand{IOStreams: o.IOStreams, verb: "claim"}
+	return b.complete(o, &cobra.Command{
+		Short: "Claim a MachineHealthCheck for kubemend, in place of Cluster API core",
+		Long: "Claim a MachineHealthCheck for kubemend, by the annotation " + clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". " +
 			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
 			"Remediations that core has started go on.\n\n" +
 			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
 			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
 			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
-	})
+		Example: fmt.Sprintf("  %[1]s claim mhc/workers\n  %[1]s claim mhc workers -n metal --dry-run=server", o.Name),
+	}, b.claimNamed, machineCheckKind)
 }
 
 func (o *Options) release() *cobra.Command {
-	return o.claimOrRelease(&claimCommand{byHand: byHand{IOStreams: o.IOStreams, verb: "release"}, release: true}, &cobra.Command{
-		Short: "Release MachineHealthChecks from kubemend to Cluster API core",
-		Long: "Release MachineHealthChecks from kubemend to Cluster API core, by removing the annotation " +
+	b := &byHand{IOStreams: o.IOStreams, verb: "release"}
+	return b.complete(o, &cobra.Command{
+		Short: "Release a MachineHealthCheck from kubemend to Cluster API core",
+		Long: "Release a MachineHealthCheck from kubemend to Cluster API core, by removing the annotation " +
 			clusterv1.PausedAnnotation + ": " + mendv1.Claim + ". Remediations that kubemend has started go on.\n\n" +
 			"A check is only released if Cluster API core runs, and if no manager of kubemend would go on to act on it.",
-	})
+		Example: fmt.Sprintf("  %[1]s release mhc/workers\n  %[1]s release mhc workers -n metal --yes", o.Name),
+	}, b.claimNamed, machineCheckKind)
 }
 
-func (o *Options) claimOrRelease(h *claimCommand, c *cobra.Command) *cobra.Command {
-	var cluster, selector string
-	c.Use = h.verb + " (mhc NAME... | mhc/NAME... | -l SELECTOR | --cluster NAME)"
-	c.Example = fmt.Sprintf("  %[1]s mhc/workers\n  %[1]s --cluster prod --dry-run=server\n  %[1]s -A -l team=a --yes", o.Name+" "+h.verb)
-	c.ValidArgsFunction = o.completeNames(machineCheckKind)
-	c.RunE = func(c *cobra.Command, args []string) error {
-		s, err := o.selection(args, cluster, selector)
-		if err != nil {
-			return err
-		}
-		if err := h.begin(c, o); err != nil {
-			return err
-		}
-		return h.run(c.Context(), s)
+// claimNamed says which controller will act on a check, asks, and claims or releases it, unless that annotation has changed meanwhile. A
+// new status is no such change.
+func (b *byHand) claimNamed(ctx context.Context, named subject) error {
+	planned, check := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	if err := b.read(ctx, named.key(), planned, machineCheckKind); err != nil {
+		return err
 	}
-	c.Flags().StringVar(&cluster, "cluster", "", "Checks of this Cluster of Cluster API.")
-	c.Flags().StringVarP(&selector, "selector", "l", "", "Checks whose labels match.")
-	h.addFlags(c)
-	c.Flags().BoolVar(&h.force, "force", false, "Go on where the command cannot see whether a controller would act on a check. "+
-		"Where it sees that none would, this does not help.")
-	o.addScope(c)
-	return c
-}
-
-// selection is what the arguments and flags ask for.
-func (o *Options) selection(args []string, cluster, selector string) (selection, error) {
-	s := selection{cluster: cluster}
-	var err error
-	if s.labels, err = labels.Parse(selector); err != nil {
-		return s, Exit{Misused, fmt.Errorf("--selector: %w", err)}
-	}
-	if s.namespace, err = o.namespace(); err != nil {
-		return s, err
-	}
-	named, err := parseAll(args, machineCheckKind)
-	if err != nil {
-		return s, err
-	}
-	for _, check := range named {
-		s.names = append(s.names, check.name)
-	}
-	switch {
-	case len(s.names) > 0 && (selector != "" || cluster != "" || s.namespace == ""):
-		return s, Exit{Misused, errors.New("names go neither with --selector, nor with --cluster, nor with --all-namespaces")}
-	case len(s.names) == 0 && cluster == "" && selector == "":
-		return s, Exit{Misused, errors.New("say which: mhc/NAME, --cluster or --selector")}
-	}
-	return s, nil
-}
-
-// selected are the checks that are meant. If a name does not exist none is returned, so that a typing error changes nothing.
-func (h *claimCommand) selected(ctx context.Context, s selection) ([]clusterv1.MachineHealthCheck, error) {
-	if len(s.names) > 0 {
-		checks := make([]clusterv1.MachineHealthCheck, len(s.names))
-		for i, name := range s.names {
-			if err := h.read(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, &checks[i], machineCheckKind); err != nil {
-				return nil, err
-			}
-		}
-		return checks, nil
-	}
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := h.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabelsSelector{Selector: s.labels}); err != nil {
-		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
-	}
-	checks := slices.DeleteFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool {
-		return s.cluster != "" && check.Spec.ClusterName != s.cluster
-	})
-	if len(checks) == 0 {
-		return nil, errors.New("no MachineHealthCheck is selected")
-	}
-	return checks, nil
-}
-
-// run says what will be, asks, and does it. A check that stays as it is holds up no other.
-func (h *claimCommand) run(ctx context.Context, s selection) error {
-	checks, err := h.selected(ctx, s)
+	facts, err := b.observeClaim(ctx, planned)
 	if err != nil {
 		return err
 	}
-	controllers := h.controllers(ctx)
-	changed, refused := make([]*clusterv1.MachineHealthCheck, 0, len(checks)), 0
-	for i := range checks {
-		facts, err := h.factsOf(ctx, &checks[i], controllers)
+	decided := planClaim(facts, b.verb == "release")
+	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
+		return err
+	}
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
+	if b.dryRun != cmdutil.DryRunClient {
+		if err := b.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
+			return err
+		}
+		before, now := planned.Annotations[clusterv1.PausedAnnotation], check.Annotations[clusterv1.PausedAnnotation]
+		err := errChanged
+		if check.UID == planned.UID && now == before {
+			err = b.annotate(ctx, machineCheckKind, check, claimMarks[b.verb])
+		}
 		if err != nil {
-			return err
-		}
-		decided := h.plan(facts)
-		_ = h.announce(checkNamed(&checks[i]), decided) // that one stays as it is holds up no other
-		switch decided.outcome {
-		case changes:
-			changed = append(changed, &checks[i])
-		case refuses:
-			refused++
-		case staysSo:
+			return fmt.Errorf("%s %s: %w", b.verb, named, meanwhile(err))
 		}
 	}
-	if len(changed) > 0 {
-		if err := h.write(ctx, changed); err != nil {
-			return err
-		}
-	}
-	if refused > 0 {
-		return Exit{Refused, fmt.Errorf("%d of %d checks stay as they are", refused, len(checks))}
-	}
+	b.done(named.String() + " " + strings.TrimSuffix(b.verb, "e") + "ed")
 	return nil
 }
 
-func checkNamed(check *clusterv1.MachineHealthCheck) string {
-	return subject{kind: machineCheckKind, namespace: check.Namespace, name: check.Name}.String()
-}
-
-func (h *claimCommand) write(ctx context.Context, checks []*clusterv1.MachineHealthCheck) error {
-	if err := h.ask(ctx); err != nil {
-		return err
-	}
-	var errs []error
-	for _, check := range checks {
-		if h.dryRun != cmdutil.DryRunClient {
-			if err := h.mark(ctx, check); err != nil {
-				errs = append(errs, fmt.Errorf("%s %s: %w", h.verb, checkNamed(check), err))
-				continue
-			}
-		}
-		h.done(checkNamed(check) + " " + strings.TrimSuffix(h.verb, "e") + "ed")
-	}
-	return errors.Join(errs...)
-}
-
-// mark writes the annotation, unless it has changed since the plan was made. A new status is no such change.
-func (h *claimCommand) mark(ctx context.Context, planned *clusterv1.MachineHealthCheck) error {
-	marks := map[string]any{clusterv1.PausedAnnotation: mendv1.Claim}
-	if h.release { // the mark that is left of a label would have a later claim by hand taken for the label's
-		marks = map[string]any{clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil}
-	}
-	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		check := &clusterv1.MachineHealthCheck{}
-		if err := h.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
-			return err
-		}
-		value, paused := check.Annotations[clusterv1.PausedAnnotation]
-		plannedValue, plannedPaused := planned.Annotations[clusterv1.PausedAnnotation]
-		if check.UID != planned.UID || value != plannedValue || paused != plannedPaused {
-			return errors.New("it was changed meanwhile, and nothing was written: check it, and run the command again")
-		}
-		return h.annotate(ctx, machineCheckKind, check, marks)
-	})
+// claimMarks are the annotations that the verbs write. The mark that is left of a label would have a later claim by hand taken for the
+// label's.
+var claimMarks = map[string]map[string]any{
+	"claim":   {clusterv1.PausedAnnotation: mendv1.Claim},
+	"release": {clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil},
 }

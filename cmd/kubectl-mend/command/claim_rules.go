@@ -24,81 +24,68 @@ const (
 	coreNamespace = "capi-system"
 )
 
-// refusal is why a check stays as it is; empty if it does not. An unsure one is due to what the user may not see.
-type refusal struct {
-	text   string
-	unsure bool
-}
-
-// controllers are what is known of those that could act on a check.
-type controllers struct {
-	managers []managerlease.Manager
-	// unlisted is why there may be other managers of kubemend; nil if there are none.
-	unlisted error
-	// core is why Cluster API core would not act on a check that is released; empty while it runs.
-	core refusal
-}
-
-// claimFacts are what the rules see of one check.
+// claimFacts are what the rules see of a check, and of the controllers that could act on it.
 type claimFacts struct {
-	controllers
-
 	check *clusterv1.MachineHealthCheck
 	// cluster is nil if there is none.
 	cluster *clusterv1.Cluster
 	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
 	labelled string
+	managers []managerlease.Manager
+	// unlisted is why there may be other managers of kubemend; nil if there are none.
+	unlisted error
+	// coreEnded is when the lease of Cluster API core ended, zero while it runs; coreUnread is why that is not known.
+	coreEnded  time.Time
+	coreUnread error
 }
 
-// controllers reads who runs, by the leases. Core's counts only in the namespace where clusterctl installs it: a tenant can create one
-// anywhere else.
-func (h *claimCommand) controllers(ctx context.Context) controllers {
-	var found controllers
-	if found.managers, found.unlisted = managerlease.Of(ctx, h.client, h.now); found.unlisted != nil {
-		if one, err := managerlease.In(ctx, h.client, managerlease.UsualNamespace, h.now); err == nil && one != nil {
-			found.managers = []managerlease.Manager{*one}
-		}
-	}
-	lease := &coordinationv1.Lease{}
-	key := client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
-	if err := h.client.Get(ctx, key, lease); err != nil {
-		found.core = refusal{fmt.Sprintf("it cannot be seen whether Cluster API core runs: read the lease %s: %s", key, err), true}
-		return found
-	}
-	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
-	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
-		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
-	}
-	if !h.now.Before(ends) {
-		found.core.text = "Cluster API core has not run since " + ends.UTC().Format(time.RFC3339) + ", so no controller would act on it"
-	}
-	return found
-}
-
-// factsOf reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has one,
-// the manager claims the check again.
-func (h *claimCommand) factsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, found controllers) (*claimFacts, error) {
-	facts := &claimFacts{controllers: found, check: check, cluster: &clusterv1.Cluster{}}
+// observeClaim reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has
+// one, the manager claims the check again.
+func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
+	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	if err := h.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
+	if err := b.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
 	} else if err != nil {
 		facts.cluster = nil
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	_ = h.client.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace)
+	_ = b.client.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace)
 	switch {
 	case facts.cluster != nil && facts.cluster.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
 		facts.labelled = "Cluster " + key.Name
 	case namespace.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
 		facts.labelled = "Namespace " + check.Namespace
 	}
+	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
+		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
+			facts.managers = []managerlease.Manager{*one}
+		}
+	}
+	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	return facts, nil
 }
 
-// plan is what becomes of a check. --force overrides a refusal that is for what could not be seen.
-func (h *claimCommand) plan(facts *claimFacts) plan {
+// coreEnded is when the lease of Cluster API core ended, zero while it runs. It counts only in the namespace where clusterctl installs
+// core: a tenant can create one anywhere else.
+func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
+	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
+	if err := b.client.Get(ctx, key, lease); err != nil {
+		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
+	}
+	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
+		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	}
+	if b.now.Before(ends) {
+		return time.Time{}, nil
+	}
+	return ends, nil
+}
+
+// planClaim is what becomes of a check. Controllers that cannot be seen refuse nothing: the plan says so, and the user decides.
+func planClaim(facts *claimFacts, release bool) plan {
 	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim
 	switch {
@@ -107,55 +94,56 @@ func (h *claimCommand) plan(facts *claimFacts) plan {
 	case paused && !claimed:
 		return plan{refuses, fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
 			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
-	case h.release && !claimed:
+	case release && !claimed:
 		return plan{staysSo, "is not claimed"}
-	case !h.release && claimed:
+	case !release && claimed:
 		return plan{staysSo, "is claimed already"}
 	}
-	says, refused := "kubemend will act on it in place of Cluster API core", refuseClaim(facts)
-	if h.release {
-		says, refused = "Cluster API core will act on it in place of kubemend", refuseRelease(facts)
+	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
+	if release {
+		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
 	}
-	switch {
-	case refused.text == "":
-	case !refused.unsure:
-		return plan{refuses, refused.text}
-	case !h.force:
-		return plan{refuses, refused.text + "; --force goes on all the same"}
-	default:
-		says += "; " + refused.text
+	refused, doubt := refuse(facts)
+	if refused != "" {
+		return plan{refuses, refused}
 	}
-	parts := []string{says}
-	for _, applier := range explain.AppliersOf(facts.check) {
-		parts = append(parts, fmt.Sprintf("%s applies the check: see docs/gitops.md", applier))
+	if doubt != "" {
+		says += ". It cannot be seen " + doubt
 	}
-	return plan{changes, strings.Join(parts, "; ")}
+	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
+		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
+	}
+	return plan{changes, says}
 }
 
-// refuseClaim refuses to claim a check on which no controller would act then.
-func refuseClaim(facts *claimFacts) refusal {
-	unsure := len(facts.managers) == 0 // a manager outside of the cluster may be unable to write a lease
+// refuseClaim refuses to claim a check on which no controller would act then. The doubt is what cannot be seen of that.
+func refuseClaim(facts *claimFacts) (refused, doubt string) {
 	offs := make([]managerlease.Off, 0, len(facts.managers))
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)
-		if off.Reason == "" {
-			return refusal{}
+		switch {
+		case off.Reason == "":
+			return "", ""
+		case off.Unknown():
+			doubt = "whether a manager of kubemend acts on it: " + off.Because
 		}
 		offs = append(offs, off)
-		unsure = unsure || off.Unknown()
 	}
 	if facts.unlisted != nil {
-		return refusal{"it cannot be seen whether a manager of kubemend would act on it: " + facts.unlisted.Error(), true}
+		doubt = "whether a manager of kubemend acts on it: " + facts.unlisted.Error()
 	}
-	because, _ := explain.NoManagerActs(facts.managers, offs)
-	return refusal{explain.Clause(because), unsure}
+	if doubt == "" {
+		refused, _ = explain.NoManagerActs(facts.managers, offs)
+	}
+	return explain.Clause(refused), doubt
 }
 
-// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
-func refuseRelease(facts *claimFacts) refusal {
+// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again. The
+// doubt is what cannot be seen of that.
+func refuseRelease(facts *claimFacts) (refused, doubt string) {
 	if facts.labelled != "" {
-		return refusal{text: fmt.Sprintf("%s has the label %s: %s, so kubemend would claim it again at once: remove the label, in Git too",
-			facts.labelled, mendv1.ClaimLabel, mendv1.ClaimLabelAct)}
+		return fmt.Sprintf("%s has the label %s: %s, so kubemend would claim it again at once: remove the label, in Git too",
+			facts.labelled, mendv1.ClaimLabel, mendv1.ClaimLabelAct), ""
 	}
 	var unseen []string
 	acts := false
@@ -163,21 +151,24 @@ func refuseRelease(facts *claimFacts) refusal {
 		off := manager.StandsOff(facts.check, facts.cluster)
 		switch {
 		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
-			return refusal{text: fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
-				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)}
+			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
+				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace), ""
 		case off.Reason == "":
 			acts = true
 		case off.Unknown():
-			because, _ := explain.NoManagerActs(nil, []managerlease.Off{off})
-			unseen = append(unseen, explain.Clause(because))
+			unseen = append(unseen, off.Because)
 		}
 	}
 	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
 		unseen = append(unseen, facts.unlisted.Error())
 	}
-	if facts.core.text != "" || len(unseen) == 0 {
-		return facts.core
+	switch {
+	case !facts.coreEnded.IsZero():
+		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it", ""
+	case facts.coreUnread != nil:
+		return "", "whether Cluster API core runs: " + facts.coreUnread.Error()
+	case len(unseen) > 0:
+		return "", "whether a manager of kubemend acts on checks that are not claimed as well: " + strings.Join(unseen, "; ")
 	}
-	const says = "it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
-	return refusal{says + strings.Join(unseen, "; "), true}
+	return "", ""
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,9 +18,18 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
+// checkPaused is a check of Cluster prod, paused by that value of the annotation if it is not empty.
+func checkPaused(value string) *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
+	if check.Spec.ClusterName = "prod"; value != "" {
+		check.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+	}
+	return check
+}
+
 // claimFactsOf are those of a check that can be claimed, and released if it is paused as "kubemend".
 func claimFactsOf(paused string, edits ...func(*claimFacts)) *claimFacts {
-	facts := &claimFacts{check: checkCalled("workers", paused), cluster: &clusterv1.Cluster{}}
+	facts := &claimFacts{check: checkPaused(paused), cluster: &clusterv1.Cluster{}}
 	facts.managers = []managerlease.Manager{{
 		Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"},
 	}}
@@ -35,9 +45,9 @@ func announcing(edit func(*managerlease.Announcement)) func(*claimFacts) {
 
 func unlisted(f *claimFacts) { f.managers, f.unlisted = nil, errors.New("forbidden") }
 func unread(f *claimFacts)   { f.managers[0].Unverified = "no rights" }
-func coreGone(f *claimFacts) { f.core.text = "core is gone" }
+func coreGone(f *claimFacts) { f.coreEnded = noon }
 func coreUnread(f *claimFacts) {
-	f.core = refusal{text: "core is not seen", unsure: true}
+	f.coreUnread = errors.New("core is not seen")
 }
 
 func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
@@ -55,32 +65,25 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"a pause of another user is not overwritten": {claimFactsOf("true"), `refused: it is paused: cluster.x-k8s.io/paused is "true"`},
 		"one that is being deleted is not": {claimFactsOf("", func(f *claimFacts) { f.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }),
 			"refused: it is being deleted"},
-		"where none has announced itself, one may run all the same": {claimFactsOf("", func(f *claimFacts) { f.managers = nil }),
-			"unsure: no manager of kubemend has announced itself"},
+		"where none has announced itself it is not": {claimFactsOf("", func(f *claimFacts) { f.managers = nil }),
+			"refused: no manager of kubemend has announced itself"},
 		"with one that is gone it is not": {claimFactsOf("", func(f *claimFacts) { f.managers[0].Alive, f.managers[0].Gone = false, noon }),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
-		"nor with one that leaves": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.Teardown = true })),
-			"refused: no manager of kubemend would act on it: the one in kubemend-system is in teardown"},
-		"nor with one of another namespace": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })),
-			"refused: no manager of kubemend would act on it: the one in kubemend-system watches namespace other alone"},
 		"nor with one of another shard": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.WatchFilter = "b" })),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label"},
-		"the right one of several is enough": {claimFactsOf("", func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), claims},
-		"one of its namespace and filter looks at it": {
-			claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.Namespace, a.WatchFilter = "metal", "fleet" }), labelled(clusterv1.WatchLabel)), claims,
-		},
-		"one that may be none may or may not":   {claimFactsOf("", unread), "unsure: no manager of kubemend would act on it: whether the lease in kubemend-system is"},
-		"managers that may not be looked for":   {claimFactsOf("", unlisted), "unsure: it cannot be seen whether a manager of kubemend would act on it: forbidden"},
+		"the right one of several is enough":    {claimFactsOf("", func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), claims},
+		"one that may be none may or may not":   {claimFactsOf("", unread), claims + ". It cannot be seen whether a manager of kubemend acts on it: whether the lease in kubemend-system is"},
+		"managers that may not be looked for":   {claimFactsOf("", unlisted), claims + ". It cannot be seen whether a manager of kubemend acts on it: forbidden"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
 		"which tool applies the check is named": {claimFactsOf("", labelled("kustomize.toolkit.fluxcd.io/name")), claims + "; Flux (Kustomization fleet) applies the check"},
 	} {
-		t.Run(name, func(t *testing.T) { isPlanned(t, &claimCommand{}, tc.facts, tc.want) })
+		t.Run(name, func(t *testing.T) { isPlanned(t, false, tc.facts, tc.want) })
 	}
 }
 
 func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 	const releases = "change: Cluster API core will act on it in place of kubemend"
-	const others = "unsure: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	const others = releases + ". It cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
 	actsOnAll := announcing(func(a *managerlease.Announcement) { a.Unclaimed = "act" })
 	for name, tc := range map[string]struct {
 		facts *claimFacts
@@ -90,38 +93,28 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"also without a manager of kubemend":           {claimFactsOf("kubemend", func(f *claimFacts) { f.managers = nil }), releases},
 		"one that is not claimed stays":                {claimFactsOf(""), "stays: is not claimed"},
 		"a pause of another user is not removed":       {claimFactsOf("true"), "refused: it is paused"},
-		"without core it is not":                       {claimFactsOf("kubemend", coreGone, unlisted), "refused: core is gone"},
-		"a core that may not be looked for":            {claimFactsOf("kubemend", coreUnread), "unsure: core is not seen"},
+		"without core it is not":                       {claimFactsOf("kubemend", coreGone, unlisted), "refused: Cluster API core has not run since 2026-01-01T12:00:00Z"},
+		"a core that may not be looked for":            {claimFactsOf("kubemend", coreUnread), releases + ". It cannot be seen whether Cluster API core runs: core is not seen"},
 		"where kubemend acts on all it is not":         {claimFactsOf("kubemend", actsOnAll), "refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well"},
 		"nor where core may not be looked for besides": {claimFactsOf("kubemend", actsOnAll, coreUnread), "refused: kubemend's manager in kubemend-system acts on checks"},
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
 		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
-		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "no manager of kubemend would act on it: whether the lease in kubemend-system is"},
+		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "whether the lease in kubemend-system is"},
 		"one that a label would claim again at once":   {claimFactsOf("kubemend", func(f *claimFacts) { f.labelled = "Cluster prod" }), "refused: Cluster prod has the label kubemend.io/machine-health-checks: act, so kubemend"},
 		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},
 		"one that may act on all, beside one of its own": {claimFactsOf("kubemend", func(f *claimFacts) {
 			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true, Unverified: "no rights"})
 		}), others},
 	} {
-		t.Run(name, func(t *testing.T) { isPlanned(t, &claimCommand{release: true}, tc.facts, tc.want) })
+		t.Run(name, func(t *testing.T) { isPlanned(t, true, tc.facts, tc.want) })
 	}
 }
 
-// isPlanned compares the beginning of what is planned, and whether --force goes on exactly where the refusal is unsure.
-func isPlanned(t *testing.T, h *claimCommand, facts *claimFacts, want string) {
+// isPlanned compares the beginning of what is planned.
+func isPlanned(t *testing.T, release bool, facts *claimFacts, want string) {
 	t.Helper()
-	decided := h.plan(facts)
-	h.force = true
-	forced := h.plan(facts)
+	decided := planClaim(facts, release)
 	got := map[outcome]string{changes: "change: ", staysSo: "stays: ", refuses: "refused: "}[decided.outcome] + decided.text
-	if decided.outcome == refuses && forced.outcome == changes {
-		got = "unsure: " + decided.text
-		if !strings.HasSuffix(decided.text, "; --force goes on all the same") {
-			t.Errorf("it does not say that --force goes on: %s", got)
-		}
-	} else if forced != decided {
-		t.Errorf("with --force it plans %v, without %v", forced, decided)
-	}
 	if !strings.HasPrefix(got, want) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -133,17 +126,18 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 	for name, tc := range map[string]struct {
 		lease *coordinationv1.Lease
 		now   time.Time
-		want  string
+		ended time.Time
+		seen  bool
 	}{
-		"one that was renewed is of a core that runs":  {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), ""},
-		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon, "it cannot be seen whether Cluster API core runs"},
-		"one that ran out is of a core that is gone":   {lease("capi-system", coreLeaseName, nil), noon.Add(time.Minute), "Cluster API core has not run since 2026-01-01T12:01:00Z"},
-		"one that was given back as well":              {given, noon.Add(time.Second), "Cluster API core has not run since 2026-01-01T12:00:00Z"},
+		"one that was renewed is of a core that runs":  {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), time.Time{}, true},
+		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon, time.Time{}, false},
+		"one that ran out is of a core that is gone":   {lease("capi-system", coreLeaseName, nil), noon.Add(time.Minute), noon.Add(time.Minute), true},
+		"one that was given back as well":              {given, noon.Add(time.Second), noon, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := &claimCommand{byHand: byHand{client: deskWith(t, tc.lease).client, now: tc.now}}
-			if got := h.controllers(t.Context()).core; !strings.HasPrefix(got.text, tc.want) || tc.want == "" && got.text != "" {
-				t.Errorf("got %q, want %q", got.text, tc.want)
+			b := &byHand{client: clientWith(t, tc.lease), now: tc.now}
+			if ended, err := b.coreEnded(t.Context()); !ended.Equal(tc.ended) || (err == nil) != tc.seen {
+				t.Errorf("it ended %s: %v", ended, err)
 			}
 		})
 	}
@@ -162,8 +156,8 @@ func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
-			d := deskWith(t, cluster, namespaceWith(tc.namespace))
-			facts, err := (&claimCommand{byHand: byHand{client: d.client}}).factsOf(t.Context(), checkCalled("workers", ""), controllers{})
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: tc.namespace}}
+			facts, err := (&byHand{client: clientWith(t, cluster, namespace)}).observeClaim(t.Context(), checkPaused(""))
 			if err != nil || facts.labelled != tc.want {
 				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}

@@ -1,19 +1,15 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
@@ -28,102 +24,18 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// desk is a management cluster with a user in front of it.
-type desk struct {
-	t      *testing.T
-	client client.WithWatch
-	typed  string // what the user types
-	asks   bool
-	out    *bytes.Buffer
-}
-
-func deskWith(t *testing.T, objects ...client.Object) *desk {
+// clientWith reads and writes these objects.
+func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
-	t.Setenv("COLUMNS", "")
-	d := &desk{t: t, asks: true, out: &bytes.Buffer{}}
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	d.client = fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
-	return d
-}
-
-// intercept has others answer some calls from now on.
-func (d *desk) intercept(calls interceptor.Funcs) { d.client = interceptor.NewClient(d.client, calls) }
-
-// claims runs claim, and returns what was printed and with which code it ends.
-func (d *desk) claims(s selection, edits ...func(*claimCommand)) (string, int) {
-	d.t.Helper()
-	d.out.Reset()
-	if s.namespace == "" {
-		s.namespace = "metal"
-	}
-	if s.labels == nil {
-		s.labels = labels.Everything()
-	}
-	h := d.command(genericiooptions.IOStreams{In: strings.NewReader(d.typed), Out: d.out, ErrOut: d.out})
-	for _, edit := range edits {
-		edit(h)
-	}
-	err := h.run(d.t.Context(), s)
-	if err != nil {
-		_, _ = fmt.Fprintln(d.out, "error:", err)
-	}
-	exit := Exit{}
-	switch {
-	case err == nil:
-		return d.out.String(), Done
-	case errors.As(err, &exit):
-		return d.out.String(), exit.Code
-	}
-	return d.out.String(), Failed
-}
-
-// command is a call of claim.
-func (d *desk) command(streams genericiooptions.IOStreams) *claimCommand {
-	return &claimCommand{byHand: byHand{IOStreams: streams, verb: "claim", client: d.client, now: noon, asks: d.asks}}
-}
-
-// marks are the values of the annotation, by check; a check without it has none.
-func (d *desk) marks() map[string]string {
-	d.t.Helper()
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := d.client.List(d.t.Context(), list); err != nil {
-		d.t.Fatal(err)
-	}
-	all := map[string]string{}
-	for i := range list.Items {
-		if value, has := list.Items[i].Annotations[clusterv1.PausedAnnotation]; has {
-			all[list.Items[i].Name] = value
-		}
-	}
-	return all
+	scheme := snapshot.New().Scheme()
+	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 }
 
 func lease(namespace, name string, annotations map[string]string) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: annotations}}
 	l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("pod"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: ptr.To(metav1.NewMicroTime(noon))}
 	return l
-}
-
-func checkCalled(name, paused string, owner ...string) *clusterv1.MachineHealthCheck {
-	c := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, Labels: map[string]string{"team": "a"}}}
-	c.Spec.ClusterName = "prod"
-	if len(owner) > 0 {
-		c.Spec.ClusterName = owner[0]
-	}
-	c.Spec.Selector.MatchLabels = map[string]string{"check": name}
-	if paused != "" {
-		c.Annotations = map[string]string{clusterv1.PausedAnnotation: paused}
-	}
-	return c
-}
-
-// both are a manager of kubemend and one of core, which are there.
-func both() []client.Object {
-	prod := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod"}}
-	return []client.Object{
-		prod, lease("kubemend-system", managerlease.LeaseName, map[string]string{mendv1.ManagerAnnotation: `{"version":"v1","unclaimed":"observe"}`}),
-		lease("capi-system", coreLeaseName, nil), bound("kubemend-system"),
-	}
 }
 
 // bound is what binds the ServiceAccount of the manager in a namespace to its role.
@@ -135,65 +47,50 @@ func bound(namespace string) *rbacv1.ClusterRoleBinding {
 	}
 }
 
-func yes(h *claimCommand) { h.yes = true }
-
-func release(h *claimCommand) { h.release, h.verb = true, "release" }
-
-func namespaceWith(labelled map[string]string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: labelled}}
+// unclaimed has the check not claimed, beside a core that runs.
+func unclaimed(p *place) {
+	p.check.Annotations = nil
+	p.objects = append(p.objects, lease("capi-system", coreLeaseName, nil), bound("kubemend-system"))
 }
 
-func TestACheckGoesOverAndBack(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-	d.typed = "y\n"
-	got, code := d.claims(selection{names: []string{"workers"}})
-	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
-Proceed? [y/N] mhc/workers in metal claimed
-`
-	if unwrapped(got) != want || code != Done || d.marks()["workers"] != "kubemend" {
-		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
+// claimed are the annotations of the check as it is stored.
+func (p *place) claimed() map[string]string {
+	p.t.Helper()
+	check := &clusterv1.MachineHealthCheck{}
+	if err := p.client.Get(p.t.Context(), client.ObjectKeyFromObject(p.check), check); err != nil {
+		p.t.Fatal(err)
 	}
-	if got, code = d.claims(selection{names: []string{"workers"}}); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
-		t.Errorf("again: code %d, printed\n%s", code, got)
-	}
-	if got, code = d.claims(selection{names: []string{"workers"}}, yes, release); code != Done || len(d.marks()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
-		t.Errorf("back: code %d, marks %v, printed\n%s", code, d.marks(), got)
-	}
+	return check.Annotations
 }
 
 // unwrapped takes the breaks of lines out again.
 func unwrapped(s string) string { return strings.ReplaceAll(s, "\n    ", " ") }
 
-func TestNothingIsChangedUnlessTheUserSaysSo(t *testing.T) {
-	for name, tc := range map[string]struct {
-		typed string
-		asks  bool
-		edit  func(*claimCommand)
-		code  int
-		says  string
-	}{
-		"an empty line":             {"\n", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"the end of the input":      {"", true, func(*claimCommand) {}, Refused, "error: nothing was changed"},
-		"a dry run does not ask":    {"y\n", true, func(h *claimCommand) { h.dryRun = cmdutil.DryRunClient }, Done, "mhc/workers in metal claimed (dry run)"},
-		"a dry run though it is so": {"", false, func(h *claimCommand) { h.dryRun, h.yes = cmdutil.DryRunClient, true }, Done, "mhc/workers in metal claimed (dry run)"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-			d.typed, d.asks = tc.typed, tc.asks
-			d.intercept(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-				t.Error("something was written")
-				return nil
-			}})
-			if got, code := d.claims(selection{names: []string{"workers"}}, tc.edit); code != tc.code || !strings.Contains(got, tc.says) {
-				t.Errorf("code %d, want %d; printed\n%s", code, tc.code, got)
-			}
-		})
+func TestACheckGoesOverAndBack(t *testing.T) {
+	p := aPlace(t, unclaimed)
+	p.typed = "y\n"
+	dry := func(b *byHand) { b.dryRun = cmdutil.DryRunClient }
+	got, code := p.does("claim", "mhc/workers", dry)
+	if !strings.HasSuffix(got, "mhc/workers in metal claimed (dry run)\n") || code != Done || len(p.claimed()) > 0 {
+		t.Errorf("dry: code %d, annotations %v, printed\n%s", code, p.claimed(), got)
+	}
+	got, code = p.does("claim", "mhc/workers")
+	want := `claim mhc/workers in metal: kubemend will act on it in place of Cluster API core
+Proceed? [y/N] mhc/workers in metal claimed
+`
+	if got != want || code != Done || p.claimed()[clusterv1.PausedAnnotation] != "kubemend" {
+		t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
+	}
+	if got, code = p.does("claim", "mhc/workers"); got != "nothing to do for mhc/workers in metal: is claimed already\n" || code != Done {
+		t.Errorf("again: code %d, printed\n%s", code, got)
+	}
+	got, code = p.does("release", "mhc/workers", confirmed)
+	if code != Done || len(p.claimed()) > 0 || !strings.Contains(got, "mhc/workers in metal released") {
+		t.Errorf("back: code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 	}
 }
 
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-	d.asks = true
 	silent, typing := io.Pipe() // there is no answer
 	defer func() { _ = typing.Close() }()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -203,106 +100,70 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 			interrupt()
 		}
 	}
-	h := d.command(genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked})
-	err := h.run(ctx, selection{namespace: "metal", names: []string{"workers"}, labels: labels.Everything()})
-	if exit := (Exit{}); !errors.As(err, &exit) || exit.Code != Refused {
-		t.Errorf("it ends with %v", err)
-	}
-	if marks := d.marks(); len(marks) > 0 {
-		t.Errorf("the marks are %v", marks)
+	b := &byHand{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, asks: true}
+	if exit := (Exit{}); !errors.As(b.ask(ctx), &exit) || exit.Code != Refused {
+		t.Errorf("it ends with %v", exit)
 	}
 }
 
-func TestOneThatStaysHoldsUpNoOther(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("a", ""), checkCalled("b", "true"), checkCalled("c", ""), checkCalled("d", "", "other"))...)
-	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if o.GetName() == "a" { // somebody is faster
-			other := checkCalled("a", "")
-			if err := c.Get(ctx, client.ObjectKeyFromObject(o), other); err != nil {
-				return err
-			}
-			other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
-			if err := c.Update(ctx, other); err != nil {
-				return err
-			}
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}})
-	got, code := d.claims(selection{cluster: "prod"}, yes)
-	if code != Failed || !strings.Contains(got, "claim mhc/a in metal: it was changed meanwhile") {
-		t.Errorf("code %d, printed\n%s", code, got)
+func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
+	pause := func(ctx context.Context, c client.WithWatch, key client.ObjectKey) error {
+		other := &clusterv1.MachineHealthCheck{}
+		err := c.Get(ctx, key, other)
+		other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+		return errors.Join(err, c.Update(ctx, other))
 	}
-	if m := d.marks(); m["a"] != "true" || m["b"] != "true" || m["c"] != "kubemend" || m["d"] != "" {
-		t.Errorf("the checks have %v; want c alone to be claimed", m)
-	}
-	if got, code = d.claims(selection{names: []string{"b", "d"}}, yes); code != Refused || d.marks()["d"] != "kubemend" || !strings.Contains(got, "1 of 2 checks stay as they are") {
-		t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
-	}
-}
-
-func TestAControllerThatWritesTheStatusDoesNotStandInTheWay(t *testing.T) {
-	d := deskWith(t, append(both(), checkCalled("a", ""))...)
-	judged := 0
-	d.intercept(interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-		if judged < 2 {
-			judged++
-			check := checkCalled("a", "")
-			if err := c.Get(ctx, client.ObjectKeyFromObject(o), check); err != nil {
-				return err
+	for name, calls := range map[string]func(reads *int) interceptor.Funcs{
+		"after the question": func(reads *int) interceptor.Funcs {
+			get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if _, check := o.(*clusterv1.MachineHealthCheck); check {
+					if *reads++; *reads == 2 {
+						return errors.Join(pause(ctx, c, key), c.Get(ctx, key, o, opts...))
+					}
+				}
+				return c.Get(ctx, key, o, opts...)
 			}
-			check.Status.ExpectedMachines = new(int32(judged))
-			if err := c.Update(ctx, check); err != nil {
-				return err
+			return interceptor.Funcs{Get: get}
+		},
+		"before the write": func(*int) interceptor.Funcs {
+			patch := func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return errors.Join(pause(ctx, c, client.ObjectKeyFromObject(o)), c.Patch(ctx, o, p, opts...))
 			}
-		}
-		return c.Patch(ctx, o, p, opts...)
-	}})
-	got, code := d.claims(selection{cluster: "prod"}, yes)
-	if code != 0 || d.marks()["a"] != "kubemend" || judged != 2 {
-		t.Errorf("code %d, marks %v, %d judgements, printed\n%s", code, d.marks(), judged, got)
+			return interceptor.Funcs{Patch: patch}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := aPlace(t, unclaimed)
+			p.client = interceptor.NewClient(p.client.(client.WithWatch), calls(new(int)))
+			got, code := p.does("claim", "mhc/workers", confirmed)
+			changed := strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile")
+			if code != Failed || !changed || p.claimed()[clusterv1.PausedAnnotation] != "true" {
+				t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
+			}
+		})
 	}
 }
 
 // What a label has claimed is not taken for a claim by hand when it is released.
 func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
-	check := checkCalled("workers", mendv1.Claim)
-	check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster"
-	d := deskWith(t, append(both(), check, namespaceWith(nil))...)
-	got, code := d.claims(selection{names: []string{"workers"}}, yes, release)
-	if err := d.client.Get(t.Context(), client.ObjectKeyFromObject(check), check); err != nil || code != Done || len(check.Annotations) > 0 {
-		t.Errorf("code %d, annotations %v, error %v, printed\n%s", code, check.Annotations, err, got)
-	}
-}
-
-func TestWhatIsNotThereIsSaid(t *testing.T) {
-	for name, tc := range map[string]struct {
-		s    selection
-		says string
-	}{
-		"one name that is wrong stops all": {selection{names: []string{"workers", "wrokers"}}, "error: there is no MachineHealthCheck wrokers in namespace metal"},
-		"a Cluster without checks":         {selection{cluster: "test"}, "error: no MachineHealthCheck is selected"},
-		"a label that none has":            {selection{labels: labels.SelectorFromSet(labels.Set{"team": "b"})}, "error: no MachineHealthCheck is selected"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d := deskWith(t, append(both(), checkCalled("workers", ""))...)
-			if got, code := d.claims(tc.s, yes); code != Failed || !strings.Contains(got, tc.says) || len(d.marks()) > 0 {
-				t.Errorf("code %d, marks %v, printed\n%s", code, d.marks(), got)
-			}
-		})
+	p := aPlace(t, unclaimed, func(p *place) {
+		p.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster"}
+	})
+	if got, code := p.does("release", "mhc/workers", confirmed); code != Done || len(p.claimed()) > 0 {
+		t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 	}
 }
 
 // docs/cli/claim.md shows what is printed at 100 columns.
 func TestClaimsAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/claim.md"
-	content := contentOf(t, path)
-	d := deskWith(t, append(both(), checkCalled("workers", ""))...)
+	p := aPlace(t, unclaimed)
 	t.Setenv("COLUMNS", "100")
-	claimed, _ := d.claims(selection{names: []string{"workers"}}, yes)
-	if err := d.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
+	claimed, _ := p.prints("claim", "mhc/workers", confirmed)
+	if err := p.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
 		t.Fatal(err)
 	}
-	kept, _ := d.claims(selection{names: []string{"workers"}}, yes, release)
-	page := withExample(t, content, "claim mhc/workers", claimed)
-	golden.Compare(t, path, withExample(t, page, "release mhc/workers", kept))
+	released, _ := p.prints("release", "mhc/workers", confirmed)
+	page := withExample(t, contentOf(t, path), "claim mhc/workers", claimed)
+	golden.Compare(t, path, withExample(t, page, "release mhc/workers", released))
 }

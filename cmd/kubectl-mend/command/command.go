@@ -56,24 +56,23 @@ type Options struct {
 	Clock clock.PassiveClock
 
 	allNamespaces bool
-	output        *output
+	output        output
 	from          string
 	colour        string
 
-	version      string
-	saidVersions bool // so that status --watch says it once
+	version string
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
-	// polls is how often wait reads.
-	polls time.Duration
+	// polls is how often wait reads, redraws how often --watch prints.
+	polls, redraws time.Duration
 }
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
 	o := &Options{
 		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
-		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second,
+		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second, redraws: 2 * time.Second,
 	}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)

@@ -14,7 +14,7 @@ import (
 
 func (o *Options) confirm() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "confirm"}
-	return b.complete(o, &cobra.Command{
+	return b.recorded(b.complete(o, &cobra.Command{
 		Short: "Confirm that the workload cluster that answers is the right one",
 		Long: "Confirm that the workload cluster that answers by the kubeconfig of a Cluster is the right one, after another one was there. " +
 			"Until then kubemend does not judge machines by its nodes (" + mendv1.ChangedReason + ").\n\n" +
@@ -22,7 +22,7 @@ func (o *Options) confirm() *cobra.Command {
 			mendv1.WorkloadClusterAnnotation + " of the Cluster. An annotation and an event record who asked, when and why.",
 		Example: fmt.Sprintf("  %[1]s confirm cluster/prod -n metal --reason \"moved to the standby\"\n"+
 			"  %[1]s confirm cluster prod --dry-run=server", o.Name),
-	}, b.confirmNamed, clusterKind)
+	}, b.confirmNamed, clusterKind))
 }
 
 // confirmNamed says which workload cluster is kept and which one answers, asks, and keeps that one.

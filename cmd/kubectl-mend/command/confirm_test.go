@@ -1,8 +1,6 @@
 package command
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -19,30 +17,16 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// answering is a workload cluster with a UID.
-func answering(uid types.UID) client.Reader {
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: uid}}
-	return fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(system).Build()
-}
-
-// confirms runs confirm where the workload cluster with UID found answers, and returns what was printed, and what is kept then.
-func (p *place) confirms(found types.UID, edit func(*byHand)) (got, kept string, err error) {
-	p.t.Helper()
-	var out bytes.Buffer
-	b := &byHand{IOStreams: p.options(&out).IOStreams, verb: "confirm", client: p.client, now: noon, asks: true}
-	b.workload = func(context.Context, client.ObjectKey) (client.Reader, error) {
+// replaced keeps another workload cluster for c1 than the one with UID found, which answers if that is not empty.
+func replaced(kept string, found types.UID) func(*place) {
+	return func(p *place) {
+		p.objects[len(p.objects)-3].SetAnnotations(map[string]string{mendv1.WorkloadClusterAnnotation: kept})
+		system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: found}}
+		p.workload = fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(system).Build()
 		if found == "" {
-			return nil, errors.New("refused")
+			p.unreached = errors.New("refused")
 		}
-		return answering(found), nil
 	}
-	edit(b)
-	err = b.confirmNamed(p.t.Context(), subject{clusterKind, "metal", "c1"})
-	cluster := &clusterv1.Cluster{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: "c1"}, cluster); err != nil {
-		p.t.Fatal(err)
-	}
-	return unwrapped(out.String()), cluster.Annotations[mendv1.WorkloadClusterAnnotation], err
 }
 
 func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
@@ -50,35 +34,36 @@ func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
 	sees := func(b *byHand) { b.dryRun = cmdutil.DryRunClient }
 	const nothing = "nothing to do for cluster/c1 in metal: "
 	for name, tc := range map[string]struct {
-		kept         string
-		found        types.UID
-		edit         func(*byHand)
-		keeps, says  string
-		event, fails string
+		kept        string
+		found       types.UID
+		edit        func(*byHand)
+		keeps, says string
+		event       string
+		code        int
 	}{
 		"another one, with a yes": {
 			"c1/old", "new", asks, "c1/new", "confirm cluster/c1 in metal: the workload cluster that answers, new, is kept in place of old",
-			"Cluster c1: WorkloadClusterConfirmed: the workload cluster was confirmed by alice: moved", "",
+			"Cluster c1: WorkloadClusterConfirmed: the workload cluster was confirmed by alice: moved", Done,
 		},
-		"another one, to see":            {"c1/old", "new", sees, "c1/old", "new, is kept in place of old", "", ""},
-		"the one that is kept":           {"c1/old", "old", asks, "c1/old", nothing + "the workload cluster that answers is the one", "", ""},
-		"where none is kept":             {"", "new", asks, "", nothing + "no workload cluster is kept yet", "", ""},
-		"where another Cluster kept one": {"other/old", "new", asks, "other/old", nothing + "no workload cluster is kept yet", "", ""},
+		"another one, to see":            {"c1/old", "new", sees, "c1/old", "new, is kept in place of old", "", Done},
+		"the one that is kept":           {"c1/old", "old", asks, "c1/old", nothing + "the workload cluster that answers is the one", "", Done},
+		"where none is kept":             {"", "new", asks, "", nothing + "no workload cluster is kept yet", "", Done},
+		"where another Cluster kept one": {"other/old", "new", asks, "other/old", nothing + "no workload cluster is kept yet", "", Done},
 		"where none answers": {
-			"c1/old", "", asks, "c1/old", "", "", "cannot confirm cluster/c1 in metal: refused",
+			"c1/old", "", asks, "c1/old", "error: cannot confirm cluster/c1 in metal: refused", "", Failed,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := aPlace(t, func(p *place) {
-				p.objects[len(p.objects)-3].SetAnnotations(map[string]string{mendv1.WorkloadClusterAnnotation: tc.kept})
-			})
+			p := aPlace(t, replaced(tc.kept, tc.found))
 			p.typed = "y\n"
-			got, kept, err := p.confirms(tc.found, tc.edit)
-			if !strings.Contains(got, tc.says) || kept != tc.keeps || strings.Join(p.told(), "") != tc.event {
-				t.Errorf("it keeps %q, tells %q, and printed\n%s", kept, p.told(), got)
+			got, code := p.does("confirm", "cluster/c1", tc.edit)
+			cluster := &clusterv1.Cluster{}
+			if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "c1"}, cluster); err != nil {
+				t.Fatal(err)
 			}
-			if failed := err != nil; failed != (tc.fails != "") || failed && err.Error() != tc.fails {
-				t.Errorf("it ends with %v", err)
+			kept := cluster.Annotations[mendv1.WorkloadClusterAnnotation]
+			if !strings.Contains(got, tc.says) || kept != tc.keeps || strings.Join(p.told(), "") != tc.event || code != tc.code {
+				t.Errorf("code %d; it keeps %q, tells %q, and printed\n%s", code, kept, p.told(), got)
 			}
 		})
 	}

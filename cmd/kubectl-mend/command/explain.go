@@ -9,10 +9,10 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/sets"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,8 +22,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
@@ -36,14 +34,9 @@ var explainedOrPod = slices.Concat(explained, []kind{podKind})
 // selectable are the kinds that --selector selects. Most nodes are not in the management cluster, and a remediation is of two kinds.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
 
-type explaining struct {
-	cluster, selector string
-	full, code        bool
-	again             watching
-}
-
 func (o *Options) explain() *cobra.Command {
-	var e explaining
+	var cluster, selector string
+	var again, coded bool
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
@@ -53,38 +46,37 @@ func (o *Options) explain() *cobra.Command {
 			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
-			"  %[1]s explain machine/workers-x7k2p --exit-code -o name", o.Name),
+			"  %[1]s explain machine/workers-x7k2p --exit-code", o.Name),
 		ValidArgsFunction: o.completeNames(explained...),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.watch(c.Context(), e.again, func(ctx context.Context, out io.Writer) error {
-				found, err := o.explanations(ctx, args, &e)
+			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
+				found, err := o.explanations(ctx, args, cluster, selector)
 				if err != nil {
 					return err
 				}
-				if err := o.printExplanations(out, found); err != nil || !e.code {
+				if err := o.printExplanations(out, found); err != nil || !coded {
 					return err
 				}
 				return exitOf(found)
 			})
 		},
 	}
-	c.Flags().StringVar(&e.cluster, "cluster", "",
+	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
-	c.Flags().StringVarP(&e.selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
-	c.Flags().BoolVar(&e.full, "full", false, "Read all machines and nodes of a cluster also where the status of the check counts them.")
-	e.again.addTo(c)
-	c.Flags().BoolVar(&e.code, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
+	c.Flags().StringVarP(&selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
+	addWatch(c, &again)
+	c.Flags().BoolVar(&coded, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
 		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
-	o.addOutput(c, wide, byName)
+	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")
 	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return c
 }
 
-func (o *Options) explanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
-	if e.selector != "" {
-		return o.selectedExplanations(ctx, args, e)
+func (o *Options) explanations(ctx context.Context, args []string, cluster, selector string) ([]*page.Explanation, error) {
+	if selector != "" {
+		return o.selectedExplanations(ctx, args, cluster, selector)
 	}
 	named, err := parseSome(args, explainedOrPod...)
 	if err != nil {
@@ -92,7 +84,7 @@ func (o *Options) explanations(ctx context.Context, args []string, e *explaining
 	}
 	found := make([]*page.Explanation, 0, len(named))
 	for _, subject := range named {
-		explanation, err := o.explanation(ctx, subject, e.cluster, e.full)
+		explanation, err := o.explanation(ctx, subject, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -102,12 +94,12 @@ func (o *Options) explanations(ctx context.Context, args []string, e *explaining
 }
 
 // selectedExplanations explain the objects of a kind whose labels match. The cluster is read once for all of them.
-func (o *Options) selectedExplanations(ctx context.Context, args []string, e *explaining) ([]*page.Explanation, error) {
+func (o *Options) selectedExplanations(ctx context.Context, args []string, cluster, selector string) ([]*page.Explanation, error) {
 	k, err := kindAlone(args, selectable...)
 	if err != nil {
 		return nil, err
 	}
-	selector, err := labels.Parse(e.selector)
+	labelled, err := labels.Parse(selector)
 	if err != nil {
 		return nil, Exit{Misused, fmt.Errorf("--selector: %w", err)}
 	}
@@ -115,12 +107,12 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	if err != nil {
 		return nil, err
 	}
-	a, err := o.asker(ctx, snapshot.Scope{Cluster: e.cluster, Records: true, AllMachines: true})
+	a, err := o.asker(ctx, snapshot.Scope{Cluster: cluster, Records: true, AllMachines: true})
 	if err != nil {
 		return nil, err
 	}
 	list := listOf(k)
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labelled}); err != nil {
 		return nil, fmt.Errorf("list %ss: %w", k, err)
 	}
 	if len(list.Items) == 0 {
@@ -128,9 +120,8 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 	}
 	return settled(ctx, a, func() ([]*page.Explanation, error) {
 		found := make([]*page.Explanation, 0, len(list.Items))
-		for i := range list.Items {
-			selected := subject{kind: k, namespace: list.Items[i].Namespace, name: list.Items[i].Name}
-			explanation, err := pageOf(ctx, a, selected, e.cluster)
+		for _, item := range list.Items {
+			explanation, err := pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster)
 			if err != nil {
 				return nil, err
 			}
@@ -141,15 +132,15 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, e *ex
 }
 
 func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
-	list, named := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}, make([]explain.Ref, 0, len(found))
+	list := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}
 	for _, e := range found {
-		list.Items, named = append(list.Items, *e.Document()), append(named, e.Subject)
+		list.Items = append(list.Items, *e.Document())
 	}
 	var document runtime.Object = list
 	if len(found) == 1 {
 		document = &list.Items[0]
 	}
-	return o.print(out, document, named, func() error {
+	return o.print(out, document, func() error {
 		for i, e := range found {
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
@@ -162,7 +153,7 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 	})
 }
 
-func (o *Options) explanation(ctx context.Context, named subject, cluster string, full bool) (*page.Explanation, error) {
+func (o *Options) explanation(ctx context.Context, named subject, cluster string) (*page.Explanation, error) {
 	namespace, err := o.namespace()
 	if err != nil {
 		return nil, err
@@ -177,7 +168,6 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 	if err != nil {
 		return nil, err
 	}
-	scope.AllMachines = full
 	for {
 		a, err := o.asker(ctx, scope)
 		if err != nil {
@@ -245,11 +235,10 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 	if named.kind == remediationKind {
 		kinds = []kind{metal3Kind, ownKind}
 	}
-	called, namespaces := make([]string, 0, len(kinds)), []string{}
+	var namespaces []string
 	for _, k := range kinds {
-		called = append(called, string(k))
 		list := listOf(k)
-		if err := a.Reader().List(ctx, list); err != nil && !remediationrequest.Missing(err) {
+		if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, named.name, err)
 		}
 		for i := range list.Items {
@@ -260,7 +249,7 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 	}
 	switch len(namespaces) {
 	case 0:
-		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", listed(called, "or"), named.name)
+		return client.ObjectKey{}, fmt.Errorf("there is no %s %s in any namespace", named.kind, named.name)
 	case 1:
 		return client.ObjectKey{Namespace: namespaces[0], Name: named.name}, nil
 	}
@@ -278,17 +267,12 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	if err != nil {
 		return nil, err
 	}
-	o.sayVersions(a.Managers.All)
 	return a, nil
 }
 
 // scopeAround is what has to be read to explain an object, of a Cluster that the user names, or of the one that it is of.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
-	scope := snapshot.Scope{Cluster: cluster}
-	switch k { // records say what is over, and which machines came in place of others
-	case machineKind, hostKind, deploymentKind, kubeadmKind, clusterKind:
-		scope.Records = key.Namespace != ""
-	}
+	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
 	if k == nodeKind {
 		scope.Node = key.Name
 	}
@@ -349,12 +333,8 @@ var codeOf = map[cliv1.Phase]int{
 
 // exitOf is the error with the code of the worst phase of all; nil if all are healthy.
 func exitOf(found []*page.Explanation) error {
-	codes := sets.New[int]()
-	for _, e := range found {
-		codes.Insert(codeOf[e.Document().Phase])
-	}
 	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
-		if codes.Has(code) {
+		if slices.ContainsFunc(found, func(e *page.Explanation) bool { return codeOf[e.Answer.Phase()] == code }) {
 			return Exit{code, nil}
 		}
 	}

@@ -34,9 +34,13 @@ func (o *Options) history() *cobra.Command {
 			"  %[1]s history machine/workers-x7k2p -o svg > postmortem.svg", o.Name),
 		ValidArgsFunction: o.completeNames(historyOf...),
 		RunE: func(c *cobra.Command, args []string) error {
-			s, err := o.historyScope(args)
-			if err != nil {
-				return err
+			var s history.Scope
+			if len(args) > 0 {
+				named, err := parseOne(args, historyOf...)
+				if err != nil {
+					return err
+				}
+				s.Kind, s.Name = string(named.kind), named.name
 			}
 			return o.tellHistory(c.Context(), s, time.Duration(since), utc)
 		},
@@ -46,21 +50,6 @@ func (o *Options) history() *cobra.Command {
 	o.addOutput(c, wide, svg)
 	o.addSourceFlags(c)
 	return c
-}
-
-// historyScope is what the arguments name; all if they name nothing.
-func (o *Options) historyScope(args []string) (history.Scope, error) {
-	if len(args) == 0 {
-		return history.Scope{}, nil
-	}
-	named, err := parseOne(args, historyOf...)
-	if err != nil {
-		return history.Scope{}, err
-	}
-	if o.allNamespaces && named.kind != nodeKind && named.kind != nodeCheckKind {
-		return history.Scope{}, Exit{Misused, fmt.Errorf("%s is in a namespace: leave --all-namespaces out", named)}
-	}
-	return history.Scope{Kind: string(named.kind), Name: named.name}, nil
 }
 
 // tellHistory reads and prints what has happened in a scope.
@@ -86,7 +75,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	objects.Records = records
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
-	return o.print(o.Out, found, nil, func() error {
+	return o.print(o.Out, found, func() error {
 		return o.printHistory(found, s, history.Layout{
 			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		})
@@ -99,26 +88,24 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (*hi
 	var machines clusterv1.MachineList
 	var events, ofNodes eventsv1.EventList
 	var trouble []string
-	asked := 0
 	list := func(into client.ObjectList, namespace, what string) {
-		asked++
 		if err := c.List(ctx, into, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
 			trouble = append(trouble, what+": "+err.Error())
 		}
 	}
 	list(&machines, namespace, "Machines")
 	list(&events, namespace, "events")
+	objects := &history.Objects{Events: events.Items, Machines: machines.Items}
+	if len(trouble) == 2 {
+		return objects, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
+	}
 	if namespace != "" && namespace != metav1.NamespaceDefault { // there are the events about what has no namespace
 		list(&ofNodes, metav1.NamespaceDefault, "events about nodes")
 	}
 	for _, event := range ofNodes.Items {
 		if about := event.Regarding.Kind; about == string(nodeKind) || about == string(nodeCheckKind) {
-			events.Items = append(events.Items, event)
+			objects.Events = append(objects.Events, event)
 		}
-	}
-	objects := &history.Objects{Events: events.Items, Machines: machines.Items}
-	if len(trouble) == asked {
-		return objects, trouble, fmt.Errorf("nothing could be read: %s", trouble[0])
 	}
 	return objects, trouble, nil
 }
@@ -127,16 +114,15 @@ func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout his
 	for _, t := range found.ReadErrors {
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 	}
-	if len(found.Items) > 0 && o.output != nil && *o.output.flags.OutputFormat == svg {
+	switch {
+	case len(found.Items) == 0 && s.Since.IsZero():
+		_, err := fmt.Fprintln(o.ErrOut, "No RemediationRecord and no event was found.")
+		return err
+	case len(found.Items) == 0:
+		_, err := fmt.Fprintln(o.ErrOut, s.Since.UTC().Format("No RemediationRecord and no event was found since 2006-01-02 15:04:05 UTC."))
+		return err
+	case o.output.format == svg:
 		return history.SVG(o.Out, found.Items)
 	}
-	if len(found.Items) > 0 {
-		return history.Print(o.Out, found.Items, layout)
-	}
-	says := "No RemediationRecord and no event was found"
-	if !s.Since.IsZero() {
-		says += s.Since.UTC().Format(" since 2006-01-02 15:04:05 UTC")
-	}
-	_, err := fmt.Fprintln(o.ErrOut, says+".")
-	return err
+	return history.Print(o.Out, found.Items, layout)
 }

@@ -28,16 +28,16 @@ func told(name, namespace string, about corev1.ObjectReference, reason string) *
 }
 
 func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
-	d := deskWith(t, told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
+	objs := clientWith(t, told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
 		told("b", "default", corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "all"}, "Skipped"),
 		told("c", "default", corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: "m-2"}, "Elsewhere"))
-	d.intercept(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	c := interceptor.NewClient(objs, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, machines := list.(*clusterv1.MachineList); machines {
 			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), "", errors.New("not you"))
 		}
 		return c.List(ctx, list, opts...)
 	}})
-	objects, trouble, err := observeHistory(t.Context(), d.client, "metal")
+	objects, trouble, err := observeHistory(t.Context(), c, "metal")
 	if err != nil || len(trouble) != 1 || !strings.HasPrefix(trouble[0], "Machines: ") {
 		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
 	}
@@ -52,30 +52,19 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 }
 
 func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
-	d := deskWith(t)
-	d.intercept(interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	without := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		if _, machines := list.(*clusterv1.MachineList); machines { // without Cluster API
 			return &meta.NoKindMatchError{}
 		}
 		return c.List(ctx, list, opts...)
 	}})
-	if _, trouble, err := observeHistory(t.Context(), d.client, "metal"); err != nil || len(trouble) > 0 {
+	if _, trouble, err := observeHistory(t.Context(), without, "metal"); err != nil || len(trouble) > 0 {
 		t.Errorf("where there is nothing: %q, %v", trouble, err)
 	}
-	d.intercept(interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+	down := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("the line is down")
 	}})
-	if _, _, err := observeHistory(t.Context(), d.client, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
+	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
 		t.Errorf("where nothing answers: %v", err)
-	}
-}
-
-func TestAHistoryIsOfWhatTheArgumentsName(t *testing.T) {
-	for line, want := range map[string]history.Scope{
-		"machine/a": {Kind: "Machine", Name: "a"}, "bmh/a": {Kind: "BareMetalHost", Name: "a"}, "mhc a": {Kind: "MachineHealthCheck", Name: "a"}, "": {},
-	} {
-		if got, err := (&Options{}).historyScope(strings.Fields(line)); err != nil || got != want {
-			t.Errorf("%q: %+v, %v", line, got, err)
-		}
 	}
 }

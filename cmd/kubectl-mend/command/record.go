@@ -54,7 +54,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 		return fmt.Errorf("read what the controllers do: %w", err)
 	}
 	if name == "-" {
-		err = taken.Save(text.Raw(o.Out))
+		name, err = "the standard output", taken.Save(text.Raw(o.Out))
 	} else {
 		err = save(taken, name)
 	}
@@ -62,7 +62,13 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 		return fmt.Errorf("write the record: %w", err)
 	}
 	o.sayMissing(taken)
-	return o.sayRecorded(taken, name)
+	nodes := 0
+	for _, cluster := range taken.Workloads() {
+		nodes += len(taken.Nodes(cluster))
+	}
+	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
+		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
+	return err
 }
 
 // readByControllers reads what the controllers ask for, wherever it is. What cannot be read, the snapshot says.
@@ -76,19 +82,9 @@ func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
 	return ctx.Err()
 }
 
-// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name, or the one
-// that a link names, is replaced when all is written; a pipe or a device is written to.
+// save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name is replaced
+// when all is written.
 func save(taken *snapshot.Snapshot, name string) error {
-	if target, err := filepath.EvalSymlinks(name); err == nil {
-		name = target
-	}
-	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
-		file, err := os.OpenFile(name, os.O_WRONLY, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(taken.Save(file), file.Close())
-	}
 	file, err := os.CreateTemp(filepath.Dir(name), ".kubectl-mend-record-*") // with mode 0600
 	if err != nil {
 		return err
@@ -97,17 +93,4 @@ func save(taken *snapshot.Snapshot, name string) error {
 		return errors.Join(err, os.Remove(file.Name()))
 	}
 	return os.Rename(file.Name(), name)
-}
-
-func (o *Options) sayRecorded(taken *snapshot.Snapshot, name string) error {
-	nodes := 0
-	for _, cluster := range taken.Workloads() {
-		nodes += len(taken.Nodes(cluster))
-	}
-	if name == "-" {
-		name = "the standard output"
-	}
-	_, err := fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
-		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
-	return err
 }

@@ -8,11 +8,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -21,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 var remediable = []kind{machineKind, nodeKind, hostKind}
@@ -29,7 +30,7 @@ var remediable = []kind{machineKind, nodeKind, hostKind}
 func (o *Options) remediate() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "remediate"}
 	var cluster string
-	c := b.complete(o, &cobra.Command{
+	c := b.recorded(b.complete(o, &cobra.Command{
 		Short: "Request the remediation of a machine, a node or a host, also of a healthy one",
 		Long: "Request the remediation of a machine, a node or a host, also of a healthy one. The command shows what will happen, and asks.\n\n" +
 			"A machine gets the annotation " + clusterv1.RemediateMachineAnnotation + ". Its MachineHealthCheck then has its owner replace it, " +
@@ -40,7 +41,7 @@ func (o *Options) remediate() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s remediate machine/workers-x7k2p --reason \"NIC drops packets\"\n"+
 			"  %[1]s remediate node rack1-07 --cluster edge-3 --dry-run=server\n"+
 			"  %[1]s remediate host/rack1-07 -n metal --yes", o.Name),
-	}, func(ctx context.Context, named subject) error { return o.remediateNamed(ctx, b, named, cluster) }, remediable...)
+	}, func(ctx context.Context, named subject) error { return o.remediateNamed(ctx, b, named, cluster) }, remediable...))
 	c.Flags().StringVar(&cluster, "cluster", "", "Name of the Cluster that the node is of, where several have one of that name.")
 	return c
 }
@@ -90,29 +91,12 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	return b.apply(ctx, requested)
 }
 
-// machineNamed is the Machine that a user means; nil if the host, or the node, has none.
-func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
-	switch named.kind {
-	case hostKind:
-		host := &bmov1alpha1.BareMetalHost{}
-		if err := b.read(ctx, named.key(), host, hostKind); err != nil {
-			return nil, err
-		}
-		return a.Hosts().MachineOf(ctx, host)
-	case nodeKind:
-		machine, _, err := page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
-		return machine, err
-	}
-	machine := &clusterv1.Machine{}
-	return machine, b.read(ctx, named.key(), machine, machineKind)
-}
-
 // remediationFacts are all that the plan of a remediation by hand is made from.
 type remediationFacts struct {
 	named subject
 	// machine is nil if the host, or the node, has none.
 	machine *clusterv1.Machine
-	// before is how the machine, or the node, stands, after how the machine would stand with the mark.
+	// before is how the machine stands, after how it would stand with the mark.
 	before, after *page.Explanation
 	// alone is why kubemend leaves a machine alone that no check judges: an annotation, or its Cluster; empty if it does not.
 	alone string
@@ -130,30 +114,45 @@ func (f *remediationFacts) cycles() bool {
 	return f.named.kind == hostKind || f.template == remediation.Own.Kind || f.template == remediation.Metal3.Kind
 }
 
+// machineNamed is the Machine that a user means; nil if the host, or the node, has none.
+func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
+	switch named.kind {
+	case hostKind:
+		host := &bmov1alpha1.BareMetalHost{}
+		if err := b.read(ctx, named.key(), host, hostKind); err != nil {
+			return nil, err
+		}
+		return a.Hosts().MachineOf(ctx, host)
+	case nodeKind:
+		machine, _, err := page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
+		return machine, err
+	}
+	machine := &clusterv1.Machine{}
+	return machine, b.read(ctx, named.key(), machine, machineKind)
+}
+
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
 // about.
 func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*remediationFacts, error) {
 	machine, err := b.machineNamed(ctx, a, named, cluster)
-	if err != nil {
-		return nil, err
-	}
 	facts := &remediationFacts{named: named, machine: machine}
-	if machine == nil {
-		if named.kind == nodeKind {
-			facts.before, err = page.Node(ctx, a, named.namespace, cluster, named.name)
-		}
+	if err != nil || machine == nil {
 		return facts, err
 	}
-	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine)); err != nil {
+	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(facts.machine)); err != nil {
 		return nil, err
 	}
-	if facts.after, err = marked(ctx, a, machine); err != nil {
+	if facts.after, err = marked(ctx, a, facts.machine); err != nil {
 		return nil, err
 	}
 	target := targetOf(facts.before)
 	facts.underway = target != nil && (target.InFlight || target.StartsNow) ||
 		slices.ContainsFunc(facts.before.Remediations, func(rem explain.Remediation) bool { return !powercycle.State(rem.State).Final() })
-	facts.template, facts.alone = templateOf(a, facts.after), aloneBy(a, machine)
+	target, facts.alone = targetOf(facts.after), aloneBy(a, facts.machine)
+	asks := target != nil && target.Action != nil && target.Action.Kind == cliv1.CreateRemediationRequest
+	if asks && facts.after.Checks[0].Kind == string(machineCheckKind) {
+		facts.template = target.Remediator
+	}
 	if facts.cycles() {
 		err = facts.observeCycle(ctx, a)
 	}
@@ -185,30 +184,13 @@ func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	return ""
 }
 
-// templateOf is the kind of requests that the check makes which acts first; empty if it makes none.
-func templateOf(a *inspect.Asker, e *page.Explanation) string {
-	if len(e.Checks) == 0 || e.Checks[0].Kind != string(machineCheckKind) {
-		return ""
-	}
-	key := client.ObjectKey{Namespace: e.Checks[0].Namespace, Name: e.Checks[0].Name}
-	check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, key)
-	if check == nil || !check.Spec.Remediation.TemplateRef.IsDefined() {
-		return ""
-	}
-	return remediationrequest.KindOf(remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef)).Kind
-}
-
 // observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
 func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
-	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
-	if err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(kinds, func(k remediation.Kind) bool { return k.Kind == remediation.Own.Kind && k.New != nil }) {
-		return nil
-	}
 	list := &mendv1.HostRemediationList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace)); err != nil {
+	err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace))
+	if meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
 		return fmt.Errorf("list HostRemediations in %s: %w", f.machine.Namespace, err)
 	}
 	f.request = requestByHand(f.machine, list.Items)

@@ -9,7 +9,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -17,9 +16,8 @@ import (
 
 const (
 	beyondLimits = "To power-cycle one host beyond the limits, see docs/too-many-unhealthy.md"
-	// nodeCheckAlone is said of a node that a NodeHealthCheck judges, of which no Machine is known.
-	nodeCheckAlone = "%s judges it by what the node reports, and deletes a request for a healthy node: no annotation asks it for one. " +
-		"Make a request from its template by hand, named after the node, and delete it when the node is healthy: " +
+	// byNodeCheck is said of a node that a NodeHealthCheck judges at most.
+	byNodeCheck = "No MachineHealthCheck judges it, and a NodeHealthCheck deletes a request for a healthy node. To make one by hand, see " +
 		"docs/too-many-unhealthy.md. The host of a Machine is power-cycled with kubectl mend remediate host/NAME"
 )
 
@@ -38,23 +36,14 @@ func planRemediation(facts *remediationFacts) plan {
 	switch {
 	case machine == nil && facts.named.kind == hostKind:
 		return refuse("It belongs to no Machine", "To reboot it, annotate it with reboot.metal3.io")
-	case machine == nil && len(facts.before.Checks) > 0:
-		return refuse(fmt.Sprintf(nodeCheckAlone, facts.before.Checks[0].String()), "")
 	case machine == nil:
-		return refuse(facts.before.Verdict, facts.before.Next.Text)
+		return refuse(byNodeCheck, "")
 	case !machine.DeletionTimestamp.IsZero():
 		return refuse(fmt.Sprintf("Machine %s is being deleted: there is nothing left to remediate", machine.Name), "")
 	case facts.underway:
 		return plan{staysSo, fmt.Sprintf("Machine %s is being remediated already", machine.Name)}
-	}
-	if _, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]; marked {
-		says := fmt.Sprintf("Machine %s has the annotation %s already", machine.Name, clusterv1.RemediateMachineAnnotation)
-		if by, known := explain.AttributionOf(machine, mendv1.RequestedAnnotation); known {
-			says += ", requested " + by.Text()
-		}
-		return plan{staysSo, says}
-	}
-	switch {
+	case metav1.HasAnnotation(machine.ObjectMeta, clusterv1.RemediateMachineAnnotation):
+		return plan{staysSo, fmt.Sprintf("Machine %s has the annotation %s already", machine.Name, clusterv1.RemediateMachineAnnotation)}
 	case facts.alone != "":
 		return refuse(facts.alone, "")
 	case len(facts.after.Checks) > 0:
@@ -78,16 +67,14 @@ func planByCheck(facts *remediationFacts) plan {
 	switch {
 	case targetOf(facts.after) == nil || slices.Contains([]explain.Mode{explain.Paused, explain.None, explain.Unknown, ""}, check.Mode):
 		fix := ""
-		for _, next := range []explain.Step{check.Next, facts.after.Next} {
-			if next.Manual {
-				fix = next.Text
-			}
+		if facts.after.Next.Manual {
+			fix = facts.after.Next.Text
 		}
 		return refuse(cmp.Or(check.ModeMessage, check.NotJudged().Text(nil)), fix)
 	case facts.cycles():
 		return planCycle(facts)
 	case check.Kind == string(nodeCheckKind):
-		return refuse(fmt.Sprintf(nodeCheckAlone, check.String()), "")
+		return refuse(byNodeCheck, "")
 	}
 	return planMark(facts)
 }
@@ -125,10 +112,12 @@ func planCycle(facts *remediationFacts) plan {
 			"Install their CRD, or delete the machine, so that its owner replaces it")
 	}
 	switch cycle := &facts.cyclePage.Remediations[0]; {
-	case (cycle.Reason == explain.NotServed || cycle.Reason == explain.NoManager) && cycle.Next.Manual:
-		return refuse(cycle.Message, text.Capital(cycle.Next.Text))
 	case cycle.Reason == explain.NotServed, cycle.Reason == explain.NoManager:
-		return refuse(cycle.Message, "")
+		fix := ""
+		if cycle.Next.Manual {
+			fix = text.Capital(cycle.Next.Text)
+		}
+		return refuse(cycle.Message, fix)
 	case facts.named.kind == hostKind && facts.named.name != cycle.Host:
 		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Message)), "")
 	}

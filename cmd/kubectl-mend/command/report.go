@@ -3,7 +3,6 @@ package command
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,8 +18,8 @@ import (
 )
 
 func (o *Options) report() *cobra.Command {
-	q := report.Question{By: []string{report.ByCluster}, AtLeast: 3}
-	since, within := model.Duration(30*24*time.Hour), model.Duration(7*24*time.Hour)
+	q := report.Question{By: []string{report.ByCluster}}
+	since := model.Duration(30 * 24 * time.Hour)
 	c := &cobra.Command{
 		Use:   "report",
 		Short: "Say how long remediations take, and which hosts and machines fail most",
@@ -29,7 +28,6 @@ func (o *Options) report() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s report -A --since 90d --by check,cause\n  %[1]s report --cluster edge-3 -o json", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			q.Within = time.Duration(within)
 			return o.printReport(c.Context(), q, time.Duration(since))
 		},
 	}
@@ -40,9 +38,6 @@ func (o *Options) report() *cobra.Command {
 		"What to divide the remediations by: "+listed(report.Dimensions, "or")+", or several of them; none if empty.")
 	dimensions := cobra.FixedCompletions(report.Dimensions, cobra.ShellCompDirectiveNoFileComp)
 	_ = c.RegisterFlagCompletionFunc("by", dimensions) // the flag is there
-	c.Flags().IntVar(&q.AtLeast, "lemons", q.AtLeast,
-		"List hosts, machines and nodes with at least so many remediations within --lemon-window. 0 lists none.")
-	c.Flags().TextVar(&within, "lemon-window", &within, "The window of --lemons.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	return c
@@ -55,9 +50,6 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 		if !slices.Contains(report.Dimensions, by) {
 			return Exit{Misused, fmt.Errorf("--by %q: expected %s", by, listed(report.Dimensions, "or"))}
 		}
-	}
-	if q.AtLeast < 0 {
-		return Exit{Misused, errors.New("--lemons cannot be negative")}
 	}
 	reader, namespace, err := o.reader()
 	if err != nil {
@@ -76,7 +68,7 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 		_, _ = fmt.Fprintln(o.ErrOut, notInstalled)
 	}
 	found := report.Of(records, q)
-	return o.print(o.Out, found, nil, func() error {
+	return o.print(o.Out, found, func() error {
 		if !installed {
 			_, err := fmt.Fprintln(o.Out, notInstalled)
 			return err

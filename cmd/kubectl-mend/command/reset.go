@@ -1,13 +1,11 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
@@ -21,11 +19,12 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) reset() *cobra.Command {
 	b := &byHand{IOStreams: o.IOStreams, verb: "reset"}
-	return b.complete(o, &cobra.Command{
+	return b.recorded(b.complete(o, &cobra.Command{
 		Short: "Remove the marks of a repaired host, or of a machine that was marked by hand",
 		Long: "Remove the marks of a repaired host: the annotations " + infrav1.UnhealthyAnnotation + " and " + infrav1.LegacyUnhealthyAnnotation +
 			", which keep machines off it, and annotations that act on its power for remediations that do not exist any more. While a remediation of the " +
@@ -34,42 +33,43 @@ func (o *Options) reset() *cobra.Command {
 			"The command shows what it removes, and asks. An annotation and an event record who asked, when and why.",
 		Example: fmt.Sprintf("  %[1]s reset host/rack1-07 -n metal --reason \"new power supply\"\n"+
 			"  %[1]s reset host rack1-07 --dry-run=server\n  %[1]s reset machine/workers-x7k2p --yes", o.Name),
-	}, b.resetNamed, hostKind, machineKind)
+	}, b.resetNamed, hostKind, machineKind))
 }
 
 func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	var object metav1.Object
 	var decided plan
-	var marks map[string]string
+	marks := map[string]any{}
 	if named.kind == machineKind {
 		machine := &clusterv1.Machine{}
 		if err := b.read(ctx, named.key(), machine, machineKind); err != nil {
 			return err
 		}
-		object, marks = machine, marksOf(machine)
-		decided = planReset(machine, marks)
+		for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
+			if metav1.HasAnnotation(machine.ObjectMeta, key) {
+				marks[key] = nil
+			}
+		}
+		object, decided = machine, planReset(machine, len(marks))
 	} else {
 		facts, err := b.observeHost(ctx, named.key())
 		if err != nil {
 			return err
 		}
-		object, marks = facts.host, facts.marks()
-		decided = planResetHost(facts, marks)
+		marks = host.Cleared(facts.host, facts.orphans)
+		object, decided = facts.host, planResetHost(facts, len(marks))
 	}
 	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
 	for _, key := range slices.Sorted(maps.Keys(marks)) {
-		b.say("  - " + key + ": " + marks[key])
+		b.say("  - " + key)
 	}
 	return b.apply(ctx, change{
 		named: named.String(), done: "reset", about: referenceTo(named.kind, object), reason: mendv1.EventReset, did: "reset",
 		write: func(ctx context.Context, annotation string) error {
-			annotations := map[string]any{mendv1.ResetAnnotation: annotation}
-			for key := range marks {
-				annotations[key] = nil
-			}
-			return b.annotate(ctx, named.kind, object, annotations)
+			marks[mendv1.ResetAnnotation] = annotation
+			return b.annotate(ctx, named.kind, object, marks)
 		},
 	})
 }
@@ -125,53 +125,17 @@ func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetF
 	return facts, nil
 }
 
-// meanings are what annotations do; %s stands for the UID of the remediation that wrote one.
-var meanings = map[string]string{
-	infrav1.UnhealthyAnnotation:          "keeps CAPM3 from putting a machine on the host",
-	infrav1.LegacyUnhealthyAnnotation:    "keeps CAPM3 from putting a machine on the host",
-	mendv1.PowerOffDisprovedAnnotation:   "keeps kubemend from power-cycling the host, whose reported power was wrong",
-	mendv1.MarkedForAnnotation:           "says for which machine kubemend marked the host",
-	mendv1.RebootedForAnnotation:         "says that the host was asked to reboot for remediation %s, which does not exist any more",
-	mendv1.ReceiptForAnnotation:          "asks the Bare Metal Operator for a receipt for remediation %s, which does not exist any more",
-	infrav1.RebootAnnotation:             "asks the Bare Metal Operator to reboot the host, for the same remediation",
-	clusterv1.RemediateMachineAnnotation: "marks the machine unhealthy",
-	mendv1.RequestedAnnotation:           "says who marked it",
-}
-
-// marks are the annotations that are removed from the host, and what each does.
-func (f *resetFacts) marks() map[string]string {
-	marks := map[string]string{}
-	for key := range host.Cleared(f.host, f.orphans) {
-		meaning := cmp.Or(meanings[key], "keeps the host powered off for remediation %s, which does not exist any more")
-		marks[key] = strings.ReplaceAll(meaning, "%s", string(f.orphans[key]))
-	}
-	return marks
-}
-
-// marksOf are the annotations that are removed from a machine, and what each does.
-func marksOf(machine *clusterv1.Machine) map[string]string {
-	marks := map[string]string{}
-	for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
-		if _, has := machine.Annotations[key]; has {
-			marks[key] = meanings[key]
-		}
-	}
-	return marks
-}
-
-func planReset(object metav1.Object, marks map[string]string) plan {
+func planReset(object metav1.Object, marks int) plan {
 	switch {
 	case object.GetDeletionTimestamp() != nil:
 		return plan{refuses, "it is being deleted"}
-	case len(marks) == 0:
+	case marks == 0:
 		return plan{staysSo, "it has no mark that could be removed"}
-	case len(marks) == 1:
-		return plan{changes, "1 annotation is removed"}
 	}
-	return plan{changes, fmt.Sprintf("%d annotations are removed", len(marks))}
+	return plan{changes, explain.Number(marks, "annotation") + " removed"}
 }
 
-func planResetHost(facts *resetFacts, marks map[string]string) plan {
+func planResetHost(facts *resetFacts, marks int) plan {
 	decided, underway := planReset(facts.host, marks), underwayOf(facts)
 	switch {
 	case decided.outcome == refuses:

@@ -61,16 +61,15 @@ func TestTheMarksOfARepairedHostAreRemoved(t *testing.T) {
 		says  []string
 	}{
 		"that kubemend marked for a machine that is gone": {[]func(*place){exhausted("gone")}, []string{
-			"3 annotations are removed", "capi.metal3.io/unhealthy: keeps CAPM3 from putting a machine on the host",
+			"3 annotations are removed", "capi.metal3.io/unhealthy",
 		}},
 		"that an orphaned annotation keeps powered off": {[]func(*place){exhausted("gone"), keptOff("nothing")}, []string{
-			"6 annotations are removed", "reboot.metal3.io/metal3-remediation-nothing: keeps the host powered off for remediation nothing, which does not exist any more",
-			"kubemend.io/receipt-for: asks the Bare Metal Operator for a receipt for remediation nothing",
+			"6 annotations are removed", "reboot.metal3.io/metal3-remediation-nothing", "kubemend.io/receipt-for",
 		}},
 		"whose remediation has ended": {[]func(*place){exhausted("gone"), remediated("OwnerRequested")}, []string{"no remediation of it is under way"}},
 		"for which a remediation waits, as its power-off was disproved": {[]func(*place){exhausted("gone"), remediated("Pending"), func(p *place) {
 			p.hosts["w1"].Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
-		}}, []string{"4 annotations are removed", "power-off-disproved: keeps kubemend from power-cycling the host"}},
+		}}, []string{"4 annotations are removed", "power-off-disproved"}},
 		"that somebody marked by hand": {[]func(*place){exhausted("gone"), func(p *place) { delete(p.hosts["w1"].Annotations, mendv1.MarkedForAnnotation) }}, []string{
 			"2 annotations are removed", "kubemend did not mark the host unhealthy",
 		}},

@@ -262,7 +262,7 @@ func TestTheRightsOfTheExampleAreThoseThatAreNeeded(t *testing.T) {
 	w, mend := guarded(t, rights)
 	for _, line := range []string{
 		"status -A", "status --cluster x -n x", "simulate -A", "simulate -n x --fail machine/x", "history -A", "history -n x", "report -A", "report -n x", "record -A -o " + filepath.Join(t.TempDir(), "record"), "claim mhc/x -n x --yes",
-		"claim --cluster x -n x --dry-run=server", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
+		"claim mhc/x -n x --dry-run=server", "explain machine/x -n x", "explain node/x -n x --cluster x", "explain host/x -n x", "explain mhc/x -n x", "explain nhc/x",
 		"explain hrem/x -n x", "explain m3r/x -n x", "explain md/x -n x", "explain kcp/x -n x", "explain cluster/x -n x",
 		"explain pod/shop/x -n x --cluster x", "explain machines -l cluster.x-k8s.io/cluster-name=x -n x", "version",
 	} {
@@ -311,7 +311,7 @@ func TestAPageReadsWhatItSpeaksOf(t *testing.T) {
 	w.objects["cluster.x-k8s.io/v1beta2/machines"] = object("cluster.x-k8s.io/v1beta2", "Machine", true, `,"spec":{"clusterName":"y"}`)
 	for line, want := range map[string]string{
 		"explain cluster/x -n x": "MachineDeployment x: 5 wanted, 0 exist",
-		"explain nhc -n x -l cluster.x-k8s.io/cluster-name=x -o name": "nodehealthcheck.remediation.medik8s.io/x",
+		"explain nhc -n x -l cluster.x-k8s.io/cluster-name=x -o jsonpath={.subject}": `{"kind":"NodeHealthCheck","name":"x"}`,
 	} {
 		if code, said := mend(strings.Fields(line)...); code != Done || !strings.Contains(said, want) {
 			t.Errorf("%s: code %d, want %q:\n%s", line, code, want, said)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
@@ -54,7 +53,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, answer, nil, func() error { return simulate.Print(o.Out, answer, o.width(), o.painter(o.Out)) })
+			err = o.print(o.Out, answer, func() error { return simulate.Print(o.Out, answer, o.width(), o.painter(o.Out)) })
 			return errors.Join(err, s.verdict(answer))
 		},
 	}
@@ -139,7 +138,6 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 	if err != nil {
 		return nil, err
 	}
-	o.sayVersions(inspect.ManagersOf(ctx, w, w.Clock.Now()).All)
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
 	}

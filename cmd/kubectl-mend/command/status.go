@@ -13,12 +13,10 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/explain"
 )
 
 func (o *Options) status() *cobra.Command {
-	var all bool
-	var again watching
+	var all, again bool
 	scope := snapshot.Scope{Restless: true}
 	var layout page.Layout
 	c := &cobra.Command{
@@ -41,10 +39,10 @@ func (o *Options) status() *cobra.Command {
 		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
 		"those that a controller acts on, with all targets healthy.")
-	again.addTo(c)
+	addWatch(c, &again)
 	c.Flags().BoolVar(&scope.AllMachines, "full", false,
 		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
-	o.addOutput(c, wide, byName)
+	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
@@ -66,11 +64,7 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot
 	if err != nil {
 		return err
 	}
-	named := make([]explain.Ref, 0, len(s.Checks))
-	for i := range s.Checks {
-		named = append(named, s.Checks[i].Reference)
-	}
-	return o.print(out, s.Document(), named, func() error {
+	return o.print(out, s.Document(), func() error {
 		layout.Width, layout.Paint, layout.Wide, layout.Namespaces = text.Width(o.Out), o.painter(o.Out), o.isWide(), namespace == ""
 		return s.Print(out, layout)
 	})
@@ -85,12 +79,15 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 	list := &clusterv1.ClusterList{}
 	unread := reader.List(ctx, list, client.InNamespace(namespace)) // it may be there then, and that it was not read is said beside the answer
 	called := func(c clusterv1.Cluster) bool { return c.Name == name }
-	where := "any namespace"
-	if namespace != "" {
-		where = "namespace " + namespace
-	}
 	if unread == nil && !slices.ContainsFunc(list.Items, called) {
-		return fmt.Errorf("there is no Cluster %s in %s", name, where)
+		return fmt.Errorf("there is no Cluster %s in %s", name, within(namespace))
 	}
 	return nil
+}
+
+func within(namespace string) string {
+	if namespace == "" {
+		return "any namespace"
+	}
+	return "namespace " + namespace
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,7 +84,7 @@ func (w *waiting) run(ctx context.Context, args []string) error {
 func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
 	for {
-		e, err := w.explanation(ctx, named, w.cluster, false)
+		e, err := w.explanation(ctx, named, w.cluster)
 		if ctx.Err() != nil { // what was read halfway says nothing
 			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
 		}
@@ -92,11 +93,12 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 			return err
 		}
 		if err != nil || met(w.until, e) {
-			kind, name := string(named.kind), named.name
+			called, name := named.kind, named.name
 			if e != nil {
-				kind, name = e.Subject.Kind, e.Subject.Name
+				called, name = kind(e.Subject.Kind), e.Subject.Name
 			}
-			_, err := fmt.Fprintf(w.Out, "%s condition met\n", resourceName(kind, name))
+			resource := cmp.Or(groups[called].GroupKind().String(), string(called))
+			_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(resource), name)
 			return err
 		}
 		if found := standing(e.Document()); found != state {

@@ -85,7 +85,7 @@ func TestTheExitCodeSaysWhatWasFound(t *testing.T) {
 		"a pending machine":                  {corev1.ConditionUnknown, time.Second, "explain machine/m --exit-code", Pending},
 		"an unhealthy one without a manager": {corev1.ConditionUnknown, time.Hour, "explain machine/m --exit-code", Blocked},
 		"the same without being asked":       {corev1.ConditionUnknown, time.Hour, "explain machine/m", Done},
-		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code -o name", Blocked},
+		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code", Blocked},
 		"one of two":                         {corev1.ConditionUnknown, time.Second, "explain machine m m --exit-code", Pending},
 		"a machine that does not exist":      {"", 0, "explain machine/m --exit-code", Failed},
 	} {
@@ -193,7 +193,7 @@ func (l *looked) Write(page []byte) (int, error) {
 }
 
 func TestPagesAreWatchedUntilTheyAreInterrupted(t *testing.T) {
-	for line, says := range map[string]string{"status --every": "There are no checks", "explain machine/m -n ns --every": "NOT CHECKED"} {
+	for line, says := range map[string]string{"status": "There are no checks", "explain machine/m -n ns": "NOT CHECKED"} {
 		t.Run(line, func(t *testing.T) { watched(t, line, says) })
 	}
 }
@@ -216,9 +216,9 @@ func watched(t *testing.T, line, says string) {
 			interrupt()
 		}
 	}}
-	o.Out = out
+	o.Out, o.redraws = out, time.Millisecond
 	root := o.root("dev")
-	root.SetArgs(append(strings.Fields(line), time.Millisecond.String(), "--watch"))
+	root.SetArgs(append(strings.Fields(line), "--watch"))
 	if code := Run(ctx, root, o.IOStreams); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
@@ -245,7 +245,6 @@ func TestAWatchThatCannotBeginEnds(t *testing.T) {
 		t.Errorf("exit code %d: %s%s", code, out, errOut)
 	}
 	for line, says := range map[string]string{
-		"status --watch --every=0s":     "--every: expected a duration above 0",
 		"status --watch --from=x":       "[from watch] were all set",
 		"explain machine/m -w --from=x": "[from watch] were all set",
 	} {

@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -13,14 +12,9 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-type watching struct {
-	on    bool
-	every time.Duration
-}
-
-func (w *watching) addTo(c *cobra.Command) {
-	c.Flags().BoolVarP(&w.on, "watch", "w", false, "Print again and again, until interrupted. On a terminal each page takes the place of the one before.")
-	c.Flags().DurationVar(&w.every, "every", 2*time.Second, "With --watch: how often to print.")
+func addWatch(c *cobra.Command, on *bool) {
+	c.Flags().BoolVarP(on, "watch", "w", false,
+		"Print every 2 s, until interrupted. On a terminal each page takes the place of the one before.")
 }
 
 // clearScreen takes the cursor to the upper left corner of a terminal, and removes what stood on it.
@@ -28,12 +22,9 @@ const clearScreen = "\x1b[H\x1b[2J"
 
 // watch prints once, or again and again. On a terminal each page takes the place of the one before, which stays until the new one is
 // whole. An error ends it only if nothing was printed before.
-func (o *Options) watch(ctx context.Context, w watching, show func(context.Context, io.Writer) error) error {
-	if !w.on {
+func (o *Options) watch(ctx context.Context, on bool, show func(context.Context, io.Writer) error) error {
+	if !on {
 		return show(ctx, o.Out)
-	}
-	if w.every <= 0 {
-		return Exit{Misused, errors.New("--every: expected a duration above 0")}
 	}
 	terminal := text.Raw(o.Out)
 	for printed := false; ; printed = true {
@@ -58,7 +49,7 @@ func (o *Options) watch(ctx context.Context, w watching, show func(context.Conte
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(w.every):
+		case <-time.After(o.redraws):
 		}
 	}
 }

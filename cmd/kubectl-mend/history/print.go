@@ -19,74 +19,54 @@ type Layout struct {
 	Now time.Time
 	// Width is that of the terminal, in columns.
 	Width int
-	// UTC prints dates and times in UTC, Wide also who has told it.
+	// UTC prints dates and times in UTC. Wide does too, with each entry in one line, and who has told it.
 	UTC, Wide bool
 	// Namespaces prints the namespaces of the objects.
 	Namespaces bool
 	Paint      text.Painter
 }
 
-const (
-	// roomy is from how many columns on there is room for messages beside the rest. On fewer they are below it, behind their objects.
-	roomy = 140
-	// below is how far they are indented there.
-	below = 4
-	// unbroken is a width at which no line is broken.
-	unbroken = 1 << 20
-)
+// roomy is from how many columns on there is room for objects and messages beside the rest. On fewer they are below it.
+const roomy = 120
 
-// Print writes one line for each entry, or several if its message is long.
+// Print writes when each entry happened, its reason, its object and its message. With Wide all of that is one line.
 func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 	heading := "TIME"
 	if l.UTC || l.Wide {
 		heading = "TIME (UTC)"
 	}
-	head, message := l.cells("NAMESPACE", heading, "TYPE", "REASON", "OBJECT", "SOURCE", "MESSAGE")
-	rows, messages := append(make([][]string, 0, 1+len(entries)), head), append(make([]string, 0, 1+len(entries)), message)
+	head := []string{heading, "TYPE", "REASON"}
+	if l.Wide {
+		head = append(head, "NAMESPACE", "OBJECT", "SOURCE", "MESSAGE")
+	}
+	rows, below := append(make([][]string, 0, 1+len(entries)), head), append(make([]string, 0, 1+len(entries)), "OBJECT: MESSAGE")
 	for i := range entries {
 		e := &entries[i]
-		kind, reason := string(e.Type), e.Reason
+		row, object := []string{l.when(e), string(e.Type), e.Reason}, e.Object.Kind+"/"+e.Object.Name
 		if e.Type == cliv1.Warning {
-			kind, reason = l.Paint.Bad(kind), l.Paint.Bad(reason)
+			row[1], row[2] = l.Paint.Bad(row[1]), l.Paint.Bad(row[2])
 		}
-		source := cmp.Or(e.Reporter, "("+strings.ToLower(string(e.Source))+")")
-		row, message := l.cells(e.Object.Namespace, l.when(e), kind, reason, e.Object.Kind+"/"+e.Object.Name, source, e.Message)
-		rows, messages = append(rows, row), append(messages, message)
+		if l.Wide {
+			source := cmp.Or(e.Reporter, "("+strings.ToLower(string(e.Source))+")")
+			row = append(row, e.Object.Namespace, object, source, strings.Join(strings.Fields(e.Message), " "))
+		} else if l.Namespaces {
+			object = strings.TrimSpace(e.Object.Namespace + " " + object)
+		}
+		rows, below = append(rows, row), append(below, object+": "+e.Message)
 	}
 	leads := text.Table(rows)
-	first := text.Widest(leads) + 3
-	for i, lead := range leads {
-		line := lead + "\n" + text.Hang(strings.Repeat(" ", below), messages[i], below, l.Width)
-		switch {
-		case l.Width >= roomy:
-			line = text.Hang(text.Pad(lead, first), messages[i], first, l.Width)
-		case l.Wide:
-			line = text.Hang(text.Pad(lead, first), messages[i], first, unbroken)
+	beside := text.Widest(leads) + 3
+	for i, line := range leads {
+		if !l.Wide && l.Width >= roomy {
+			line = text.Hang(text.Pad(line, beside), below[i], beside, l.Width)
+		} else if !l.Wide {
+			line += "\n" + text.Hang("    ", below[i], 4, l.Width)
 		}
 		if _, err := fmt.Fprintln(out, line); err != nil {
 			return fmt.Errorf("print the history: %w", err)
 		}
 	}
 	return nil
-}
-
-// cells are those of one row, and the message beside or below it.
-func (l Layout) cells(namespace, when, kind, reason, object, source, message string) (row []string, beside string) {
-	row = []string{when, kind, reason}
-	if !l.Namespaces {
-		namespace = ""
-	}
-	if !l.Wide && l.Width < roomy {
-		return row, strings.TrimSpace(namespace+" "+object) + ": " + message
-	}
-	row = append(row, object)
-	if l.Namespaces {
-		row = append([]string{namespace}, row...)
-	}
-	if l.Wide {
-		row = append(row, source)
-	}
-	return row, message
 }
 
 // when is when e happened first, and how often within how long.

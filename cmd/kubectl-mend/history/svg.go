@@ -47,7 +47,7 @@ var drawing = template.Must(template.New("svg").Funcs(template.FuncMap{"xml": es
 <style>text{font:13px sans-serif;dominant-baseline:middle}.lane{font-weight:bold;text-anchor:middle}.Warning{fill:#b00020}
 line{stroke:#ccc}polyline{fill:none;stroke:#888}</style>
 <rect width="100%" height="100%" fill="white"/>
-{{range .Lanes}}<text x="{{.X}}" y="{{.Y}}" class="lane">{{.Name}}</text><line x1="{{.X}}" y1="{{.Y}}" x2="{{.X}}" y2="{{$.Height}}"/>
+{{range .Lanes}}<text x="{{.X}}" y="{{.Y}}" class="lane">{{.Short}}</text><line x1="{{.X}}" y1="{{.Y}}" x2="{{.X}}" y2="{{$.Height}}"/>
 {{end}}<polyline points="{{range .Rows}}{{.X}},{{.Y}} {{end}}"/>
 {{range .Rows}}<text x="10" y="{{.Y}}">{{.When}}</text><circle cx="{{.X}}" cy="{{.Y}}" r="5" class="{{.Type}}"/>` +
 		`<text x="{{$.TextStart}}" y="{{.Y}}" class="{{.Type}}">{{xml .Short}}<title>{{xml .Sentence}}</title></text>
@@ -58,11 +58,6 @@ func escaped(s string) string {
 	var out strings.Builder
 	_ = xml.EscapeText(&out, []byte(s)) // a strings.Builder takes all
 	return out.String()
-}
-
-type lane struct {
-	X, Y int
-	Name string
 }
 
 type row struct {
@@ -76,11 +71,10 @@ func SVG(out io.Writer, entries []cliv1.HistoryEntry) error {
 	textStart := laneStart + len(lanes)*laneWidth - laneWidth/2
 	picture := struct {
 		Width, Height, TextStart int
-		Lanes                    []lane
-		Rows                     []row
+		Lanes, Rows              []row
 	}{Width: textStart + 7*mostText, Height: (len(entries) + 2) * rowHeight, TextStart: textStart}
 	for i, name := range lanes {
-		picture.Lanes = append(picture.Lanes, lane{laneStart + i*laneWidth, rowHeight / 2, name})
+		picture.Lanes = append(picture.Lanes, row{X: laneStart + i*laneWidth, Y: rowHeight / 2, Short: name})
 	}
 	for i := range entries {
 		e := &entries[i]
@@ -95,8 +89,5 @@ func SVG(out io.Writer, entries []cliv1.HistoryEntry) error {
 		}
 		picture.Rows = append(picture.Rows, row{laneStart + laneOf(e)*laneWidth, rowHeight*(i+1) + rowHeight/2, when, short, sentence, e.Type})
 	}
-	if err := drawing.Execute(out, picture); err != nil {
-		return fmt.Errorf("draw the history: %w", err)
-	}
-	return nil
+	return drawing.Execute(out, picture)
 }

@@ -28,14 +28,11 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	if err != nil {
 		return nil, err
 	}
-	source, missing := claimOf(a, &check)
-	if source != "" {
+	sources, notes := claimsOf(a, checks)
+	if source := sources[e.Subject]; source != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: source})
 	}
-	if missing != "" {
-		e.Notes = append(e.Notes, missing)
-	}
-	e.Notes = append(e.Notes, invalidLabels(a, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})...)
+	e.Notes = append(e.Notes, notes...)
 	for _, applier := range explain.AppliersOf(&check) {
 		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier})
 	}

@@ -1,8 +1,6 @@
 package page
 
 import (
-	"slices"
-
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -12,51 +10,22 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// claimOf says which label claimed a check, or why one that asks for that did not; each is empty if there is nothing to say.
-func claimOf(a *inspect.Asker, check *clusterv1.MachineHealthCheck) (source, missing string) {
-	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
-	namespace, known := a.Snapshot.NamespaceLabels(check.Namespace)
-	facts := claims.Facts{Check: check, Cluster: cluster, Namespace: namespace, NamespaceKnown: known}
-	return claims.Source(facts), claims.Missing(facts)
-}
-
-// invalidLabels say what is wrong with the labels of clusters, and of their namespaces, that are to claim checks.
-func invalidLabels(a *inspect.Asker, clusters ...client.ObjectKey) []string {
-	var notes []string
-	add := func(ref explain.Ref, labels map[string]string) {
-		if invalid := claims.InvalidLabel(ref.String(), labels); invalid != "" {
-			notes = append(notes, invalid)
-		}
-	}
-	for _, key := range clusters {
-		if cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, key); cluster != nil {
-			add(explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, cluster.Labels)
-		}
-		namespace, _ := a.Snapshot.NamespaceLabels(key.Namespace)
-		add(explain.Ref{Kind: "Namespace", Name: key.Namespace}, namespace)
-	}
-	slices.Sort(notes)
-	return slices.Compact(notes)
-}
-
-// claimsOf says which labels claimed MachineHealthChecks; the notes say why labels did not claim others.
+// claimsOf says which labels claimed MachineHealthChecks, if any did; the notes say why labels did not claim others.
 func claimsOf(a *inspect.Asker, checks []explain.Check) (sources map[explain.Ref]string, notes []string) {
 	sources = map[explain.Ref]string{}
-	clusters := make([]client.ObjectKey, 0, len(checks))
 	for i := range checks {
 		ref := checks[i].Reference
 		check := snapshot.One[clusterv1.MachineHealthCheck](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
 		if check == nil {
 			continue
 		}
-		clusters = append(clusters, client.ObjectKey{Namespace: ref.Namespace, Name: checks[i].Cluster})
-		source, missing := claimOf(a, check)
-		if source != "" {
-			sources[ref] = source
-		}
-		if missing != "" {
+		cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: ref.Namespace, Name: checks[i].Cluster})
+		facts := claims.Facts{Check: check, Cluster: cluster}
+		facts.Namespace, facts.NamespaceKnown = a.Snapshot.NamespaceLabels(ref.Namespace)
+		sources[ref] = claims.Source(facts)
+		if missing := claims.Missing(facts); missing != "" {
 			notes = append(notes, ref.String()+": "+missing)
 		}
 	}
-	return sources, append(notes, invalidLabels(a, clusters...)...)
+	return sources, notes
 }

@@ -4,7 +4,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -16,12 +15,7 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		Facts: e.Facts, NotSelectedBy: e.NotSelectedBy, Unread: e.Unread, Notes: e.Notes, Next: *e.Next.Document(), Todo: e.Todo.Document(),
 	}
 	for i := range e.Checks {
-		c := &e.Checks[i]
-		check := c.Document(c.answer)
-		for _, g := range c.NotHealthy {
-			check.NotHealthy = append(check.NotHealthy, explain.Group(g.Class, g.Names))
-		}
-		d.Checks = append(d.Checks, check)
+		d.Checks = append(d.Checks, e.Checks[i].Document(e.Checks[i].answer))
 	}
 	for i := range e.Owners {
 		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)
@@ -40,12 +34,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 
 // Document is s for programs.
 func (s *Status) Document() *cliv1.Status {
-	d := &cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(s.At.UTC()),
-		Managers: make([]cliv1.Manager, 0, len(s.Managers)), ManagersUnknown: s.ManagersUnknown,
-		Items: make([]cliv1.Check, 0, len(s.Checks)), Unread: s.Unread, CapacityMissing: s.Missing.document(), Notes: s.Notes,
-		Unreachable: s.Unreachable,
-	}
+	d := s.Status.DeepCopy()
+	d.CapacityMissing = s.Missing.document()
+	d.Managers, d.Items = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks))
 	for i := range s.Managers {
 		d.Managers = append(d.Managers, manager(&s.Managers[i]))
 	}

@@ -51,20 +51,12 @@ type Explanation struct {
 	Todo explain.Step
 }
 
-// Check is a check, with what is needed to understand its arithmetic.
+// Check is a check with those of its targets that the explanation is about.
 type Check struct {
 	explain.Check
-	// NotHealthy are the targets that the limits count, by what they are.
-	NotHealthy []Group
 
 	// answer is about all targets of the check.
 	answer explain.Answer
-}
-
-// Group are the names of targets that are counted alike.
-type Group struct {
-	Class budget.Class
-	Names []string
 }
 
 // about returns c with those of its targets that the explanation is about.
@@ -83,8 +75,8 @@ func about(c explain.Check, concerns func(explain.Target) bool) Check {
 }
 
 // notHealthy are the targets that the limits count, in the order in which their sum has them.
-func notHealthy(targets []explain.Target) []Group {
-	var groups []Group
+func notHealthy(targets []explain.Target) []cliv1.Group {
+	var groups []cliv1.Group
 	for _, class := range []budget.Class{budget.Unhealthy, budget.Pending, budget.Starting, budget.Recovering, budget.Deleting, budget.Unknown} {
 		var names []string
 		for _, t := range targets {
@@ -93,7 +85,7 @@ func notHealthy(targets []explain.Target) []Group {
 			}
 		}
 		if len(names) > 0 {
-			groups = append(groups, Group{class, names})
+			groups = append(groups, explain.Group(class, names))
 		}
 	}
 	return groups

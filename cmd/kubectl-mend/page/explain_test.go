@@ -134,14 +134,14 @@ func TestExplanations(t *testing.T) {
 		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
 		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
 		"an unseen machine that is healthy":              {aScene(unseen), machine("w1")},
-		"an unseen machine that is blocked":              {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
-		"an unseen machine within its timeout":           {aScene(unseen, told("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
-		"an unseen machine that is remediated":           {aScene(unseen, told("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
+		"an unseen machine that is blocked":              {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
+		"an unseen machine within its timeout":           {aScene(unseen, wrote("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
+		"an unseen machine that is remediated":           {aScene(unseen, wrote("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
 		"a machine whose timeout is 0": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
 		}), machine("w1")},
 		"an unseen machine of a manager that is gone": {aScene(unseen, managerGone), machine("w1")},
-		"the status of unseen machines":               {aScene(unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
+		"the status of unseen machines":               {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
 		"a machine that is short-circuited":           {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
@@ -210,7 +210,7 @@ func unseen(s *scene) {
 	}
 }
 
-func told(status metav1.ConditionStatus, reason, message string) func(*scene) {
+func wrote(status metav1.ConditionStatus, reason, message string) func(*scene) {
 	return func(s *scene) { s.said("w1", mendv1.Remediation, status, reason, message, time.Minute) }
 }
 

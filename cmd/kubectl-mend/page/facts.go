@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
+	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -78,35 +79,27 @@ func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
 	if cond == nil || !slices.ContainsFunc(checks, func(c Check) bool { return c.Reason == explain.NotExplained }) {
 		return nil
 	}
-	value := fmt.Sprintf("%s=%s (%s) since %s: %s", cond.Type, cond.Status, cond.Reason, cond.LastTransitionTime.UTC().Format(time.RFC3339),
-		strings.Join(strings.Fields(strings.TrimPrefix(cond.Message, "* ")), " "))
-	return []explain.Fact{{Name: "written by the manager", Value: strings.TrimSuffix(value, ": ")}}
+	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+	return []explain.Fact{{Name: "written by the manager", Value: told(cond, at)}}
 }
 
-// machineUnjudged reports that the nodes of m's cluster could not be read, and what the answer is instead.
-func machineUnjudged(m *clusterv1.Machine, why string, told bool) string {
-	note := fmt.Sprintf("The nodes of cluster %s could not be read: %s. The answer is ", m.Spec.ClusterName, why)
-	if told {
-		return note + "what the manager wrote on the Machine"
+// told is a condition in one line.
+func told(cond *metav1.Condition, moment func(time.Time) string) string {
+	line := fmt.Sprintf("%s=%s (%s) since %s", cond.Type, cond.Status, cond.Reason, moment(cond.LastTransitionTime.Time))
+	if message := strings.Fields(strings.TrimPrefix(cond.Message, "* ")); len(message) > 0 {
+		line += ": " + strings.Join(message, " ")
 	}
-	note += "without them"
-	if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil {
-		note += fmt.Sprintf("; the condition of the Machine is HealthCheckSucceeded=%s %s", c.Status, c.Reason)
-		if c.Message != "" {
-			note += ": " + strings.Join(strings.Fields(c.Message), " ")
-		}
-	}
-	return note
+	return line
 }
 
 // lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
 func lastRemediation(r *mendv1.RemediationRecord) string {
 	how := "by its owner"
 	if n := len(r.Status.Requests); n > 0 {
-		how = "by " + r.Status.Requests[n-1].Kind + " " + r.Status.Requests[n-1].Name
-	}
-	if strings.HasPrefix(how, "by HostRemediation ") || strings.HasPrefix(how, "by Metal3Remediation ") {
-		how = "power-cycled " + how
+		last := r.Status.Requests[n-1]
+		if how = "by " + last.Kind + " " + last.Name; last.Kind == remediations.Own.Kind || last.Kind == remediations.Metal3.Kind {
+			how = "power-cycled " + how
+		}
 	}
 	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)

@@ -46,14 +46,20 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if m == nil {
 		e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Host != nil && target.Host.Name == h.Name })
 		e.Next = cmp.Or(explain.CyclesNext(e.Remediations, false), explain.NothingNext)
+		if len(e.Remediations) > 0 {
+			e.answer(e.Remediations[0].Answer())
+		}
 	} else if len(e.Remediations) > 0 {
 		e.Next = e.next()
 	}
-	if m == nil && len(e.Remediations) > 0 {
-		e.answer(e.Remediations[0].Answer())
-	}
 	e.Todo = e.todo()
-	e.powerHolds(h, explain.HoldsOf(h, unknown))
+	if len(e.Remediations) == 0 { // else the annotations are of these
+		holds := explain.HoldsOf(h, unknown)
+		e.answer(holds.Held(e.Answer, h))
+		if next, todo := holds.Next(h); next != (explain.Step{}) {
+			e.Next, e.Todo = next, todo
+		}
+	}
 	e.outOfService(explain.OutOfService(h))
 	return e, nil
 }
@@ -68,17 +74,6 @@ func (e *Explanation) outOfService(repair explain.Step) {
 		e.Next = repair
 	} else {
 		e.Todo = cmp.Or(e.Todo, repair)
-	}
-}
-
-// powerHolds adds what annotations do to the power of h that are of no remediation, where no remediation is in flight.
-func (e *Explanation) powerHolds(h *bmov1alpha1.BareMetalHost, holds explain.PowerHolds) {
-	if len(e.Remediations) > 0 {
-		return
-	}
-	e.answer(holds.Held(e.Answer, h))
-	if next, todo := holds.Next(h); next != (explain.Step{}) {
-		e.Next, e.Todo = next, todo
 	}
 }
 

@@ -62,13 +62,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
 		return nil, err
 	}
-	e.Notes = append(notes(a), invalidLabels(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})...)
-	why, _, unread := a.Snapshot.Unseen(client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName})
-	if unread && slices.ContainsFunc(e.Checks, func(c Check) bool { return len(c.Targets) > 0 }) {
-		e.Notes = slices.DeleteFunc(e.Notes, func(note string) bool {
-			return strings.HasPrefix(note, nodesUnread(m.Namespace+"/"+m.Spec.ClusterName))
-		})
-		e.Notes = append(e.Notes, machineUnjudged(m, why, e.target() != nil && e.target().Told != nil))
+	if e.Notes = notes(a); e.target() != nil {
+		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {
 		return nil, err
@@ -122,9 +117,14 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 	})
 }
 
-// nodesUnread is what a note begins with that says why the nodes of a workload cluster were not read.
-func nodesUnread(cluster string) string {
-	return explain.CouldNotBeRead(snapshot.NodesOf + cluster + ":")
+// nodesNoted are notes with one on why the nodes of a workload cluster could not be read, if there is none yet.
+func nodesNoted(a *inspect.Asker, cluster client.ObjectKey, notes []string) []string {
+	note := explain.CouldNotBeRead(snapshot.NodesOf + cluster.String() + ":")
+	why, _, unread := a.Snapshot.Unseen(cluster)
+	if unread && !slices.ContainsFunc(notes, func(noted string) bool { return strings.HasPrefix(noted, note) }) {
+		notes = append(notes, note+" "+why)
+	}
+	return notes
 }
 
 // notes are what could not be read, and with what the explanations do without.

@@ -3,15 +3,12 @@ package page
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -25,7 +22,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -85,6 +81,9 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a node of another operator's check":                       {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
 		"a check of nodes of a kind that is switched off":          {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
 		"a check of nodes of a kind that cannot be served":         {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a machine and a manager that may be elsewhere":            {aScene(bad, leasesHere, never), machine("w1")},
+		"a machine and a manager that is dead, or elsewhere":       {aScene(bad, leasesHere, dead), machine("w1")},
+		"a node and a manager beside which others may be":          {aScene(ownNodes(due), leasesHere), node("n1")},
 		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
 		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
 		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
@@ -113,57 +112,8 @@ func untouched(s *scene) {
 	}
 }
 
-// Who may read leases only here and there knows of some managers, and not whether there are others.
-func TestLeasesThatWereReadInSomeNamespacesDoNotSayThatNoManagerRuns(t *testing.T) {
-	for name, manager := range map[string]func(*scene){
-		"the manager is in a namespace that was not read": func(s *scene) { s.manager = nil },
-		"the manager that was seen is dead":               dead,
-		"the manager was seen":                            func(*scene) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := aScene(silent(6*time.Minute, "w1"), ownNodes(6*time.Minute), manager)
-			seen := s.manager
-			s.manager = nil
-			w := s.asker(t).Snapshot
-			for _, read := range []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} { // and no others
-				w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, read, nil)
-			}
-			if seen != nil {
-				if err := w.Add(seen); err != nil {
-					t.Fatal(err)
-				}
-			}
-			a, err := inspect.New(t.Context(), w, noon)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for subject, ask := range map[string]func(context.Context, *inspect.Asker) (*Explanation, error){"machine": machine("w1"), "node": node("n1")} {
-				e, err := ask(t.Context(), a)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if is := e.Checks[0]; len(e.Notes) == 0 || is.Mode != explain.Acting || !is.Targets[0].StartsNow {
-					t.Errorf("%s: notes %q, mode %s, want it to be said that a manager may run; %+v", subject, e.Notes, is.Mode, is.Targets[0])
-				}
-			}
-		})
-	}
-}
-
-// Whether the manager sees the node stands in the checks: who may not read them does not know, and repeats what was said last.
-func TestARemediationWhoseChecksMayNotBeReadIsNotSaidToBeBlind(t *testing.T) {
-	s := aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting))
-	a := s.asker(t)
-	a.Snapshot.Forbid(clusterv1.GroupVersion.WithKind("MachineHealthCheck"), "machinehealthchecks", true, "",
-		apierrors.NewForbidden(schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machinehealthchecks"}, "", nil))
-	e, err := remediation("w1")(t.Context(), a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if trouble := e.Remediations[0].ReadErrors; len(trouble) == 0 || !strings.Contains(trouble[0], "machinehealthchecks") {
-		t.Errorf("trouble %q, want it to be said that the checks could not be read", trouble)
-	}
-}
+// leasesHere lets the user read leases only where the manager has its own: whether there are other managers is not known.
+func leasesHere(s *scene) { s.leasesIn = []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} }
 
 // barred bars the user from kinds.
 func barred(kinds ...schema.GroupVersionKind) func(*scene) {
@@ -222,15 +172,16 @@ func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
 			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
 		}), machine("w1")},
-		"a machine of a Cluster that the user may not read":            {aScene(silent(6*time.Minute, "w1"), told(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
+		"a machine of a Cluster that the user may not read":            {aScene(silent(6*time.Minute, "w1"), wrote(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
 		"a check of a Cluster that the user may not read":              {aScene(silent(6*time.Minute, "w1"), barredFromClusters), check("workers")},
 		"the status of a Cluster that the user may not read":           {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
 		"a cluster of which the user may not read what makes machines": {aScene(func(s *scene) { s.set = nil }, barred(clusterv1.GroupVersion.WithKind("MachineSet"))), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }},
 		"a machine that a NodeHealthCheck may select":                  {aScene(selectsNothing, barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))), machine("w1")},
 		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
 		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts,
-			told(metav1.ConditionFalse, "HostExternallyProvisioned", "* BareMetalHost rack-w1 is externally provisioned")), machine("w1")},
-		"a node within its time": {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+			wrote(metav1.ConditionFalse, "HostExternallyProvisioned", "* BareMetalHost rack-w1 is externally provisioned")), machine("w1")},
+		"a remediation whose checks the user may not read": {aScene(silent(due, "w1"), powerCycled(powercycle.Booting), machineChecksBarred), remediation("w1")},
+		"a node within its time":                           {aScene(ownNodes(soon), barredFromRequests), node("n1")},
 		"a node that was remediated otherwise before": {
 			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
 			node("n1"),

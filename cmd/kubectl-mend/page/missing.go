@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -115,14 +114,6 @@ func (p *page) besides(s *Status) {
 		p.gap()
 	}
 	p.notBack("", "Not back, and asked for by none of these checks", others)
-}
-
-// count is how many remediations; ? if that is not known.
-func (m Missing) count() string {
-	if !m.Known {
-		return unknown
-	}
-	return strconv.Itoa(len(m.All))
 }
 
 // document is m for programs; nil if it is not known.

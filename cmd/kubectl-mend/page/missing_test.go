@@ -143,7 +143,7 @@ func TestOneMachineOfThousands(t *testing.T) {
 		"it is healthy":              counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
 		"its remediation begins":     counting(5000, 4998),
 		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
-		"its node is hidden":         counting(5000, 1000, tooManySaid, unseen, told("False", "TooManyUnhealthy", "Too many are unhealthy")),
+		"its node is hidden":         counting(5000, 1000, tooManySaid, unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")),
 		"there is a queue":           counting(5000, 4998, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }),
 		"it is not known since when": counting(5000, 4998, func(s *scene) { s.check.ManagedFields = nil }),
 		"its node is not seen":       counting(5000, 4998, unseen, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),

@@ -94,7 +94,6 @@ func moreHosts() map[string]story {
 		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), noNamespaces), check("workers")},
 		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
 		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"a check whose labels have other values":                 {aScene(clusterLabelled("Act"), namespaceLabelled("yes"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
 		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
 		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
 	}

@@ -45,58 +45,44 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 
 // NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
 func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
-	machines, err := machinesOn(ctx, a, namespace, cluster, name)
-	if err != nil {
-		return nil, nil, err
-	}
-	here := &corev1.Node{}
-	isHere := a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
-	switch {
-	case len(machines) > 1:
-		return nil, nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
-			name, strings.Join(named(machines), ", "))
-	case len(machines) == 1 && isHere && cluster == "" && !isOf(here, &machines[0]):
-		return nil, nil, fmt.Errorf("the management cluster has a node %s, and so has another one: ask for %s, or with --cluster %s; "+
-			"the one of the management cluster is explained with the NodeHealthChecks: nhc/NAME", name, named(machines)[0], machines[0].Spec.ClusterName)
-	case len(machines) == 1:
-		return &machines[0], nil, nil
-	case isHere && cluster == "":
-		return nil, here, nil
-	}
-	where, elsewhere := "", "kubectl mend explain node/"+name
-	if cluster != "" {
-		where, elsewhere = " of cluster "+cluster, elsewhere+" --cluster "+cluster
-	}
-	if namespace != "" {
-		where += " in namespace " + namespace
-	}
-	text := fmt.Sprintf("no Machine%s names a node %s", where, name)
-	if cluster == "" {
-		text += ", and the management cluster has none of that name"
-	}
-	if namespace != "" {
-		text += ": " + elsewhere + " -A reads all namespaces"
-	}
-	return nil, nil, errors.New(text)
-}
-
-func machinesOn(ctx context.Context, a *inspect.Asker, namespace, cluster, node string) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list Machines: %w", err)
+		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
-	return slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool {
-		return m.Status.NodeRef.Name != node || cluster != "" && m.Spec.ClusterName != cluster
-	}), nil
+	machines, named := []clusterv1.Machine(nil), []string(nil)
+	for _, m := range list.Items {
+		if m.Status.NodeRef.Name == name && (cluster == "" || m.Spec.ClusterName == cluster) {
+			machines = append(machines, m)
+			named = append(named, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
+		}
+	}
+	here := &corev1.Node{}
+	isHere := cluster == "" && a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
+	switch {
+	case isHere && len(machines) == 1 && !isOf(here, &machines[0]):
+		named = append(named, "one of the management cluster, which pages of its NodeHealthChecks explain")
+		fallthrough
+	case len(machines) > 1:
+		return nil, nil, fmt.Errorf("several clusters have a node %s: say which with --cluster, or ask for the machine: %s",
+			name, strings.Join(named, ", "))
+	case len(machines) == 1:
+		return &machines[0], nil, nil
+	case isHere:
+		return nil, here, nil
+	}
+	return nil, nil, noNode(namespace, cluster, name)
 }
 
-func named(machines []clusterv1.Machine) []string {
-	names := make([]string, 0, len(machines))
-	for i := range machines {
-		m := &machines[i]
-		names = append(names, fmt.Sprintf("machine/%s of cluster %s in namespace %s", m.Name, m.Spec.ClusterName, m.Namespace))
+// noNode is the error where neither a Machine names a node nor the management cluster has it.
+func noNode(namespace, cluster, name string) error {
+	where, elsewhere := "", ", and the management cluster has none of that name"
+	if cluster != "" {
+		where, elsewhere = " of cluster "+cluster, ""
 	}
-	return names
+	if namespace != "" {
+		where, elsewhere = where+" in namespace "+namespace, elsewhere+"; -A reads all namespaces"
+	}
+	return fmt.Errorf("no Machine%s names a node %s%s", where, name, elsewhere)
 }
 
 // nodeChecks adds what NodeHealthChecks make of a node of the management cluster.

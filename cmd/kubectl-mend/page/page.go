@@ -13,6 +13,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -169,6 +170,9 @@ func (p *page) step(indent string, s explain.Step) {
 // check is one of the checks that select the subject, or the subject itself; first is the one that acts.
 func (p *page) check(c *Check, first bool) {
 	mode := c.Mode.Sentence()
+	if c.Mode != explain.Acting {
+		mode = p.paint.Waits(mode)
+	}
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
 	case overlapped:
@@ -181,8 +185,6 @@ func (p *page) check(c *Check, first bool) {
 		return
 	case c.Reference == p.subject:
 		p.heading("Targets")
-	case c.Mode != explain.Acting:
-		p.heading(c.String() + ": " + p.paint.Waits(mode))
 	default:
 		p.heading(c.String() + ": " + mode)
 	}
@@ -255,9 +257,9 @@ func (p *page) blockedFor(c *Check, part explain.Part) bool {
 // mostNames is how many names are printed of one kind of targets; the JSON has all.
 const mostNames = 10
 
-func (p *page) groups(indent string, groups []Group) {
+func (p *page) groups(indent string, groups []cliv1.Group) {
 	for _, g := range groups {
-		p.line(indent+string(g.Class)+": ", text.FirstOf(g.Names, mostNames))
+		p.line(indent+strings.Replace(g.Class, "deleting", string(budget.Deleting), 1)+": ", text.FirstOf(g.Names, mostNames))
 	}
 }
 
@@ -272,9 +274,8 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if told := t.Told; told != nil {
-		said := fmt.Sprintf("%s=%s (%s) since %s: ", told.Type, told.Status, told.Reason, p.moment(told.LastTransitionTime.Time))
-		p.line("  Written by the manager: ", strings.TrimSuffix(said+strings.Join(strings.Fields(told.Message), " "), ": ")+".")
+	if t.Told != nil {
+		p.line("  Written by the manager: ", told(t.Told, p.moment)+".")
 	}
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
@@ -303,7 +304,12 @@ func (p *page) again(sentence string) bool {
 func (p *page) findings(t *explain.Target) {
 	for _, f := range t.Findings {
 		p.line("  - ", f.Observed)
-		p.line("    ", p.timing(&f))
+		since, expires := f.Timing(p.moment)
+		if f.Expired || f.Expires.IsZero() {
+			p.line("    ", since+p.paint.Bad(expires))
+		} else {
+			p.line("    ", since+p.paint.Waits(expires))
+		}
 	}
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
@@ -342,12 +348,4 @@ func (p *page) action(c *Check, t *explain.Target) {
 		label = "  If unblocked: "
 	}
 	p.line(label, "kubemend "+t.Action.Message+".")
-}
-
-func (p *page) timing(f *explain.Finding) string {
-	since, expires := f.Timing(p.moment)
-	if f.Expired || f.Expires.IsZero() {
-		return since + p.paint.Bad(expires)
-	}
-	return since + p.paint.Waits(expires)
 }

@@ -132,11 +132,11 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 	switch {
 	case rows != nil:
-		p.table("  ", rows)
+		p.lines = append(p.lines, "  "+strings.Join(text.Table(rows), "\n  "))
 	case r.StateSince != nil && r.Deadline != nil:
-		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
+		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
 	case r.StateSince != nil:
-		p.line("  ", "In this state since "+p.moment(r.StateSince.Time)+".")
+		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+".")
 	}
 	if p.wide {
 		p.evidence(r)
@@ -153,12 +153,5 @@ func (p *page) evidence(r *explain.Remediation) {
 		if !strings.Contains(r.Message, e) {
 			p.line("  - ", e)
 		}
-	}
-}
-
-// table is rows in columns, a line each.
-func (p *page) table(indent string, rows [][]string) {
-	for _, line := range text.Table(rows) {
-		p.lines = append(p.lines, indent+line)
 	}
 }

@@ -51,6 +51,7 @@ type scene struct {
 	lacks    map[string]string
 	barred   []schema.GroupVersionKind // may not be read
 	only     string                    // the machine that was read, of all
+	leasesIn []string                  // where leases were read; everywhere if empty
 }
 
 func aScene(edits ...func(*scene)) *scene {
@@ -160,6 +161,9 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	}
 	for _, kind := range s.kinds {
 		w.Install(kind, strings.ToLower(kind.Kind)+"s", true)
+	}
+	for _, namespace := range s.leasesIn {
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
 	}
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)

@@ -1,14 +1,12 @@
 package page
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -17,27 +15,20 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Status is how all checks stand.
 type Status struct {
+	cliv1.Status
+
 	At       time.Time
 	Managers []managerlease.Manager
-	// ManagersUnknown is why there may be other managers; empty if there are none.
-	ManagersUnknown string
 	// Checks are without their targets.
 	Checks []Row
-	// Unread are the kinds of checks that could not be read: there may be more than those.
-	Unread []string
-	// Unreachable are the workload clusters that the manager cannot reach.
-	Unreachable []cliv1.UnreachableCluster
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
-	// Missing is the capacity that is not back, also of remediations that none of the checks asked for. Recorded reports that the kind of records is installed.
-	Missing  Missing
-	Recorded bool
-	Notes    []string
+	// Missing is the capacity that is not back, also of remediations that none of the checks asked for.
+	Missing Missing
 
 	notReady int // machines that no check sees to
 }
@@ -56,7 +47,9 @@ type Row struct {
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
-	s := &Status{At: a.Now, Managers: a.Managers.All, ManagersUnknown: a.Managers.Unknown, Notes: notes(a)}
+	s := &Status{At: a.Now, Managers: a.Managers.All, Status: cliv1.Status{
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now.UTC()), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+	}}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
 	})
@@ -76,7 +69,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 		s.uncover(a, namespace, cluster, checks)
 	}
 	s.OutOfService = outOfService(ctx, a, namespace)
-	s.Recorded, _ = a.Snapshot.Installed(ctx, records.CRD) // it knows its kinds
 	counted := 0
 	for i := range checks {
 		c := &checks[i]
@@ -97,18 +89,12 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 // noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
 func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 	if counted > 0 {
-		say, their := "1 check says", "its"
-		if counted > 1 {
-			say, their = fmt.Sprintf("%d checks say", counted), "their"
-		}
-		s.Notes = append(s.Notes, fmt.Sprintf("%s in %[2]s status that all targets are healthy; "+
-			"%[2]s machines and nodes were not read (--full reads them)", say, their))
+		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
+			"--full reads the machines and nodes")
 	}
 	for _, key := range a.Snapshot.Workloads() {
-		hasChecks := slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace })
-		noted := slices.ContainsFunc(s.Notes, func(note string) bool { return strings.HasPrefix(note, nodesUnread(key.String())) })
-		if why, _, unread := a.Snapshot.Unseen(key); unread && hasChecks && !noted {
-			s.Notes = append(s.Notes, "You cannot see the nodes of cluster "+key.String()+": "+why)
+		if slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace }) {
+			s.Notes = nodesNoted(a, key, s.Notes)
 		}
 	}
 }
@@ -125,19 +111,20 @@ func rowOf(c *explain.Check) Row {
 	return r
 }
 
-// unreachable are the clusters of checks that the manager reports not to reach; since is the earliest that a check has.
+// unreachable are the clusters of checks that the manager reports not to reach.
 func unreachable(rows []Row) []cliv1.UnreachableCluster {
-	clusters := make([]cliv1.UnreachableCluster, 0, len(rows))
+	var clusters []cliv1.UnreachableCluster
 	for i := range rows {
 		r := &rows[i]
-		if meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool {
+			return c.Namespace == r.Namespace && c.Name == r.Cluster
+		})
+		told := meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by the user's own reads
+		if !known && told && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
 				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
 			})
 		}
 	}
-	slices.SortStableFunc(clusters, func(a, b cliv1.UnreachableCluster) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), a.Since.Compare(b.Since.Time))
-	})
-	return slices.CompactFunc(clusters, func(a, b cliv1.UnreachableCluster) bool { return a.Namespace == b.Namespace && a.Name == b.Name })
+	return clusters
 }

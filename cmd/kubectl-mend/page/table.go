@@ -53,24 +53,25 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 		p.gap()
 	}
 	for _, m := range s.Managers {
-		p.manager(m, l.Wide)
+		p.manager(m)
 	}
 	return p.write(out)
 }
 
-// clockText is by how much the clock of a manager is wrong; empty if it is not.
-func clockText(ahead time.Duration) string {
-	switch {
-	case ahead > 0:
-		return "its clock is " + explain.Brief(ahead) + " ahead of that of the API server"
-	case ahead < 0:
-		return "its clock is " + explain.Brief(-ahead) + " behind that of the API server"
+// PrintManagers writes for a person which managers there are.
+func PrintManagers(out io.Writer, managers []managerlease.Manager, now time.Time, l Layout) error {
+	p := &page{now: now, width: l.Width, paint: l.Paint}
+	for _, m := range managers {
+		p.manager(m)
 	}
-	return ""
+	if len(managers) == 0 {
+		p.line("", "No manager of kubemend has announced itself.")
+	}
+	return p.write(out)
 }
 
-// manager is whether a manager runs and with which flags, and what it does not serve; with what it serves if that is asked for.
-func (p *page) manager(m managerlease.Manager, wide bool) {
+// manager is whether a manager runs and with which flags, and what it does not serve.
+func (p *page) manager(m managerlease.Manager) {
 	announced := m.Announcement
 	switch {
 	case !m.Alive:
@@ -100,27 +101,20 @@ func (p *page) manager(m managerlease.Manager, wide bool) {
 	if announced.Teardown {
 		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
 	}
-	if clock := clockText(announced.ClockAhead()); clock != "" {
-		parts = append(parts, p.paint.Bad(clock))
+	if ahead := announced.ClockAhead(); ahead > 0 {
+		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
+	} else if ahead < 0 {
+		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
 	}
 	p.line("", strings.Join(parts, "; ")+".")
-	var served, unserved []string
 	for _, kind := range announced.Kinds {
-		if kind.Reason == "" {
-			served = append(served, kind.CRD)
-		} else {
-			unserved = append(unserved, kind.CRD+": "+kind.Because+".")
+		if kind.Reason != "" {
+			p.line("  Does not serve: ", kind.CRD+": "+kind.Because+".")
 		}
-	}
-	if wide && len(served) > 0 {
-		p.line("  Serves: ", strings.Join(served, ", ")+".")
-	}
-	for _, kind := range unserved {
-		p.line("  Does not serve: ", kind)
 	}
 }
 
-// checks is the table: all columns if they fit, else fewer; and below each row what it cannot say.
+// checks is the answer, the table, and how many checks are not listed.
 func (p *page) checks(s *Status, l Layout) {
 	if len(s.Unread) > 0 {
 		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
@@ -152,57 +146,55 @@ func (p *page) checks(s *Status, l Layout) {
 		p.rows(s, rows, l)
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
-		that, it := explain.Are(left), "it"
-		if left > 1 {
-			it = "them"
-		}
 		p.gap()
-		p.line("", fmt.Sprintf("%s that %[2]s OK %[2]s not listed: --all lists %[3]s.", explain.Count(left, "check"), that, it))
+		p.line("", explain.Number(left, "check")+" OK and not listed: --all lists all.")
 	}
 }
 
-// severalClusters reports whether the checks are of more than one Cluster.
-func (s *Status) severalClusters() bool {
+// rows is the table of these rows, and below each row what it cannot say. On a terminal, whose lines hold the numbers alone, that is also
+// the controller, unless it is kubemend, and the reason.
+func (p *page) rows(s *Status, rows []*Row, l Layout) {
 	clusters := map[client.ObjectKey]bool{}
 	for i := range s.Checks {
 		if r := &s.Checks[i]; r.Cluster != "" {
 			clusters[client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}] = true
 		}
 	}
-	return len(clusters) > 1
-}
-
-// rows is the table of these rows in as many columns as fit, and below each row what it cannot say: also its reason and controller, where
-// there is no column for them.
-func (p *page) rows(s *Status, rows []*Row, l Layout) {
-	names := []column{{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, l.Namespaces) }}}
-	if s.severalClusters() {
-		names = []column{
-			{everywhere, "CLUSTER", func(_ *page, r *Row) string { return clusterName(r, l.Namespaces) }},
-			{everywhere, "CHECK", func(_ *page, r *Row) string { return checkName(r, false) }},
+	names := []string{"CHECK"}
+	if len(clusters) > 1 {
+		names = []string{"CLUSTER", "CHECK"}
+	}
+	cells := make([][]string, 0, 1+len(rows))
+	if l.Wide {
+		cells = append(cells, append(slices.Clone(names),
+			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON"))
+	} else {
+		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
+	}
+	for _, r := range rows {
+		named := []string{checkName(r, l.Namespaces)}
+		if len(names) > 1 {
+			named = []string{clusterName(r, l.Namespaces), checkName(r, false)}
+		}
+		healthy, allowed, remediating := healthy(&r.Check), allowance(&r.Check), remediatingOf(r)
+		if l.Wide {
+			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting),
+				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r)))
+		} else {
+			cells = append(cells, append(named, healthy, allowed, remediating))
 		}
 	}
-	room := roomy
-	var lines []string
-	for ; ; room-- {
-		cells := p.cells(rows, slices.DeleteFunc(slices.Concat(names, columns), func(c column) bool {
-			return c.room > room || c.heading == "NOT BACK" && !s.Recorded
-		}))
-		if lines = text.Table(cells); l.Wide || text.Widest(lines) <= l.Width {
-			break
-		}
-		if room == everywhere {
-			lines = text.Fit(cells, len(names), l.Width)
-			break
-		}
+	lines := text.Table(cells)
+	if !l.Wide {
+		lines = text.Fit(cells, len(names), l.Width)
 	}
 	p.lines = append(p.lines, lines[0])
 	for i, r := range rows {
 		p.lines = append(p.lines, lines[i+1])
-		if room < withController && r.Mode != explain.Acting {
+		if !l.Wide && r.Mode != explain.Acting {
 			p.line("  Controller: ", p.controller(r)+".")
 		}
-		if reason := p.reason(r); room < withReason && reason != none {
+		if reason := p.reason(r); !l.Wide && reason != none {
 			p.line("  Reason: ", reason+".")
 		}
 		p.below(r)
@@ -223,35 +215,6 @@ func (p *page) below(r *Row) {
 	}
 }
 
-// column is a heading, and what stands below it; on a terminal that has less room than that it is left out.
-type column struct {
-	room    int
-	heading string
-	cell    func(*page, *Row) string
-}
-
-// How much room a terminal has for columns besides the names.
-const (
-	everywhere = iota
-	withController
-	withReason
-	roomy
-)
-
-var columns = []column{
-	{withController, "CONTROLLER", (*page).controller},
-	{everywhere, "HEALTHY", func(_ *page, r *Row) string { return healthy(&r.Check) }},
-	{roomy, "PENDING", func(_ *page, r *Row) string { return counted(r, r.Counts.Pending+r.Counts.Starting) }},
-	{roomy, "UNHEALTHY", func(_ *page, r *Row) string { return counted(r, r.Counts.Unhealthy) }},
-	{roomy, "UNKNOWN", func(_ *page, r *Row) string { return counted(r, r.Counts.Unknown) }},
-	{everywhere, "ALLOWED", func(_ *page, r *Row) string { return allowance(&r.Check) }},
-	{everywhere, "REMEDIATING", remediatingOf},
-	{roomy, "NOT BACK", func(_ *page, r *Row) string { return r.Missing.count() }},
-	{roomy, "LIMIT", func(_ *page, r *Row) string { return r.Limits.Spec }},
-	{withReason, "REASON", (*page).reason},
-	{roomy, "NEXT", (*page).next},
-}
-
 const (
 	// unknown is in the cell of what is not known.
 	unknown = "?"
@@ -268,23 +231,11 @@ func counted(r *Row, n int) string {
 }
 
 // remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
-func remediatingOf(_ *page, r *Row) string {
+func remediatingOf(r *Row) string {
 	if r.NotCounted() && !r.NodesNotReadable() {
 		return unknown
 	}
 	return strconv.Itoa(r.Remediating)
-}
-
-// cells are a heading and a line for each row.
-func (p *page) cells(rows []*Row, shown []column) [][]string {
-	lines := make([][]string, 1+len(rows))
-	for _, c := range shown {
-		lines[0] = append(lines[0], c.heading)
-		for i, r := range rows {
-			lines[i+1] = append(lines[i+1], c.cell(p, r))
-		}
-	}
-	return lines
 }
 
 func checkName(r *Row, namespaces bool) string {
@@ -305,14 +256,10 @@ func clusterName(r *Row, namespaces bool) string {
 
 // controller is which controller acts on a check.
 func (p *page) controller(r *Row) string {
-	switch s := r.Mode.Controller(); r.Mode {
-	case explain.Acting:
-		return p.paint.Good(s)
-	case explain.Observing, explain.Core, explain.Other, explain.Paused:
-		return p.paint.Waits(s)
-	default:
-		return p.paint.Bad(s)
+	if r.Mode == explain.Acting {
+		return p.paint.Good(r.Mode.Controller())
 	}
+	return p.paint.Waits(r.Mode.Controller())
 }
 
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
@@ -326,18 +273,6 @@ func (p *page) reason(r *Row) string {
 		return p.paint.Bad(r.Reason)
 	}
 	return none
-}
-
-func (p *page) next(r *Row) string {
-	switch {
-	case r.Next == (explain.Step{}):
-		return none
-	case r.Next.Manual:
-		return "to do"
-	case r.Next.At.IsZero():
-		return "waits"
-	}
-	return r.Next.At.In(p.now.Location()).Format(time.TimeOnly) + " (" + text.Away(r.Next.At, p.now) + ") " + r.Next.Target
 }
 
 // healthy is how many targets are healthy, of how many.

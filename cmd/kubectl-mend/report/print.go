@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ import (
 
 // Layout is how a report is printed.
 type Layout struct {
-	// Width is that of the terminal, in columns. From 140 on, or with Wide, the outcomes have columns.
+	// Width is that of the terminal, in columns. With Wide lines may be longer, and the outcomes have columns.
 	Width int
 	Wide  bool
 	// Namespaces prints the namespaces of objects.
@@ -44,12 +43,8 @@ func Print(out io.Writer, report *cliv1.Report, l Layout) error {
 		p.lines = append(p.lines, "")
 		p.repeated()
 	}
-	for _, line := range p.lines {
-		if _, err := fmt.Fprintln(out, line); err != nil {
-			return fmt.Errorf("print the report: %w", err)
-		}
-	}
-	return nil
+	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
+	return err
 }
 
 func (p *printer) line(s string) { p.lines = append(p.lines, text.Wrap(s, 2, p.Width)) }
@@ -85,7 +80,7 @@ func (p *printer) groups() {
 		heads = append(heads, strings.ToUpper(by))
 	}
 	heads = append(heads, "BEGUN", "OPEN")
-	if p.roomy() {
+	if p.Wide {
 		heads = append(heads, "HEALED", "REPLACED", "GONE", "GIVEN-UP", "WITHDRAWN")
 	}
 	rows := append(make([][]string, 0, len(p.report.Items)+2), append(heads, "DETECT/P95", "BEGIN/P95", "BACK/P95"))
@@ -108,12 +103,9 @@ func (p *printer) groups() {
 	p.table(rows, len(p.report.By))
 }
 
-// roomy reports whether all columns are printed.
-func (p *printer) roomy() bool { return p.Wide || p.Width >= 140 }
-
 func (p *printer) numbers(group *cliv1.ReportGroup) []string {
 	counts := []int{group.Remediations, group.Open}
-	if p.roomy() {
+	if p.Wide {
 		counts = append(counts, group.Healed, group.Replaced, group.Gone, group.GivenUp, group.Withdrawn)
 	}
 	cells := make([]string, 0, len(counts)+3)
@@ -134,7 +126,7 @@ func human(seconds int) string { return duration.HumanDuration(time.Duration(sec
 
 // repeated is the table of what was remediated again and again.
 func (p *printer) repeated() {
-	p.line(fmt.Sprintf("Remediated at least %d times within %s:", p.report.RepeatedAtLeast, days(p.report.RepeatedWithin.Duration)))
+	p.line(fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast, p.report.RepeatedWithin.Hours()/24))
 	rows := append(make([][]string, 0, 1+len(p.report.Repeated)), []string{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"})
 	for i := range p.report.Repeated {
 		entry := &p.report.Repeated[i]
@@ -144,34 +136,14 @@ func (p *printer) repeated() {
 			cmp.Or(entry.HostModel, "-"), cmp.Or(strings.Join(entry.Causes, ", "), "-"),
 		})
 	}
-	p.table(rows, len(rows[0])-1)
+	p.table(rows, 1)
 }
 
-// days is a duration as --lemon-window takes it.
-func days(d time.Duration) string {
-	if d >= 24*time.Hour && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	}
-	return duration.HumanDuration(d)
-}
-
-// table prints rows. Where they are wider than the terminal, all cells from the given one on are on lines of their own.
-func (p *printer) table(rows [][]string, from int) {
-	lines := text.Table(rows)
-	if p.Wide || !slices.ContainsFunc(lines, func(line string) bool { return text.Columns(line) > p.Width }) {
-		p.lines = append(p.lines, lines...)
-		return
-	}
-	heads, tails := make([][]string, len(rows)), make([][]string, len(rows))
-	for i, row := range rows {
-		heads[i], tails[i] = row[:from], row[from:]
-	}
-	below := text.Table(tails)
-	for i, head := range text.Table(heads) {
-		line := "    " + below[i]
-		if text.Columns(line) > p.Width {
-			line = text.Wrap(line, 4, p.Width)
-		}
-		p.lines = append(p.lines, head, line)
+// table prints rows, of which the first columns are names.
+func (p *printer) table(rows [][]string, names int) {
+	if p.Wide {
+		p.lines = append(p.lines, text.Table(rows)...)
+	} else {
+		p.lines = append(p.lines, text.Fit(rows, names, p.Width)...)
 	}
 }

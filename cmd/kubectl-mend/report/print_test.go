@@ -50,11 +50,12 @@ func TestReportsArePrinted(t *testing.T) {
 		"by cluster at 80 columns":         {[]string{ByCluster}, 80, fleet()},
 		"by cluster at 200 columns":        {[]string{ByCluster}, 200, fleet()},
 		"by check and cause at 80 columns": {[]string{ByCheck, ByCause}, 80, fleet()},
+		"by all at 80 columns":             {Dimensions, 80, fleet()},
 		"nothing":                          {[]string{ByCluster}, 80, nil},
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
-		q := Question{Now: weekOn, Since: weekOn.Add(-14 * day), By: s.by, AtLeast: 3, Within: 7 * day}
-		if err := Print(&out, Of(s.records, q), Layout{Width: s.width, Namespaces: s.width > 80}); err != nil {
+		q := Question{Now: weekOn, Since: weekOn.Add(-14 * day), By: s.by}
+		if err := Print(&out, Of(s.records, q), Layout{Width: s.width, Wide: s.width > 80, Namespaces: s.width > 80}); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {
@@ -68,7 +69,7 @@ func TestReportsArePrinted(t *testing.T) {
 
 func TestReportsForPrograms(t *testing.T) {
 	golden.StoriesIn(t, "testdata/programs", map[string]Question{
-		"a report":            {Now: weekOn, Since: weekOn.Add(-14 * day), By: []string{ByCluster, ByCause}, AtLeast: 3, Within: 7 * day},
+		"a report":            {Now: weekOn, Since: weekOn.Add(-14 * day), By: []string{ByCluster, ByCause}},
 		"a report of nothing": {Now: weekOn, Cluster: "none"},
 	}, func(t *testing.T, q Question) string {
 		content, err := json.MarshalIndent(Of(fleet(), q), "", "  ")

@@ -40,12 +40,15 @@ func identify(record *mendv1.RemediationRecord) []identity {
 	return objects
 }
 
-// repeated are the hosts, machines and nodes of which at least q.AtLeast remediations began within q.Within, those with most first.
-func repeated(begun []*mendv1.RemediationRecord, q *Question) []cliv1.RepeatedlyRemediated {
+// How many remediations within which time make a host, a machine or a node one that is remediated repeatedly.
+const (
+	often  = 3
+	window = 7 * 24 * time.Hour
+)
+
+// repeated are the hosts, machines and nodes that are remediated repeatedly, those with most remediations first.
+func repeated(begun []*mendv1.RemediationRecord) []cliv1.RepeatedlyRemediated {
 	found := []cliv1.RepeatedlyRemediated{}
-	if q.AtLeast < 1 {
-		return found
-	}
 	recordsOf := map[identity][]*mendv1.RemediationRecord{}
 	for _, record := range begun {
 		for _, object := range identify(record) {
@@ -53,12 +56,9 @@ func repeated(begun []*mendv1.RemediationRecord, q *Question) []cliv1.Repeatedly
 		}
 	}
 	for object, records := range recordsOf {
-		if len(records) < q.AtLeast {
-			continue
-		}
 		slices.SortFunc(records, func(a, b *mendv1.RemediationRecord) int { return since(a).Compare(since(b)) })
-		most := mostWithin(records, q.Within)
-		if most < q.AtLeast {
+		most := mostWithin(records)
+		if most < often {
 			continue
 		}
 		newest := records[len(records)-1]
@@ -86,8 +86,8 @@ func since(record *mendv1.RemediationRecord) time.Time {
 	return record.Status.Begun.Time
 }
 
-// mostWithin is how many remediations began within a window at most, wherever that lies. They are in the order of their beginnings.
-func mostWithin(records []*mendv1.RemediationRecord, window time.Duration) int {
+// mostWithin is how many remediations began within the window at most, wherever that lies. They are in the order of their beginnings.
+func mostWithin(records []*mendv1.RemediationRecord) int {
 	most, first := 0, 0
 	for i, record := range records {
 		for since(record).Sub(since(records[first])) > window {

@@ -29,27 +29,19 @@ type Question struct {
 	// Cluster is the name of the one whose remediations count; empty for all.
 	Cluster string
 	By      []string
-	// AtLeast remediations within Within make a host, a machine or a node one that is remediated repeatedly.
-	AtLeast int
-	Within  time.Duration
-}
-
-// asks reports whether a record counts.
-func (q *Question) asks(record *mendv1.RemediationRecord) bool {
-	return !record.Spec.Decided.Time.Before(q.Since) && (q.Cluster == "" || record.Spec.Target.ClusterName == q.Cluster)
 }
 
 // Of counts the records that q asks for.
 func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 	report := &cliv1.Report{
 		TypeMeta: cliv1.TypeOf("Report"), Time: metav1.NewTime(q.Now.UTC()), Since: cliv1.Moment(q.Since), By: q.By,
-		RepeatedAtLeast: q.AtLeast, RepeatedWithin: metav1.Duration{Duration: q.Within},
+		RepeatedAtLeast: often, RepeatedWithin: metav1.Duration{Duration: window},
 	}
 	total, groups := &tally{}, map[key]*tally{}
 	begun := make([]*mendv1.RemediationRecord, 0, len(records))
 	for _, record := range records {
 		switch {
-		case !q.asks(record):
+		case record.Spec.Decided.Time.Before(q.Since), q.Cluster != "" && record.Spec.Target.ClusterName != q.Cluster:
 			continue
 		case happened(record):
 			begun = append(begun, record)
@@ -72,7 +64,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		return cmp.Or(cmp.Compare(b.Remediations, a.Remediations),
 			cmp.Compare(named(a.Cluster), named(b.Cluster)), cmp.Compare(named(a.Check), named(b.Check)), cmp.Compare(a.Cause, b.Cause))
 	})
-	report.Repeated = repeated(begun, &q)
+	report.Repeated = repeated(begun)
 	return report
 }
 

@@ -163,7 +163,6 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 			r.Spec.Target = mendv1.RecordTarget{ClusterName: cluster, Node: &mendv1.RecordRef{Kind: "Node", Name: "n"}}
 		})
 	}
-	q := Question{AtLeast: 3, Within: 7 * day}
 	for name, tc := range map[string]struct {
 		records []*mendv1.RemediationRecord
 		want    []string
@@ -187,7 +186,7 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, entry := range Of(tc.records, q).Repeated {
+			for _, entry := range Of(tc.records, Question{}).Repeated {
 				got = append(got, fmt.Sprintf("%s/%s %d of %d", entry.Kind, entry.Name, entry.Most, entry.Remediations))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
@@ -200,7 +199,7 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 		Reference: cliv1.Reference{Kind: "BareMetalHost", Namespace: "metal", Name: "h"}, Cluster: "prod", HostModel: "ACME R1", Remediations: 3, Most: 3,
 		First: *at(310), Last: metav1.NewTime(at(310).Add(2 * day)), Causes: []string{"Ready=Unknown", "Ready=False"},
 	}
-	if diff := cmp.Diff(want, Of(causes, q).Repeated[0]); diff != "" {
+	if diff := cmp.Diff(want, Of(causes, Question{}).Repeated[0]); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

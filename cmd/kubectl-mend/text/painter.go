@@ -1,10 +1,9 @@
 package text
 
 import (
+	"fmt"
 	"io"
 	"os"
-
-	"github.com/fatih/color"
 )
 
 // Painter colours words by what they mean, for a Screen, which alone shows the colours. The zero value colours nothing.
@@ -32,22 +31,21 @@ func PainterFor(out io.Writer, when Colour) Painter {
 }
 
 // Good is for what is as it should be.
-func (p Painter) Good(s string) string { return p.paint(s, color.FgGreen) }
+func (p Painter) Good(s string) string { return p.paint(s, 32) }
 
 // Bad is for what is wrong.
-func (p Painter) Bad(s string) string { return p.paint(s, color.FgRed) }
+func (p Painter) Bad(s string) string { return p.paint(s, 31) }
 
 // Waits is for what is blocked or in progress.
-func (p Painter) Waits(s string) string { return p.paint(s, color.FgYellow) }
+func (p Painter) Waits(s string) string { return p.paint(s, 33) }
 
 // Strong is for what is to be found first.
-func (p Painter) Strong(s string) string { return p.paint(s, color.Bold) }
+func (p Painter) Strong(s string) string { return p.paint(s, 1) }
 
-func (p Painter) paint(s string, as color.Attribute) string {
+// paint puts s into a rendition of the escape sequence SGR (ECMA-48): 1 is bold, 31 red, 32 green and 33 yellow.
+func (p Painter) paint(s string, sgr int) string {
 	if !p.on || s == "" {
 		return s
 	}
-	c := color.New(as)
-	c.EnableColor() // whether there is colour was decided for the stream that is written to
-	return inked(c.Sprint(string(visible([]byte(s)))))
+	return fmt.Sprintf("%s%dm%s%s0m", ink, sgr, visible([]byte(s)), ink)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -47,9 +46,6 @@ const escape = "\x1b["
 // ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that it cannot be
 // written into a cluster beforehand. A terminal that saw it would pass over it.
 var ink = escape + strconv.FormatUint(binary.NativeEndian.Uint64([]byte(rand.Text())), 10) + ";"
-
-// inked makes the escape sequences of s, of which there must be none of others, those of a Painter.
-func inked(s string) string { return strings.ReplaceAll(s, escape, ink) }
 
 // visible is p without anything that a terminal would obey, but for colours of a Painter, line ends and tabs.
 func visible(p []byte) []byte {

@@ -131,28 +131,28 @@ func Widest(lines []string) int {
 	return widest
 }
 
-// shortestName is to how many columns a name may be cut.
-const shortestName = 12
+// shortestName is to how many columns a name may be cut: three of them fit beside the numbers of a report in 80 columns.
+const shortestName = 7
 
 // Fit is Table in lines of at most width columns: the names in the first columns are cut in the middle, about as much in
 // each, where the table is wider than that.
 func Fit(rows [][]string, names, width int) []string {
 	lines := Table(rows)
-	for column := 0; column < names && Widest(lines) > width; column++ {
-		longest := 0
+	for cut := 0; cut < 2*names && Widest(lines) > width; cut++ { // again, if one of them was too short to be cut as much
+		column, longest := cut%names, 0
 		for _, row := range rows {
 			longest = max(longest, Columns(oneLine(row[column])))
 		}
-		room := max(longest-(Widest(lines)-width)/(names-column), shortestName)
-		cut := make([][]string, 0, len(rows))
+		room := max(longest-(Widest(lines)-width)/max(names-cut, 1), shortestName)
+		shorter := make([][]string, 0, len(rows))
 		for _, row := range rows {
 			if name := []rune(oneLine(row[column])); len(name) > room {
 				row = slices.Clone(row)
 				row[column] = string(name[:room/2]) + "…" + string(name[len(name)-(room-1)/2:])
 			}
-			cut = append(cut, row)
+			shorter = append(shorter, row)
 		}
-		rows, lines = cut, Table(cut)
+		rows, lines = shorter, Table(shorter)
 	}
 	return lines
 }
