@@ -162,7 +162,7 @@ func resumes(blocker *Blocker) string {
 // named is the reason of a blocker, with its numbers or name.
 func named(blocker *Blocker) string {
 	if blocker.Detail == "" {
-		return blocker.Reason
+		return blocker.Name()
 	}
 	return blocker.Reason + " (" + blocker.Detail + ")"
 }

@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -110,7 +111,8 @@ func remembers(state *observed, plan *nodes.Plan, outcomes []outcome) nodes.Memo
 			memory.Unpatchable[o.n.Requests[j].ID()] = true
 		}
 		if o.refused != nil {
-			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, begin.Lost(o.refused), state.facts.Now)
+			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)
+			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
 		}
 	}
 	return memory

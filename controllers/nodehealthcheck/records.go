@@ -11,10 +11,15 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
+
+// hostWithin is how long a record waits for the host that it names. With records.AheadWithin it is less than begin.Within, or a node of the
+// control plane would not begin while neither its host nor its record answers.
+const hostWithin = begin.Within / 5
 
 // recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
 // of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
@@ -25,7 +30,9 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 	}
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
-		records.OnHost(&record.Spec.Target, records.HostOf(ctx, r.Metal, o.n.Machine.Object))
+		within, done := context.WithTimeout(ctx, hostWithin)
+		records.OnHost(&record.Spec.Target, records.HostOf(within, r.Metal, o.n.Machine.Object))
+		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
 	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
