@@ -42,7 +42,7 @@ var layers = []layer{
 			"baremetal/fence", "baremetal/host", "baremetal/remediation", "controllers/access", "controllers/begin", "controllers/capacity",
 			"controllers/clockerror", "controllers/consistency", "controllers/console", "controllers/endpoints",
 			"controllers/enqueue", "controllers/explain", "controllers/flags",
-			"controllers/machinestatus", "controllers/managerlease", "controllers/nodehealthcheck/openshift", "controllers/recorder",
+			"controllers/machinestatus", "controllers/managerlease", "controllers/recorder",
 			"controllers/remediationrecord", "controllers/remediationrequest", "controllers/replica", "controllers/shard", "controllers/workload",
 		},
 		may: []string{"pure", "api", "adapter"},

@@ -9,8 +9,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
-// states are the verdicts as documents have them.
-var states = map[health.State]cliv1.State{
+// States are the verdicts as documents have them.
+var States = map[health.State]cliv1.State{
 	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending,
 	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
 }
@@ -39,7 +39,7 @@ func (c *Check) population() *cliv1.Population {
 
 // limit sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of remediations
 // may be in progress.
-func (c *Check) limit(limits budget.Limits, remaining int) {
+func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
 	if !c.limitInvalid() {
 		most := max(limits.AtMost, 0)

@@ -130,7 +130,19 @@ func Soonest(targets []Target) Step {
 	var next Step
 	for i := range targets {
 		t := &targets[i]
-		next = sooner(next, Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text})
+		next = Sooner(next, Step{At: t.Next.At, Reason: t.Next.Reason, Target: t.Name, Text: t.Name + ": " + t.Next.Text})
 	}
 	return next
+}
+
+// Sooner is the one of two steps that comes first; one at no time never comes.
+func Sooner(a, b Step) Step {
+	switch {
+	case a.At.IsZero() && b.At.IsZero():
+		return Step{}
+	case a.At.IsZero() || !b.At.IsZero() && b.At.Before(a.At):
+		return b
+	default:
+		return a
+	}
 }

@@ -52,7 +52,7 @@ func MachineHealthCheck(facts *machines.Facts, plan *machines.Plan) *Check {
 	} else if spares >= 0 {
 		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
 	}
-	check.limit(facts.Limits, plan.Grant.Remaining)
+	check.SetLimits(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
 		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
 	}
@@ -104,7 +104,7 @@ func machineTarget(facts *machines.Facts, plan *machines.Plan, d *machines.Decis
 	machine, verdict := d.Target, d.Verdict
 	target := Target{Class: d.Class(), Findings: Findings(verdict, facts.Now), Target: cliv1.Target{
 		Reference: Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: states[verdict.State], Ignored: ignoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+		State: States[verdict.State], Ignored: ignoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
 	}}
 	if verdict.State == health.Starting {

@@ -51,7 +51,7 @@ func blockedNext(facts *machines.Facts, target *Target, within *Blocker) Step {
 	if first.Next != "" {
 		return Step{At: first.Until, Reason: first.Reason, Text: first.Next}
 	}
-	return ended(first)
+	return Ended(first)
 }
 
 // remediationNext is what happens next to a machine whose remediation starts or is in flight.
@@ -100,7 +100,7 @@ func actsInstead(facts *machines.Facts, machine *machines.Target) string {
 
 // machineExpires is what happens when the timeout of a machine expires. It does whether its node can be seen by then or not.
 func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target, at time.Time) Step {
-	next := Step{At: at, Reason: TimeoutExpires, Text: countsThen(target)}
+	next := Step{At: at, Reason: TimeoutExpires, Text: CountsThen(target)}
 	if actor := actsInstead(facts, d.Target); actor != "" {
 		next.Text += ", and " + actor + " acts on it"
 		return next
@@ -110,7 +110,7 @@ func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target,
 	})
 	switch {
 	case left >= 0:
-		next.Text += stillBlocked(&d.Blockers[left].Blocker)
+		next.Text += StillBlocked(&d.Blockers[left].Blocker)
 	case facts.NeedsSpare(d.Target):
 		next.Text += ", and kubemend " + target.Action.Message + ", as soon as a host fits its replacement"
 	default:
@@ -119,16 +119,16 @@ func machineExpires(facts *machines.Facts, d *machines.Decision, target *Target,
 	return next
 }
 
-// countsThen is that a pending target counts as unhealthy when its timeout expires.
-func countsThen(target *Target) string {
+// CountsThen is that a pending target counts as unhealthy when its timeout expires.
+func CountsThen(target *Target) string {
 	if first := firstToExpire(target.Findings); first != nil {
 		return "it counts as unhealthy unless " + first.unless()
 	}
 	return "it counts as unhealthy if nothing changes"
 }
 
-// stillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
-func stillBlocked(blocker *Blocker) string {
+// StillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
+func StillBlocked(blocker *Blocker) string {
 	if blocker.Reason == MissingPermission {
 		return "; the action then is not known with your rights"
 	}
@@ -139,8 +139,8 @@ func stillBlocked(blocker *Blocker) string {
 	return text
 }
 
-// ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
-func ended(blocker *Blocker) Step {
+// Ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
+func Ended(blocker *Blocker) Step {
 	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
 		text := "repair what the unhealthy ones have in common"
 		if blocker.EndsWhen != "" { // what a manager wrote on a Machine does not have it
@@ -148,11 +148,11 @@ func ended(blocker *Blocker) Step {
 		}
 		return Step{Reason: blocker.Reason, Manual: true, Text: text}
 	}
-	return Step{Reason: blocker.Reason, Text: resumes(blocker)}
+	return Step{Reason: blocker.Reason, Text: Resumes(blocker)}
 }
 
-// resumes is when a blocker ends, as far as that can be said, else what it is.
-func resumes(blocker *Blocker) string {
+// Resumes is when a blocker ends, as far as that can be said, else what it is.
+func Resumes(blocker *Blocker) string {
 	if blocker.EndsWhen != "" {
 		return "blocked. Resumes when " + blocker.EndsWhen
 	}

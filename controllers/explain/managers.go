@@ -54,7 +54,7 @@ func (c *Check) notExplained(a *Answer) {
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
 // NothingUntil is the next step where nothing happens as long as b lasts, or what a person has to do if time does not end it.
-func NothingUntil(b Blocker) Step { return ended(&b) }
+func NothingUntil(b Blocker) Step { return Ended(&b) }
 
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {

@@ -6,8 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
@@ -17,7 +15,7 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 		all = append(all, map[string]any{"type": kind, "status": "True", "timeout": "0s"})
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"unhealthyConditions": all}}}
-	u.SetGroupVersionKind(openshift.MachineHealthChecks)
+	u.SetGroupVersionKind(MachineHealthChecks)
 	u.SetNamespace("openshift-machine-api")
 	u.SetName(name)
 	return u
@@ -79,7 +77,7 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			yes := func(context.Context, string) (bool, error) { return true, nil }
-			is, _, err := openshift.Cluster{
+			is, _, err := openshiftCluster{
 				Installed: yes, Readable: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
 				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 					return []unstructured.Unstructured{*row.check}, nil

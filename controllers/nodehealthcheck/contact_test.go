@@ -11,7 +11,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 const grace = 50 * time.Second
@@ -65,7 +64,7 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 			ask()
 			ask()
 			past := contact.past()
-			if len(past) != tc.want || tc.want > 0 && past[0] != (nodes.Outage{From: epoch, To: epoch.Add(tc.lasts)}) {
+			if len(past) != tc.want || tc.want > 0 && past[0] != (Outage{From: epoch, To: epoch.Add(tc.lasts)}) {
 				t.Errorf("outages %v, want %d", past, tc.want)
 			}
 		})

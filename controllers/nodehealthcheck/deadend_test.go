@@ -11,7 +11,7 @@ import (
 )
 
 // nodeAway is for how long a node that is gone is waited for, as the docs promise.
-const nodeAway = 10 * time.Minute
+const nodeAwayFor = 10 * time.Minute
 
 // clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
 func clinging(t *testing.T) *fixture {
@@ -104,7 +104,7 @@ func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
 	k := clinging(t)
 	k.remove(node("b", nil))
 	k.settle("nhc")
-	k.after(nodeAway - time.Second)
+	k.after(nodeAwayFor - time.Second)
 	k.settle("nhc")
 	if k.objects()[0].GetDeletionTimestamp() != nil {
 		t.Fatal("the request was deleted while its remediator was at work")
@@ -124,7 +124,7 @@ func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
 	k := clinging(t)
 	k.remove(node("b", nil))
 	k.settle("nhc")
-	k.after(nodeAway)
+	k.after(nodeAwayFor)
 	k.settle("nhc")
 	k.create(node("b", nil))
 	k.turn("b", corev1.ConditionUnknown)

@@ -12,7 +12,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -28,7 +27,7 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	}
 	k := newFixture(t, serves("a", time.Second), serves("b", 40*time.Second), serves("c", 2*time.Second))
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
-		w := &observed{facts: nodes.Facts{Now: epoch, ControlPlane: &nodes.ControlPlane{}}}
+		w := &observed{facts: Facts{Now: epoch, ControlPlane: &ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
 			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
 		}

@@ -11,7 +11,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
@@ -36,9 +35,9 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
-			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: nodes.Facts{Now: epoch}, trouble: tc.trouble}
+			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: Facts{Now: epoch}, trouble: tc.trouble}
 			done := applied{outcomes: tc.outcomes, err: tc.record}
-			if result, err := r.next(t.Context(), w, &nodes.Plan{Recheck: tc.recheck}, done); err != nil || result.RequeueAfter != tc.want {
+			if result, err := r.next(t.Context(), w, &Plan{Recheck: tc.recheck}, done); err != nil || result.RequeueAfter != tc.want {
 				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
 			}
 		})
@@ -47,14 +46,14 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 
 func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
 	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch)}
-	w := &observed{check: &nhcv1.NodeHealthCheck{}, facts: nodes.Facts{Now: epoch}}
+	w := &observed{check: &nhcv1.NodeHealthCheck{}, facts: Facts{Now: epoch}}
 	for i, tries := range []int{1, 2, 3, 0, 1} {
 		w.trouble = nil
 		want := time.Duration(0)
 		if tries > 0 {
 			w.trouble, want = []error{errors.New("no")}, enqueue.Backoff(tries)
 		}
-		if result, err := r.next(t.Context(), w, &nodes.Plan{}, applied{}); err != nil || result.RequeueAfter != want {
+		if result, err := r.next(t.Context(), w, &Plan{}, applied{}); err != nil || result.RequeueAfter != want {
 			t.Errorf("reconcile %d: after %s, %v; want after %s", i, result.RequeueAfter, err, want)
 		}
 	}

@@ -24,7 +24,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -62,7 +61,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	if state == nil {
 		return ctrl.Result{}, false, nil
 	}
-	plan, left := nodes.Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	plan, left := Release(state.facts, r.Teardown), len(state.requests.ours) > 0
 	at := plan.Recheck
 	if left {
 		at = health.Earliest(at, now.Add(releaseRetry))
@@ -94,7 +93,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := &observed{
-		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now),
+		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: FactsOf(check, now),
 	}
 	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
@@ -104,7 +103,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		}
 		if by.Name == name || by.Name == "" && known != "" {
 			node := cmp.Or(nodeOf(obj), known, obj.GetName())
-			state.requests.ours[node] = append(state.requests.ours[node], nodes.Request{Object: obj, Step: -1})
+			state.requests.ours[node] = append(state.requests.ours[node], Request{Object: obj, Step: -1})
 		}
 	})
 	if err != nil {
@@ -157,14 +156,14 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	if err != nil || check == nil {
 		return result, err
 	}
-	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
+	state := &observed{check: check, facts: FactsOf(check, now)}
 	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	if cond := conditionOf(check, nhcv1.DisabledCondition); err == nil && (cond == nil || cond.Reason != nhcv1.TeardownReason) {
 		r.send(ctx, state, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
-			Text: nodes.TeardownMessage}})
+			Text: TeardownMessage}})
 	}
 	return result, err
 }
@@ -195,10 +194,10 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: nodes.TeardownMessage,
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: TeardownMessage,
 		LastTransitionTime: metav1.NewTime(state.facts.Now.Truncate(time.Second)),
 	})
-	next.Status.Phase, next.Status.Reason = nodes.Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
+	next.Status.Phase, next.Status.Reason = Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -67,7 +66,7 @@ func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
 
 func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
 	k := partnered(t, byOne(aboutMachine("Metal3Remediation", "openshift-machine-api")))
-	k.annotateNode("b", map[string]string{nodes.OpenShiftMachine: "openshift-machine-api" + "/worker-b"})
+	k.annotateNode("b", map[string]string{nhcv1.OpenShiftMachineAnnotation: "openshift-machine-api" + "/worker-b"})
 	k.reconciles("nhc")
 	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
 		t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())

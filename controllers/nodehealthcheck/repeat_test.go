@@ -117,8 +117,8 @@ func TestWhatTheAnnotationSaysOfARelapse(t *testing.T) {
 	k := relapses(t, time.Hour)
 	k.settle("nhc")
 	obj := k.objects()[0]
-	if at := obj.GetAnnotations()[mendv1.RelapsedAnnotation]; at != moment(k.clock.Now()) {
-		t.Errorf("relapsed at %q, want %q", at, moment(k.clock.Now()))
+	if at := obj.GetAnnotations()[mendv1.RelapsedAnnotation]; at != stamp(k.clock.Now()) {
+		t.Errorf("relapsed at %q, want %q", at, stamp(k.clock.Now()))
 	}
 	since := obj.GetAnnotations()[mendv1.RelapsedAnnotation]
 	k.after(time.Minute)

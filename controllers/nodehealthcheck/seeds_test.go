@@ -9,7 +9,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 func TestConditionsOfANode(t *testing.T) {
@@ -43,9 +42,9 @@ func TestConditionsOfANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := node("n", nil)
 			n.Status.Conditions = tc.conditions
-			facts := nodes.FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
-			facts.Nodes = []nodes.Node{{Name: n.Name, Object: n}}
-			v := nodes.Decide(facts).Decisions[0].Verdict
+			facts := FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
+			facts.Nodes = []Node{{Name: n.Name, Object: n}}
+			v := Decide(facts).Decisions[0].Verdict
 			if v.State != tc.want {
 				t.Errorf("%v, want %v", v.State, tc.want)
 			}

@@ -9,25 +9,24 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // outcomeOf is the outcome for a node with one request.
-func outcomeOf(r nodes.Request) *outcome {
+func outcomeOf(r Request) *outcome {
 	if r.Object == nil {
 		r.Object = &unstructured.Unstructured{Object: map[string]any{}}
 	}
 	return &outcome{
-		Decision: &nodes.Decision{Requests: []nodes.RequestState{{Counted: r.Started()}}},
-		n:        &nodes.Node{Name: "n", Requests: []nodes.Request{r}},
+		Decision: &Decision{Requests: []RequestState{{Counted: r.Started()}}},
+		n:        &Node{Name: "n", Requests: []Request{r}},
 	}
 }
 
 func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
-	named := func(name string) nodes.Template {
-		return nodes.Template{ObjectReference: corev1.ObjectReference{Name: name}}
+	named := func(name string) Template {
+		return Template{ObjectReference: corev1.ObjectReference{Name: name}}
 	}
-	w := &observed{facts: nodes.Facts{Templates: []nodes.Template{named("first"), named("second")}}}
+	w := &observed{facts: Facts{Templates: []Template{named("first"), named("second")}}}
 	for name, tc := range map[string]struct {
 		annotation string
 		step       int
@@ -40,20 +39,20 @@ func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: tc.annotation})
-		if got := remediationOf(w, outcomeOf(nodes.Request{Object: obj, Step: tc.step}), 0).TemplateName; got != tc.want {
+		if got := remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName; got != tc.want {
 			t.Errorf("%s: got %q, want %q", name, got, tc.want)
 		}
 	}
 }
 
 func TestARequestThatWasDeletedIsListedWhileAFinalizerKeepsIt(t *testing.T) {
-	w := &observed{facts: nodes.Facts{Templates: []nodes.Template{{}}}}
+	w := &observed{facts: Facts{Templates: []Template{{}}}}
 	for kept, want := range map[bool]int{false: 0, true: 1} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		if kept {
 			obj.SetFinalizers([]string{"remediator"})
 		}
-		o := outcomeOf(nodes.Request{Object: obj})
+		o := outcomeOf(Request{Object: obj})
 		o.ended = []int{0}
 		if got := remediationsOf(w, o); len(got) != want {
 			t.Errorf("kept %t: %d are listed, want %d", kept, len(got), want)
@@ -71,9 +70,9 @@ func TestANodeIsHealthySinceItWasFirstSeenToBe(t *testing.T) {
 		"the status lists it without a moment": {&nhcv1.UnhealthyNode{}, metav1.NewTime(epoch)},
 		"the status says since when":           {&nhcv1.UnhealthyNode{ConditionsHealthyTimestamp: &before}, before},
 	} {
-		o := outcomeOf(nodes.Request{Step: -1})
+		o := outcomeOf(Request{Step: -1})
 		o.n.Listed = tc.listed
-		entry := entryOf(&observed{facts: nodes.Facts{Now: epoch}}, o)
+		entry := entryOf(&observed{facts: Facts{Now: epoch}}, o)
 		if entry == nil || entry.ConditionsHealthyTimestamp == nil || !entry.ConditionsHealthyTimestamp.Equal(&tc.want) {
 			t.Errorf("%s: got %+v, want healthy since %s", name, entry, tc.want)
 		}

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // Those that are shown at one go.
@@ -103,7 +102,7 @@ func unreadConflict(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.installs("machinehealthchecks.machine.openshift.io")
 	informer := controllertest.NewFakeInformer()
-	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{openshift.MachineHealthChecks: informer}
+	k.informers.InformersByGVK = map[schema.GroupVersionKind]toolscache.SharedIndexInformer{MachineHealthChecks: informer}
 	k.bad("b")
 	k.reconciles("nhc")
 	k.wants("what was not read is not none")

@@ -22,7 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -141,9 +141,9 @@ func (r *reading) rest() []question {
 			question{gvk: eventGVK, namespace: metav1.NamespaceDefault}, // where those are about what has no namespace
 			question{gvk: namespaceGVK, name: r.Namespace})              // it may be being deleted
 	}
-	if r.kind(openshift.ClusterVersions.GroupKind()) != nil && r.AllMachines { // what a NodeHealthCheck looks at if it is not disabled
-		questions = append(questions, question{gvk: openshift.Machines},
-			question{gvk: budgetGVK, namespace: openshift.EtcdNamespace}, question{gvk: podGVK, namespace: openshift.EtcdNamespace})
+	if r.kind(nodehealthcheck.ClusterVersions.GroupKind()) != nil && r.AllMachines { // what a NodeHealthCheck looks at if it is not disabled
+		questions = append(questions, question{gvk: nodehealthcheck.OpenShiftMachines},
+			question{gvk: budgetGVK, namespace: nodehealthcheck.EtcdNamespace}, question{gvk: podGVK, namespace: nodehealthcheck.EtcdNamespace})
 	}
 	// A simulation without a manager asks whose the kind is.
 	return append(questions, question{gvk: definitionGVK, name: crdgate.NodeCheckCRD})

@@ -1,0 +1,162 @@
+package nodehealthcheck
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+// plane is a control plane of five members, of which those with these letters are not ready.
+func plane(silentMember string, changes ...func(*ControlPlane)) func(*Facts) {
+	return func(f *Facts) {
+		f.ControlPlane = &ControlPlane{}
+		for _, name := range "abcde" {
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, seen(string(name), !strings.ContainsRune(silentMember, name)))
+		}
+		for _, change := range changes {
+			change(f.ControlPlane)
+		}
+	}
+}
+
+// etcd is an etcd that allows no disruption, with a guard that is ready on each of these nodes.
+func etcd(guarded string) func(*ControlPlane) {
+	return func(c *ControlPlane) {
+		c.Etcd = Etcd{There: true, Budgets: 1, Budget: "etcd", Guards: map[string]string{}}
+		for _, name := range guarded {
+			c.Etcd.Guards[string(name)] = "guard-" + string(name)
+		}
+	}
+}
+
+func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
+	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread = why } }
+	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
+	refused := func(name string, ago time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			if f.Memory.Refusals == nil {
+				f.Memory.Refusals = map[string]Refusal{}
+			}
+			f.Memory.Refusals[name] = Refusal{Last: epoch.Add(-ago)}
+		}
+	}
+	due := func(minutes int, changes ...func(*Node)) Node {
+		return lost(append(changes, ofPlane, since(time.Duration(minutes+5)*time.Minute))...)
+	}
+	request := reboots("e")
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string // what blocks each node; a node that is not blocked starts
+	}{
+		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirstInQueue b; "},
+		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirstInQueue a"},
+		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirstInQueue a"},
+		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirstInQueue b; "},
+		"none while another one is being remediated": {
+			of(due(10), due(20)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e, NotFirstInQueue b; AnotherBeingRemediated e",
+		},
+		"the first one knows that too": {
+			of(due(20), due(10)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
+		},
+		"none that is not a member": {of(due(20), due(10), lost(ofPlane, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
+			f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{seen("b", false), seen("c", false)}}
+		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
+		"none while the control plane is not read, and the longest says why": {
+			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
+		},
+		"none while orphaned requests are searched for": {
+			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched; ControlPlaneSearched, NotFirstInQueue a",
+		},
+		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
+		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
+		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
+		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},
+		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirstInQueue a"},
+		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirstInQueue b; EtcdAtRisk etcd"},
+		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk, EtcdAtRisk etcd; MajorityAtRisk, NotFirstInQueue a"},
+		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; WithinTimeout"},
+		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirstInQueue b; WithinTimeout"},
+		"and for one with a request":                                 {of(due(-2, asked()), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
+		"a lease that ends before does not count": {
+			of(due(-2, leased(leaseFor("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken; WithinTimeout, NotFirstInQueue a",
+		},
+		"one that ends later does": {
+			of(due(-2, leased(leaseFor("NMO", 2*time.Minute+1, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
+		},
+		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout, NotFirstInQueue a"},
+		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirstInQueue b; WithinTimeout, EtcdAtRisk etcd"},
+		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; "},
+		"none waits for one that is excluded":  {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
+		"no node besides":                      {of(due(10), lost()).with(plane("a")), "; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			var got []string
+			for i := range p.Decisions {
+				var all []string
+				for _, b := range p.Decisions[i].Blockers {
+					worded(t, b)
+					all = append(all, strings.TrimSuffix(string(b.Reason)+" "+b.Object.Name, " "))
+				}
+				got = append(got, strings.Join(all, ", "))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("blockers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nothing tells when the others are back, so a node of the control plane that waits for them is looked at again after a minute.
+func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
+	for name, f := range map[string]Facts{
+		"it is not first":         of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(plane("ab")),
+		"etcd cannot do without":  of(lost(ofPlane)).with(plane("a", etcd("a"))),
+		"it could not be read":    of(lost(ofPlane)).with(plane("a", func(c *ControlPlane) { c.Unread = "a timeout" })),
+		"the majority is at risk": of(lost(ofPlane)).with(plane("bcd")),
+		"it will be in a moment":  of(lost(ofPlane)).with(plane("", func(c *ControlPlane) { c.Searching = true })),
+	} {
+		p := Decide(f)
+		d := &p.Decisions[0]
+		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
+		}
+	}
+}
+
+// The control plane is read only if something is decided by it.
+func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
+	pending := since(time.Minute)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"a node of it is unhealthy":                         {of(lost(ofPlane)), true},
+		"a node of it will be":                              {of(lost(ofPlane, pending)), true},
+		"another one of it is, which comes later":           {of(lost(), healthy(ofPlane), lost(ofPlane)), true},
+		"all are healthy":                                   {of(healthy(ofPlane)), false},
+		"a node of it is gone":                              {of(gone(ofPlane)), false},
+		"only workers are unhealthy":                        {of(lost(), healthy(ofPlane)), false},
+		"the unhealthy one is excluded":                     {of(lost(ofPlane, excluded)), false},
+		"so is the pending one":                             {of(lost(ofPlane, pending, excluded)), false},
+		"the unhealthy one is excluded, the others are not": {of(lost(ofPlane, excluded), lost()), false},
+		"it has a request":                                  {of(lost(ofPlane, asked())), false},
+		"its request is being deleted since it recovered":   {of(lost(ofPlane, asked(deleting(0)))), true},
+		"it has left the selection":                         {of(lost(ofPlane, unselected)), false},
+		"it never reported, and will be unhealthy": {
+			of(healthy(ofPlane, silentMember, created(epoch.Add(-time.Minute)), func(n *Node) { n.Machine = &Machine{} })), true,
+		},
+	} {
+		if got := NeedsControlPlane(tc.given); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
