@@ -270,34 +270,9 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 // doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.
 const doubtful = 7
 
-// leaseFacts are what is known of the lease on a node. One that another holder has on another node, which had the name before, counts as
-// without holder: it goes with that node.
-func leaseFacts(lease *coordinationv1.Lease, node *corev1.Node, check *nhcv1.NodeHealthCheck) *Lease {
-	if lease == nil {
-		return nil
-	}
-	facts := &Lease{
-		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Own: heldBy(lease, check),
-		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
-		Acquired: ptr.Deref(lease.Spec.AcquireTime, metav1.MicroTime{}).Time, Renewed: ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time,
-	}
-	ofNode := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" }
-	if node != nil && !facts.Own && !ownedBy(lease, node.UID) && slices.ContainsFunc(lease.OwnerReferences, ofNode) {
-		facts.Holder = ""
-	}
-	return facts
-}
-
 func ownedBy(obj metav1.Object, uid types.UID) bool {
 	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
 }
-
-// heldBy reports whether the lease is the check's, whether it still counts or not.
-func heldBy(lease *coordinationv1.Lease, check *nhcv1.NodeHealthCheck) bool {
-	return lease != nil && ptr.Deref(lease.Spec.HolderIdentity, "") == holderOf(check)
-}
-
-func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPrefix + check.Name }
 
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
@@ -328,7 +303,7 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 func (state *observed) leased() []string {
 	var held []string
 	for name, lease := range state.leases {
-		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && heldBy(lease, state.check) {
+		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, lease).Own {
 			held = append(held, node)
 		}
 	}
@@ -340,16 +315,15 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
 	lease.Spec.LeaseTransitions = ptr.To[int32](-1)
-	found := state.leases[lease.Name]
+	found := o.n.Lease
 	if found != nil {
 		lease = found.DeepCopy()
 	}
 	belongsTo(lease, o.n.Object)
-	ours := heldBy(lease, state.check)
-	if !ours {
+	if !found.own() {
 		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	}
-	if !ours || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // another remediation begins with it
+	if !found.own() || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // another remediation begins with it
 		lease.Spec.AcquireTime = &now
 	}
 	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
@@ -394,7 +368,7 @@ func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*c
 	case TakeLease, RenewLease:
 		return r.take(ctx, state, o)
 	case DropLease:
-		return nil, r.giveBack(ctx, state.leases[leaseName(o.n.Name)])
+		return nil, r.giveBack(ctx, o.n.Lease.Lease)
 	case KeepLease:
 	}
 	return nil, nil

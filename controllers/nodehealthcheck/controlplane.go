@@ -170,7 +170,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
-	member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
+	member.Away = controlplane.InMaintenance(node) || state.facts.leaseOn(node, state.leases[leaseName(node.Name)]).held()
 	if Ready(node) {
 		member.Node = controlplane.Alive
 	}

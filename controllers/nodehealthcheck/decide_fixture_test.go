@@ -19,10 +19,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
-const us = "us"
+const us = nhcv1.LeaseHolderPrefix + "nhc"
 
 func leaseFor(holder string, length, acquired, renewed time.Duration) *Lease {
-	return &Lease{Holder: holder, Own: holder == us, Duration: length, Acquired: epoch.Add(-acquired), Renewed: epoch.Add(-renewed)}
+	f := of()
+	return f.leaseOn(nil, leaseOf(holder, length, acquired, renewed))
 }
 
 const bad, unknown, good = "False", "Unknown", "True"

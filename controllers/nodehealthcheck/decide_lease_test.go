@@ -63,7 +63,7 @@ func TestTheTermOfALeaseIsThatOfItsStep(t *testing.T) {
 
 func TestALeaseOfOursWithoutATimeCountsFromTheRemediation(t *testing.T) {
 	lease, step := leaseFor(us, 6*time.Minute, 0, 0), Term{Length: 5 * time.Minute, Overdue: 15 * time.Minute}
-	lease.Acquired = time.Time{}
+	lease.Spec.AcquireTime = nil
 	if got, _ := lease.next(step, epoch.Add(-901*time.Second), epoch); got != DropLease {
 		t.Errorf("got %v, want it to be given back", got)
 	}

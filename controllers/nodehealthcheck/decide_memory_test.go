@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -47,7 +48,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 		"then what it has seen itself is given back":                                    {of(lost(asked(ten), renewed(minute))).with(outage(30*time.Second, 20*time.Second)), 10*minute - 10*time.Second},
 		"but not what was over when the lease was renewed":                              {of(lost(asked(ten), renewed(minute))).with(outage(2*minute, minute)), 10 * minute},
 		"not by the lease of another holder":                                            {of(lost(asked(ten), leased(leaseFor("NMO", 6*minute, 0, 5*minute)))).with(outage(5*minute, 3*minute)), 8 * minute},
-		"nor by one without a time":                                                     {of(lost(asked(ten), leased(&Lease{Own: true, Duration: 6 * minute}))).with(outage(5*minute, 3*minute)), 8 * minute},
+		"nor by one without a time":                                                     {of(lost(asked(ten), leased(&Lease{Own: true, Lease: &coordinationv1.Lease{}}))).with(outage(5*minute, 3*minute)), 8 * minute},
 		"what is left of the last failure has the time it had when it was deleted":      {of(lost(asked(ten, deleting(6*minute)))).with(before), 4 * minute},
 		"also if the status lists it as of before the node recovered": {
 			of(lost(asked(ten, deleting(6*minute), statusLists(9*minute), func(r *Request) { r.ListedHealthy = true }))).with(before), 4 * minute,

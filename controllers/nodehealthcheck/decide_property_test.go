@@ -172,7 +172,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			due := len(signals) > 0 && !f.Now.Before(signals[0].Since.Add(5*time.Minute))
 			userExcludes, _ := n.Excluded()
 			switch {
-			case !due, userExcludes, n.Lease.Held(f.Now), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
+			case !due, userExcludes, n.Lease.held(), len(n.Unseen) > 0, len(n.Orphaned) > 0, n.Machine.Unread, ended, paused:
 				t.Fatalf("a remediation of %+v starts", n)
 			case begins(n, d) && !n.Selected:
 				t.Fatalf("a remediation of %+v, which is not selected, begins", n)

@@ -89,7 +89,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 			of(due(-2, leased(leaseFor("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken; WithinTimeout, NotFirstInQueue a",
 		},
 		"one that ends later does": {
-			of(due(-2, leased(leaseFor("NMO", 2*time.Minute+1, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
+			of(due(-2, leased(leaseFor("NMO", 2*time.Minute+time.Second, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
 		},
 		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout, NotFirstInQueue a"},
 		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirstInQueue b; WithinTimeout, EtcdAtRisk etcd"},

@@ -106,13 +106,14 @@ const restartSlack = 5 * time.Second
 // check should have done that again meanwhile; else of what this process has seen itself what came after that. What was before it was
 // given back already.
 func (l *Lease) unrenewed(seen []Outage, now time.Time) []Outage {
-	if l == nil || !l.Own || l.Renewed.IsZero() {
+	if !l.own() || l.Spec.RenewTime == nil {
 		return seen
 	}
-	if now.Sub(l.Renewed) > (l.Duration-leaseBuffer)/2+restartSlack {
-		return []Outage{{l.Renewed, now}}
+	renewed := l.Spec.RenewTime.Time
+	if now.Sub(renewed) > (l.expiry().Sub(renewed)-leaseBuffer)/2+restartSlack {
+		return []Outage{{renewed, now}}
 	}
-	return slices.DeleteFunc(slices.Clone(seen), func(o Outage) bool { return !o.To.After(l.Renewed) })
+	return slices.DeleteFunc(slices.Clone(seen), func(o Outage) bool { return !o.To.After(renewed) })
 }
 
 // A remediator that replaces machines says that it has succeeded when the old one is gone, which is long before there is a new node.

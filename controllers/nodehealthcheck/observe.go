@@ -201,7 +201,7 @@ func (state *observed) attach() {
 	}
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
-		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
+		n.Lease = state.facts.leaseOn(n.Object, state.leases[leaseName(n.Name)])
 		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
 		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
 	}

@@ -110,9 +110,9 @@ var rules = []Rule{
 	},
 	{
 		Reason: "LeaseTaken", Event: skipped, asked: always,
-		When:    func(c *Case) bool { return c.n.Lease.Held(c.f.Now) },
+		When:    func(c *Case) bool { return c.n.Lease.held() },
 		Message: skippedBecause + "node lease is already taken by {why}", EndsWhen: "the lease that {why} has on the node runs out",
-		Why:   func(c *Case) string { return c.n.Lease.Holder },
+		Why:   func(c *Case) string { return *c.n.Lease.Spec.HolderIdentity },
 		Until: func(c *Case) time.Time { return c.n.Lease.expiry() },
 		Again: func(c *Case) time.Time {
 			return health.Earliest(c.f.Now.Add(leaseTaken), c.n.Lease.expiry().Add(time.Millisecond))

@@ -5,7 +5,12 @@ import (
 	"slices"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -321,17 +326,29 @@ const (
 	leaseTaken = time.Minute
 	// idleLease is how long a node stays leased after its only remediator stopped. (medik8s times a single remediation out after as long.)
 	idleLease = 30 * time.Minute
-	// skew is by how much the clock of another holder may be ahead of ours.
-	skew = 30 * time.Second
 )
 
-// Lease is the lease on a node.
+// Lease is the lease on a node. Own says that the check has it, Held that another party has it now.
 type Lease struct {
-	Holder            string // empty if it has none
-	Own               bool   // the check has it
-	Acquired, Renewed time.Time
-	Duration          time.Duration
+	*coordinationv1.Lease
+	Own, Held bool
 }
+
+func (f *Facts) leaseOn(node *corev1.Node, lease *coordinationv1.Lease) *Lease {
+	if lease == nil {
+		return nil
+	}
+	holder := holderOf(f.Check)
+	return &Lease{Lease: lease, Own: ptr.Deref(lease.Spec.HolderIdentity, "") == holder, Held: controlplane.Leased(lease, node, holder, f.Now)}
+}
+
+func holderOf(check *nhcv1.NodeHealthCheck) string { return nhcv1.LeaseHolderPrefix + check.Name }
+
+func (l *Lease) own() bool { return l != nil && l.Own }
+
+func (l *Lease) held() bool { return l != nil && l.Held }
+
+func (l *Lease) expiry() time.Time { return controlplane.Expiry(l.Lease) }
 
 // Term is for how long a node is leased, and after how long an escalation that leads nowhere gives the lease up.
 type Term struct {
@@ -357,28 +374,11 @@ func termOf(steps []escalation.Step, step int) Term {
 	return t
 }
 
-// Held reports whether another holder has the lease now. One renewed in the future counts for nothing (medik8s), but for a skew of clocks.
-func (l *Lease) Held(now time.Time) bool {
-	if l == nil || l.Holder == "" || l.Own || l.Renewed.IsZero() {
-		return false
-	}
-	return now.Before(l.expiry()) && !l.Renewed.After(now.Add(skew))
-}
-
-func (l *Lease) own() bool { return l != nil && l.Own }
-
-func (l *Lease) expiry() time.Time {
-	if l.Renewed.IsZero() {
-		return time.Time{}
-	}
-	return l.Renewed.Add(l.Duration)
-}
-
 // next says what to do about the lease of a node that is being remediated since the given moment, and when to look again.
 func (l *Lease) next(t Term, since, now time.Time) (LeaseAction, time.Time) {
 	acquired := since
-	if l.own() && !l.Acquired.IsZero() {
-		acquired = l.Acquired
+	if l.own() && l.Spec.AcquireTime != nil {
+		acquired = l.Spec.AcquireTime.Time
 	}
 	if overdue := acquired.Add(t.Overdue); t.Overdue > 0 && now.After(overdue) {
 		if l.own() {
@@ -387,13 +387,13 @@ func (l *Lease) next(t Term, since, now time.Time) (LeaseAction, time.Time) {
 		return KeepLease, time.Time{}
 	}
 	switch {
-	case l.Held(now):
+	case l.held():
 		return KeepLease, l.expiry()
 	case !l.own():
 		return TakeLease, now.Add(t.Length)
 	}
 	// Renewed so early that a manager that is away for half the term loses nothing, and when the term is another step's.
-	if renew := l.expiry().Add(-leaseBuffer - t.Length/2); now.Before(renew) && l.Duration == time.Duration(t.Seconds())*time.Second {
+	if renew := l.expiry().Add(-leaseBuffer - t.Length/2); now.Before(renew) && ptr.Deref(l.Spec.LeaseDurationSeconds, 0) == t.Seconds() {
 		return KeepLease, renew
 	}
 	return RenewLease, now.Add(t.Length / 2)
