@@ -27,7 +27,8 @@ import (
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	if len(state.pending) > 0 || !NeedsControlPlane(state.facts) {
+	concerns := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) }
+	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, concerns) {
 		return
 	}
 	c := &ControlPlane{}

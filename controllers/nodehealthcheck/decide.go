@@ -320,21 +320,6 @@ func (d *decider) judge() {
 	}
 }
 
-// NeedsControlPlane reports whether the control plane has to be read: it alone blocks one of its nodes, or will.
-func NeedsControlPlane(f Facts) bool {
-	concerns := false
-	for i := range f.Nodes {
-		concerns = concerns || f.Nodes[i].ControlPlane() && f.Concerns(&f.Nodes[i])
-	}
-	if !concerns {
-		return false
-	}
-	d := &decider{f: &f, p: &Plan{Decisions: make([]Decision, len(f.Nodes))}, steps: stepsOf(f.Templates)}
-	d.judge()
-	d.recall()
-	return len(d.dueMembers()) > 0 || d.nextMember() >= 0
-}
-
 // Release is the plan for a deleted check: its requests end, and then its leases. An uninstall does not wait for requests without end.
 func Release(f Facts, uninstalling bool) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}

@@ -115,7 +115,7 @@ func someFacts(t *rapid.T) Facts {
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
-	if NeedsControlPlane(f) {
+	if slices.ContainsFunc(f.Nodes, func(n Node) bool { return n.ControlPlane() && f.Concerns(&n) }) {
 		f.ControlPlane = plane
 	}
 	return f

@@ -131,32 +131,3 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 		}
 	}
 }
-
-// The control plane is read only if something is decided by it.
-func TestWhenTheControlPlaneHasToBeRead(t *testing.T) {
-	pending := since(time.Minute)
-	for name, tc := range map[string]struct {
-		given Facts
-		want  bool
-	}{
-		"a node of it is unhealthy":                         {of(lost(ofPlane)), true},
-		"a node of it will be":                              {of(lost(ofPlane, pending)), true},
-		"another one of it is, which comes later":           {of(lost(), healthy(ofPlane), lost(ofPlane)), true},
-		"all are healthy":                                   {of(healthy(ofPlane)), false},
-		"a node of it is gone":                              {of(gone(ofPlane)), false},
-		"only workers are unhealthy":                        {of(lost(), healthy(ofPlane)), false},
-		"the unhealthy one is excluded":                     {of(lost(ofPlane, excluded)), false},
-		"so is the pending one":                             {of(lost(ofPlane, pending, excluded)), false},
-		"the unhealthy one is excluded, the others are not": {of(lost(ofPlane, excluded), lost()), false},
-		"it has a request":                                  {of(lost(ofPlane, asked())), false},
-		"its request is being deleted since it recovered":   {of(lost(ofPlane, asked(deleting(0)))), true},
-		"it has left the selection":                         {of(lost(ofPlane, unselected)), false},
-		"it never reported, and will be unhealthy": {
-			of(healthy(ofPlane, silentMember, created(epoch.Add(-time.Minute)), func(n *Node) { n.Machine = &Machine{} })), true,
-		},
-	} {
-		if got := NeedsControlPlane(tc.given); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}

@@ -92,7 +92,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			of(lost()).with(storm), []Reason{"StormRecovery"},
 		},
 		"a control plane that was not read":       {of(lost(ofPlane)), []Reason{"ControlPlaneNotSeen"}},
-		"unless it is excluded":                   {of(lost(ofPlane, excluded)), []Reason{"NodeExcluded"}},
 		"nothing but that of the control plane":   {of(lost(ofPlane)).with(five), nil},
 		"another node of the control plane first": {of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Node = controlplane.Silent }), []Reason{"NotFirstInQueue"}},
 		"etcd": {

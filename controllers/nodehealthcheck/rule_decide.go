@@ -104,7 +104,6 @@ type Case struct {
 	n      *Node
 	step   int    // that is asked about
 	begins bool   // the step is the first one
-	free   bool   // nothing of the node alone blocks that, and the control plane was not read, as something else blocks all of it
 	answer Answer // of the escalation
 }
 
@@ -125,11 +124,10 @@ func (c *Case) ask(at moment) []Blocker {
 
 // toBegin is all that keeps the first request from being made.
 func (c *Case) toBegin() []Blocker {
-	if !c.n.ControlPlane() {
-		return c.ask(beforeFirst)
+	if c.n.ControlPlane() {
+		return c.ask(beforeFirst | ofControlPlane)
 	}
-	c.free = c.f.ControlPlane == nil && !c.begun(c.i) && len(c.ask(ofNodeAlone)) == 0
-	return c.ask(beforeFirst | ofControlPlane)
+	return c.ask(beforeFirst)
 }
 
 // distinct are the blockers, each once: some are asked for before the first request, and before its step.

@@ -249,7 +249,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
-		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching },
+		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
 		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
@@ -261,7 +261,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
-		When:    func(c *Case) bool { return c.free || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil },
+		When:    func(c *Case) bool { return c.f.ControlPlane == nil || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil },
 		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
