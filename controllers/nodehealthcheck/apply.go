@@ -39,10 +39,10 @@ type outcome struct {
 	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
-	gaveUp         bool
-	notNotified    error
 	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
+	gaveUp      bool
+	notNotified error
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again   bool
 	refused error

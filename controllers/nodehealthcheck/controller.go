@@ -299,7 +299,6 @@ type remembered struct {
 	decided  Memory
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
-	blocker  reported            // the reason that blocks all nodes, as reported last
 	begun    map[types.UID]ongoing
 	orphans  map[types.UID]ongoing // of a check of the name that is gone
 	unread   time.Time             // since when a kind is not read yet; zero if all are

@@ -81,23 +81,18 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
-	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
-		if isRequest(kind) {
-			state.awaits(kind, state.requests.read[kind.GroupKind()])
-		}
-	}
 	namespaces := map[string]bool{}
 	for i := range list.Items {
 		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
 		for _, kind := range kindsOf(&list.Items[i]) {
-			ready, err := r.Kinds.Readable(ctx, kind)
-			if remediationrequest.Missing(err) {
-				continue // then there are none
-			}
-			if err != nil {
+			if err := r.await(ctx, state, kind); err != nil {
 				return nil, fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
-			state.awaits(kind, ready && state.requests.read[kind.GroupKind()])
+		}
+	}
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+		if isRequest(kind) {
+			state.awaits(kind, state.requests.read[kind.GroupKind()])
 		}
 	}
 	return namespaces, nil

@@ -129,7 +129,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a step of a template whose request is there": {
 			of(lost(asked(failed), func(n *Node) {
 				n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "r"), Own: true}}
-			})).with(two), []Reason{"TwoStepsOfOneTemplate"},
+			})).with(two), []Reason{"RequestOfOtherTemplate"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,6 +111,9 @@ func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome)
 	for _, i := range plan.Order {
 		n.outcome(state, &outcomes[i])
 	}
+	if blocker := plan.Blocker(); blocker.Reason != "" && blocker.Reason != CheckDisabled && plan.Population.Waiting > 0 {
+		n.once("", string(blocker.Reason), func() { n.events = append(n.events, blockedEvent(blocker)) })
+	}
 	last.reported = n.ongoing
 	return n.events
 }
@@ -151,18 +154,9 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	}
 }
 
-// checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.
+// checkEvents are the events about the conditions of the check that turned.
 func (r *Reconciler) checkEvents(state *observed, plan *Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
-	events := append(r.disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
-	last, blocker := r.memory.of(state.check.Name), plan.Blocker()
-	switch {
-	case blocker.Reason == "" || plan.Population.Waiting == 0:
-		last.blocker = reported{}
-	case last.blocker.again(string(blocker.Reason), state.facts.Now) && blocker.Reason != CheckDisabled:
-		last.blocker = reported{string(blocker.Reason), state.facts.Now}
-		events = append(events, blockedEvent(blocker))
-	}
-	return events
+	return append(r.disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
 }
 
 // disabledEvents are about the condition Disabled that turned. It logs the lines that documents of others quote then.

@@ -144,19 +144,24 @@ func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []e
 
 // tearDown ends what the check called name has begun, as if it were deleted, and has the check say that kubemend acts on it no more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
+	state := &observed{check: check}
 	var listed map[types.UID]*listed
 	if check != nil {
-		listed = statusByUID(check)
-		unread, err := r.unreadOf(ctx, listed)
-		if err != nil || len(unread) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, errors.Join(err, r.watch(ctx, unread))
+		listed, state.facts = statusByUID(check), FactsOf(check, now)
+		for _, remediation := range remediations(check) { // no search finds a request that has lost its mark
+			kind := remediation.Resource.GroupVersionKind()
+			if err := r.await(ctx, state, kind); err != nil && !apierrors.IsForbidden(err) {
+				return ctrl.Result{}, fmt.Errorf("read the %s of NodeHealthCheck %s: %w", kind.Kind, name, err)
+			}
+		}
+		if len(state.pending) > 0 {
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.pending)
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)
 	if err != nil || check == nil {
 		return result, err
 	}
-	state := &observed{check: check, facts: FactsOf(check, now)}
 	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -166,25 +171,6 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 			Text: TeardownMessage}})
 	}
 	return result, err
-}
-
-// unreadOf are the kinds of listed requests that are not read yet: no search finds a request that has lost its mark.
-func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
-	var unread []schema.GroupVersionKind
-	for _, request := range requests {
-		kind := request.remediation.Resource.GroupVersionKind()
-		ready, err := r.Kinds.Readable(ctx, kind)
-		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the requests for node %s: %w", request.node, err)
-		}
-		if !ready {
-			unread = append(unread, kind)
-		}
-	}
-	return unread, nil
 }
 
 // dropped is what a check says on which kubemend acts no more. The list of its nodes may be all that says which check made their requests.

@@ -306,8 +306,11 @@ func (c *Case) ownNamesake() *unstructured.Unstructured {
 	return nil
 }
 
-func (c *Case) namedByTemplate() bool {
-	return c.ownNamesake().GetAnnotations()[nhcv1.TemplateNameAnnotation] == c.template().Name
+// ofOtherStep reports whether the check made that request from another template, or for a step before that has the same one.
+func (c *Case) ofOtherStep() bool {
+	same := c.ownNamesake()
+	return same != nil && (same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != c.template().Name ||
+		slices.ContainsFunc(c.n.Requests, func(r Request) bool { return r.Object.GetUID() == same.GetUID() && r.Step < c.step }))
 }
 
 func (n *Node) orphaned(request *unstructured.Unstructured) bool {

@@ -2,7 +2,6 @@ package nodehealthcheck
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -166,24 +165,11 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
-		When:   func(c *Case) bool { return c.ownNamesake() != nil && !c.namedByTemplate() },
+		When:   (*Case).ofOtherStep,
 		Object: func(c *Case) rule.Ref { return RefOf(c.ownNamesake()) },
 		Message: skippedBecause + "{object} exists and was made from another template: " +
 			"using multiple templates of same kind is not supported for this template",
 		Fix: "have the steps of the check name templates of different kinds",
-	},
-	{
-		Reason: "TwoStepsOfOneTemplate", Event: skipped, asked: ofStep,
-		When: func(c *Case) bool {
-			same := c.ownNamesake()
-			return same != nil && c.namedByTemplate() && slices.ContainsFunc(c.n.Requests, func(r Request) bool {
-				return r.Object.GetUID() == same.GetUID() && r.Step < c.step
-			})
-		},
-		Object:  func(c *Case) rule.Ref { return RefOf(c.ownNamesake()) },
-		Message: skippedBecause + "two steps of the check have the same template, {why}, and {object} of the first one exists",
-		Why:     func(c *Case) string { return c.template().Name },
-		Fix:     "have the two steps of the check name two templates",
 	},
 	{
 		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
@@ -261,7 +247,9 @@ var rules = []Rule{
 	},
 	{
 		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
-		When:    func(c *Case) bool { return c.f.ControlPlane == nil || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil },
+		When: func(c *Case) bool {
+			return c.f.ControlPlane == nil || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
+		},
 		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{

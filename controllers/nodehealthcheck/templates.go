@@ -86,12 +86,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 		if slices.ContainsFunc(state.facts.Templates, func(t Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
 			continue
 		}
-		ready, err := r.Kinds.Readable(ctx, kind)
-		switch {
-		case remediationrequest.Missing(err): // then there are none
-		case err == nil:
-			state.awaits(kind, ready)
-		default:
+		if err := r.await(ctx, state, kind); err != nil {
 			state.unreadable[kind.GroupKind()] = true
 			if !errors.Is(err, explain.ErrUnread) {
 				state.trouble = append(state.trouble, err)
@@ -99,6 +94,18 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 			}
 		}
 	}
+}
+
+// await makes state wait until the objects of a kind can be read; of one that is not there there are none.
+func (r *Reconciler) await(ctx context.Context, state *observed, kind schema.GroupVersionKind) error {
+	ready, err := r.Kinds.Readable(ctx, kind)
+	if err == nil {
+		state.awaits(kind, ready)
+	}
+	if remediationrequest.Missing(err) {
+		return nil
+	}
+	return err
 }
 
 func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Template) (Disabled, error) {
