@@ -108,7 +108,7 @@ func (d *decider) comesFirst(i, j int) int {
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
 	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
-		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Message != ""
+		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
 }
 
 func (d *decider) population() {
@@ -168,7 +168,7 @@ func (d *decider) classOf(i int) budget.Class {
 // settledAt is when kubelets have had time to report since the manager started, or the API server came back; zero if they have had it.
 func (d *decider) settledAt() time.Time {
 	f := d.f
-	since, allowed := f.Since, f.condition(nhcv1.RemediationAllowedCondition)
+	since, allowed := f.Since, conditionOf(f.Check, nhcv1.RemediationAllowedCondition)
 	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason
 	if awaited && !f.Now.Before(allowed.LastTransitionTime.Add(3*f.Grace)) {
 		since = time.Time{} // a manager that is started again and again before they had time would wait without end

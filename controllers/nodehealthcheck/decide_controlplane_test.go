@@ -69,7 +69,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			c := d.caseOf(0, &view{})
 			var got string
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
-				got = strings.TrimPrefix(blockers[0].Message, strings.Replace(quorumLoss, "{node}", "m0", 1))
+				got = strings.TrimPrefix(blockers[0].Text, strings.Replace(quorumLoss, "{node}", "m0", 1))
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)

@@ -151,7 +151,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 // worded expects that a blocker which is no silent one has words, without a full stop at their end.
 func worded(t *testing.T, b Blocker) {
 	t.Helper()
-	if strings.HasSuffix(b.Message+b.Fix, ".") || strings.HasSuffix(b.EndsWhen, ".") {
+	if strings.HasSuffix(b.Text+b.Fix, ".") || strings.HasSuffix(b.EndsWhen, ".") {
 		t.Errorf("%s says %+v", b.Reason, b)
 	}
 }
@@ -252,7 +252,7 @@ func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
 			var got string
 			for _, b := range Decide(tc.given).Decisions[0].Blockers {
 				if b.Reason == Upgrading {
-					got = strings.TrimPrefix(b.Message, PostponedByUpgrade+": ")
+					got = strings.TrimPrefix(b.Text, PostponedByUpgrade+": ")
 				}
 			}
 			if got != tc.want {

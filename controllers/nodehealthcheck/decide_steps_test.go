@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // A step that cannot be about the node is passed over, if another one can be.
@@ -125,24 +126,24 @@ func TestWhatHappensNext(t *testing.T) {
 	host, two := hostTemplate(), steps(reboot(0), reboot(0))
 	begun := delayedSince
 	step := "Reboot from template remediators/reboot"
-	expires := func(in time.Duration, follows string) Moment {
-		return Moment{At: epoch.Add(in), What: StepExpires, Text: step + " is given up unless the node is back, and " + follows}
+	expires := func(in time.Duration, follows string) rule.Step {
+		return rule.Step{At: epoch.Add(in), Reason: StepExpires, Text: step + " is given up unless the node is back, and " + follows}
 	}
-	at := func(in time.Duration, what What) Moment { return Moment{At: epoch.Add(in), What: what} }
+	at := func(in time.Duration, what string) rule.Step { return rule.Step{At: epoch.Add(in), Reason: what} }
 	theirs := func(n *Node) { n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "x")}} }
 	deletes := deletesNode(escalation.Yes)
 	for name, tc := range map[string]struct {
 		given Facts
-		want  Moment
+		want  rule.Step
 	}{
-		"nothing of a healthy node":                         {of(healthy()), Moment{}},
-		"nothing of a single remediation":                   {of(lost(asked())), Moment{}},
+		"nothing of a healthy node":                         {of(healthy()), rule.Step{}},
+		"nothing of a single remediation":                   {of(lost(asked())), rule.Step{}},
 		"the time of a step is over":                        {of(lost(asked())).with(two), expires(4*minute, step+" begins")},
 		"the time of the last one, too":                     {of(lost(asked(on(1)))).with(two), expires(4*minute, "no template is left to try")},
 		"one that cannot be about the node does not follow": {of(lost(asked())).with(steps(reboot(0), host)), expires(4*minute, "no template is left to try")},
 		"the one after that does":                           {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), expires(4*minute, step+" begins")},
 		"when a request that was deleted may be made again": {of(lost(deleted(was(0, 10*time.Second)))), at(50*time.Second, AskedAgain)},
-		"nothing that users want to know of when it is":     {of(lost(deleted(was(0, 2*minute)))).with(two), Moment{}},
+		"nothing that users want to know of when it is":     {of(lost(deleted(was(0, 2*minute)))).with(two), rule.Step{}},
 		"another holder of the lease is asked after":        {of(lost(leased(leaseFor("NMO", time.Hour, 0, 0)))), at(minute, AskedAgain)},
 		"or when its lease ends":                            {of(lost(leased(leaseFor("NMO", 30*time.Second, 0, 0)))), at(30*time.Second+time.Millisecond, AskedAgain)},
 		"a request of another check is looked for again":    {of(lost(orphaned)), at(minute, AskedAgain)},
@@ -152,16 +153,16 @@ func TestWhatHappensNext(t *testing.T) {
 		"the rest of it":                                    {of(healthy(asked(begun(4 * minute)))).with(healthyDelay(10 * minute)), at(6*minute, DelayEnds)},
 		"its end once more if the annotation was removed":   {of(healthy(asked(), statusLists(epoch.Add(-7*minute)))).with(healthyDelay(10 * minute)), at(3*minute, DelayEnds)},
 		"the first of two ends of it":                       {of(healthy(asked(begun(4*minute)), asked(begun(5*minute)))).with(healthyDelay(10 * minute)), at(5*minute, DelayEnds)},
-		"nothing if a person ends it":                       {of(healthy(asked())).with(healthyDelay(-1)), Moment{}},
-		"a node that a remediator keeps away stays away":    {of(gone(asked(kept), statusLists(epoch.Add(-4*minute)))), at(6*minute, NodeStaysAway)},
-		"one that it deletes, for the time of its step":     {of(gone(asked(deletes))).with(two), at(4*minute, NodeStaysAway)},
+		"nothing if a person ends it":                       {of(healthy(asked())).with(healthyDelay(-1)), rule.Step{}},
+		"a node that a remediator keeps away stays away":    {of(gone(asked(kept), statusLists(epoch.Add(-4*minute)))), at(6*minute, StaysAway)},
+		"one that it deletes, for the time of its step":     {of(gone(asked(deletes))).with(two), at(4*minute, StaysAway)},
 		"from the time on from which that counts": {
-			of(gone(asked(deletes, inStatus(0)))).with(two), at(5*minute, NodeStaysAway),
+			of(gone(asked(deletes, inStatus(0)))).with(two), at(5*minute, StaysAway),
 		},
-		"without a timeout for two days":                    {of(gone(asked(deletes))), at(tooOld-minute, NodeStaysAway)},
-		"if the template is not named any more, too":        {of(gone(asked(deletes, on(-1)))).with(two), at(tooOld-minute, NodeStaysAway)},
-		"one whose Machine stays, for the time of its step": {of(gone(asked(machineThere))).with(two), at(4*minute, NodeStaysAway)},
-		"nothing when the remediator has answered":          {of(gone(asked(deletes, succeeded(escalation.Yes)))).with(two), Moment{}},
+		"without a timeout for two days":                    {of(gone(asked(deletes))), at(tooOld-minute, StaysAway)},
+		"if the template is not named any more, too":        {of(gone(asked(deletes, on(-1)))).with(two), at(tooOld-minute, StaysAway)},
+		"one whose Machine stays, for the time of its step": {of(gone(asked(machineThere))).with(two), at(4*minute, StaysAway)},
+		"nothing when the remediator has answered":          {of(gone(asked(deletes, succeeded(escalation.Yes)))).with(two), rule.Step{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)

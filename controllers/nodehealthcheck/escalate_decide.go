@@ -11,6 +11,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over:
@@ -109,27 +110,16 @@ func (n *Node) requestsOn(step int, notify bool) []int {
 }
 
 // expires is when the time of the step is over that is waited for, and what happens then.
-func (c *Case) expires(answer Answer) Moment {
+func (c *Case) expires(answer Answer) rule.Step {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
-		return Moment{At: answer.Recheck}
+		return rule.Step{At: answer.Recheck}
 	}
 	follows := "no template is left to try"
 	if next := c.passing(c.n, answer.Step+1); next < len(c.steps) && !c.passed(c.n, next) {
 		follows = c.f.Templates[next].String() + " begins"
 	}
 	text := c.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
-	return Moment{At: answer.Recheck, What: StepExpires, Text: text}
-}
-
-// whenHealthy is the step that starts at the next failure of a node that is healthy: the first one; -1 if none does, and why.
-func (d *decider) whenHealthy(i int) (int, Reason) {
-	switch {
-	case len(d.f.Templates) == 0:
-		return -1, NoTemplate
-	case !d.f.Nodes[i].Selected && !d.f.Nodes[i].Remediated():
-		return -1, NotSelected
-	}
-	return 0, ""
+	return rule.Step{At: answer.Recheck, Reason: StepExpires, Text: text}
 }
 
 // would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
@@ -137,8 +127,12 @@ func (c *Case) would() (int, Reason) {
 	switch {
 	case !c.n.Exists():
 		return -1, NodeGone
-	case len(c.f.Templates) == 0, !c.n.Selected && !c.n.Remediated(), c.Verdict.State == health.Healthy, len(c.End) > 0:
-		return c.whenHealthy(c.i)
+	case len(c.f.Templates) == 0:
+		return -1, NoTemplate
+	case !c.n.Selected && !c.n.Remediated():
+		return -1, NotSelected
+	case c.Verdict.State == health.Healthy, len(c.End) > 0: // the next failure begins with the first step
+		return 0, ""
 	}
 	_, next := c.escalate()
 	step := next.Step

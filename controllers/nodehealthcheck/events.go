@@ -149,8 +149,8 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	if o.Verdict.State != health.Unhealthy {
 		return
 	}
-	if b := o.Blocker(); b.Event != "" && !b.Quiet {
-		n.eventOnce(name, o.n, recorder.Warning(b.Event, "Grant", "%s", b.Message))
+	if b := o.Blocker(); b.Cause != "" && !b.Quiet {
+		n.eventOnce(name, o.n, recorder.Warning(b.Blocker.Reason, "Grant", "%s", b.Text))
 	}
 }
 
@@ -201,9 +201,9 @@ func stormEvents(turn budget.StormTurn) []recorder.Event {
 func blockedEvent(b Blocker) recorder.Event {
 	switch b.Reason {
 	case Paused:
-		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
+		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Text)
 	case Upgrading:
 		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", PostponedByUpgrade)
 	}
-	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
+	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Text)
 }

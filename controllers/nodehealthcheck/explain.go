@@ -97,23 +97,12 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 		target.State, target.Skipped = cliv1.StateSkipped, TerminatingText
 	}
 	for _, b := range d.Blockers {
-		if b.Message != "" {
-			target.Blockers = append(target.Blockers, nodeBlocker(b))
+		if b.Text != "" {
+			target.Blockers = append(target.Blockers, b.Blocker)
 		}
 	}
 	target.Next = nodeNext(f, n, d, &target)
 	return target
-}
-
-// nodeBlocker has the reason of the event, which people look for, where there is one.
-func nodeBlocker(b Blocker) explain.Blocker {
-	blocker := explain.Blocker{
-		Reason: string(b.Reason), Text: b.Message, Until: b.Until, Fix: b.Fix, EndsWhen: b.EndsWhen, Object: b.Object, Detail: b.Detail,
-	}
-	if b.Event != "" {
-		blocker.Reason, blocker.Cause = b.Event, blocker.Reason
-	}
-	return blocker
 }
 
 // underway are the requests for n: those of the check, and then others'.
@@ -150,8 +139,7 @@ func underwaySince(n *Node) time.Time {
 
 // nodeNext is the next thing that happens to n, or what a person has to do.
 func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.Step {
-	next := explain.Step{At: d.Next.At, Reason: string(d.Next.What), Text: d.Next.Text}
-	switch {
+	switch next := d.Next; {
 	case target.StartsNow:
 		return explain.Step{At: f.Now, Reason: explain.RemediationStarts, Text: "kubemend " + target.Action.Message}
 	case n.Exists() && !n.Selected && !n.Remediated():

@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Facts is everything that one decision depends on, read once. Its objects are shared with the cache: read only.
@@ -23,30 +24,24 @@ type Facts struct {
 	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided.
 	Awaited []string
 
-	Policy health.Policy // of the conditions that the check names
-	Storm  budget.Storm  // as of the reconcile before
-	Resync time.Duration
-
-	// Templates are the steps of the escalation, in the order of use.
-	Templates []Template
+	Policy    health.Policy // of the conditions that the check names
+	Storm     budget.Storm  // as of the reconcile before
+	Resync    time.Duration
+	Templates []Template // the steps of the escalation, in the order of use
 	Disabled  Disabled
 
-	// TerminatingLeft says that a MachineHealthCheck of OpenShift ends nodes with the condition Terminating.
 	Upgrade         Upgrade
-	TerminatingLeft bool
+	TerminatingLeft bool // a MachineHealthCheck of OpenShift ends nodes with the condition Terminating
 
 	// Since is when this process began to reconcile, Grace how long kubelets have to report then, and after an outage of the API server.
 	Outages []Outage
 	Since   time.Time
 	Grace   time.Duration
-
 	// ClockAhead is how far the clock of the manager is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
 	ClockAhead time.Duration
 
-	// Nodes are those that the check selects or has not done with, in the order of their names.
-	Nodes []Node
-	// ControlPlane is nil as long as nothing is decided about one of its nodes.
-	ControlPlane *ControlPlane
+	Nodes        []Node        // those that the check selects or has not done with, by name
+	ControlPlane *ControlPlane // nil as long as all of its nodes that the check selects are healthy
 
 	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time
@@ -64,15 +59,14 @@ func FactsOf(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 		})
 	}
 	f.Storm.Active = meta.IsStatusConditionTrue(check.Status.Conditions, nhcv1.StormActiveCondition)
-	cooldown := f.condition(nhcv1.StormCooldownActiveCondition)
-	if cooldown != nil && cooldown.Status == metav1.ConditionTrue {
+	if cooldown := conditionOf(check, nhcv1.StormCooldownActiveCondition); cooldown != nil && cooldown.Status == metav1.ConditionTrue {
 		f.Storm.CoolingSince = cooldown.LastTransitionTime.Time
 	}
 	return f
 }
 
-func (f *Facts) condition(kind string) *metav1.Condition {
-	return meta.FindStatusCondition(f.Check.Status.Conditions, kind)
+func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(check.Status.Conditions, kind)
 }
 
 // Single reports whether the check names one template and no escalation.
@@ -105,10 +99,9 @@ func (o Outage) after(at time.Time) time.Duration {
 	return max(0, o.To.Sub(at))
 }
 
-// Upgrade is what is known of upgrades of the cluster that no single node tells.
+// Upgrade is what no single node tells of upgrades of the cluster. Progressing names the ClusterVersion that is progressing.
 type Upgrade struct {
-	Unread bool
-	// Progressing names the ClusterVersion that is progressing; empty if none is.
+	Unread      bool
 	Progressing string
 }
 
@@ -117,10 +110,10 @@ type Memory struct {
 	// Known says that there was a decision before; Judged is when nodes were judged last, zero if the last reconcile did not get to that.
 	Known  bool
 	Judged time.Time
-	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, by the UID of the node.
-	Seen  map[string]health.Seen
-	Rules []health.Rule
-	// Streaks are for how long conditions have been bad, by the UID of the node and type.
+	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, Streaks for how long they have been bad;
+	// by the UID of the node.
+	Seen    map[string]health.Seen
+	Rules   []health.Rule
 	Streaks map[string]Streaks
 	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
 	Started map[string]time.Time
@@ -128,9 +121,8 @@ type Memory struct {
 	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
 	// those whose remediators have said so, Recovered those that had succeeded when their node was seen healthy; by the UID of the request.
 	Flagged, Unpatchable, Succeeded, Recovered map[string]bool
-	Refusals                                   map[string]Refusal
-	// Recoveries are of the nodes that were healthy a moment ago, or for a moment, by their UIDs.
-	Recoveries map[string]Recovery
+	Refusals                                   map[string]Refusal  // by the name of the node
+	Recoveries                                 map[string]Recovery // by the UID of the node
 }
 
 // Plan is what follows from the facts.
@@ -145,8 +137,7 @@ type Plan struct {
 	// Decisions are about Facts.Nodes, in the same order; Order are the places of those about which something is done, in that order.
 	Decisions []Decision
 	Order     []int
-	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy; zero if
-	// none.
+	// Recheck is the first moment at which time alone changes the plan, NextDeadline the first at which it makes a node unhealthy.
 	Recheck, NextDeadline time.Time
 	Memory                Memory
 }
@@ -175,9 +166,7 @@ type Decision struct {
 	// Missing says that a remediation took the node away and nothing has replaced it yet, since MissedSince.
 	Missing     bool
 	MissedSince time.Time
-
-	// Blockers is everything that keeps a remediation from starting, in the order in which it is asked. It starts exactly if there are none.
-	Blockers []Blocker
+	Blockers    []Blocker // all, in the order in which they are asked: a remediation starts exactly if there are none
 	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
 	Start, Would int
 	Nothing      Reason
@@ -201,7 +190,7 @@ type Decision struct {
 	Remember []int
 	// Recheck is the first moment at which time alone changes the decision, Next the first that users want to know of.
 	Recheck time.Time
-	Next    Moment
+	Next    rule.Step
 }
 
 // Starts reports whether a remediation starts.
@@ -223,23 +212,13 @@ type RequestState struct {
 // Former reports whether the request was made before the node was healthy, or gone, the last time.
 func (s RequestState) Former(r *Request) bool { return s.Over || s.Counted.After(r.Started()) }
 
-// What is what happens at a moment.
-type What string
-
-// What happens to a node at moments that users want to know of.
+// What happens to a node at moments that users want to know of, as reasons of steps.
 const (
-	DelayEnds     What = "HealthyDelayEnds"
-	NodeStaysAway What = "NodeStaysAway"
-	AskedAgain    What = "ReadAgain"
-	StepExpires   What = "StepTimesOut"
+	DelayEnds   = "HealthyDelayEnds"
+	AskedAgain  = "ReadAgain"
+	StepExpires = "StepTimesOut"
+	StaysAway   = "NodeStaysAway"
 )
-
-// Moment is when something happens, and what. Text says it.
-type Moment struct {
-	At   time.Time
-	What What
-	Text string
-}
 
 // LeaseAction is what to do about a lease.
 type LeaseAction int

@@ -7,6 +7,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // recall takes over what is remembered of the nodes and requests that there are, and forgets about the others.
@@ -204,7 +205,7 @@ func (c *Case) gone() {
 			continue
 		}
 		if until := c.awaited(j); c.f.Now.Before(until) {
-			c.happens(Moment{At: until, What: NodeStaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
+			c.happens(rule.Step{At: until, Reason: StaysAway, Text: "the node has stayed away for too long, and its request is deleted"})
 			kept = true
 			continue
 		}

@@ -221,7 +221,7 @@ func allowedCondition(f *Facts, p *Plan) metav1.Condition {
 	case len(f.Awaited) > 0:
 		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, nhcv1.KindUnreadReason, KindsAwaited(f)
 	case len(p.Blockers) > 0:
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Message
+		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Text
 	}
 	return cond
 }

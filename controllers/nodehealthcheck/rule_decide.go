@@ -36,7 +36,10 @@ type Rule struct {
 }
 
 func (r *Rule) blocker(c *Case) Blocker {
-	b := Blocker{Reason: r.Reason, Event: r.Event, Quiet: r.Quiet}
+	b := Blocker{Reason: r.Reason, Quiet: r.Quiet}
+	if b.Blocker.Reason = string(r.Reason); r.Event != "" {
+		b.Blocker.Reason, b.Cause = r.Event, string(r.Reason)
+	}
 	if r.Message == "" {
 		return b
 	}
@@ -59,7 +62,7 @@ func (r *Rule) blocker(c *Case) Blocker {
 	p := &c.p.Population
 	text := strings.NewReplacer("{node}", node, "{object}", b.Object.String(), "{name}", b.Object.Name, "{why}", why,
 		"{fix}", fixes[c.p.Disabled.Reason], "{healthy}", strconv.Itoa(p.Healthy), "{minimum}", strconv.Itoa(c.p.Minimum()), "{total}", strconv.Itoa(p.Total()))
-	b.Message, b.Fix, b.EndsWhen, b.Detail = text.Replace(r.Message), text.Replace(r.Fix), text.Replace(r.EndsWhen), text.Replace(r.Detail)
+	b.Text, b.Fix, b.EndsWhen, b.Detail = text.Replace(r.Message), text.Replace(r.Fix), text.Replace(r.EndsWhen), text.Replace(r.Detail)
 	return b
 }
 
@@ -87,12 +90,10 @@ const stuckFor = time.Hour
 // Blocker is why a remediation does not start, in the words of its Rule, which conditions, events and explanations repeat. They have no
 // full stop at their end.
 type Blocker struct {
-	Reason                         Reason
-	Event                          string
-	Quiet                          bool
-	Message, Fix, EndsWhen, Detail string
-	Object                         rule.Ref // zero if no single object but the check blocks
-	Until, Again                   time.Time
+	Reason       Reason
+	Quiet        bool
+	Again        time.Time
+	rule.Blocker // as pages have it: its Reason is that of the event, where there is one
 }
 
 // Case is one node, and what a rule depends on besides it. Of the plan it is the part that was decided so far.
@@ -134,7 +135,7 @@ func (c *Case) toBegin() []Blocker {
 func distinct(blockers []Blocker) []Blocker {
 	kept := blockers[:0:0]
 	for _, b := range blockers {
-		if !slices.ContainsFunc(kept, func(k Blocker) bool { return k.Reason == b.Reason && k.Until.Equal(b.Until) && k.Message == b.Message }) {
+		if !slices.ContainsFunc(kept, func(k Blocker) bool { return k.Reason == b.Reason && k.Until.Equal(b.Until) && k.Text == b.Text }) {
 			kept = append(kept, b)
 		}
 	}

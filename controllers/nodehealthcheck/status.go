@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -145,8 +144,4 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return nil
-}
-
-func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
-	return meta.FindStatusCondition(check.Status.Conditions, kind)
 }

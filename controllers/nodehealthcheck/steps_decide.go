@@ -13,6 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
@@ -25,7 +26,7 @@ func (d *decider) decide(i int) {
 	decision.Start = -1
 	if decision.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
 		decision.Blockers, decision.Recheck = notUnhealthy, decision.Verdict.Recheck
-		decision.Would, decision.Nothing = d.whenHealthy(i)
+		decision.Would, decision.Nothing = d.caseOf(i, &d.now).would()
 		return
 	}
 	c := d.caseOf(i, &d.now)
@@ -90,9 +91,9 @@ func (c *Case) flag() {
 func (c *Case) lookAgain(at time.Time) { c.Recheck = health.Earliest(c.Recheck, at) }
 
 // happens makes the reconcile be repeated when m comes at the latest, of which users want to know if it says what happens.
-func (c *Case) happens(m Moment) {
+func (c *Case) happens(m rule.Step) {
 	c.lookAgain(m.At)
-	if !m.At.IsZero() && m.What != "" && (c.Next.At.IsZero() || m.At.Before(c.Next.At)) {
+	if !m.At.IsZero() && m.Reason != "" && (c.Next.At.IsZero() || m.At.Before(c.Next.At)) {
 		c.Next = m
 	}
 }
@@ -138,8 +139,8 @@ func (c *Case) healthy() {
 	c.leased()
 }
 
-func delayEnds(at time.Time) Moment {
-	return Moment{At: at, What: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
+func delayEnds(at time.Time) rule.Step {
+	return rule.Step{At: at, Reason: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
 }
 
 // leased keeps the lease while there are requests, or one is about to be made again; when no step is left only for a while, so that others
@@ -263,7 +264,7 @@ func (c *Case) unhealthy() {
 }
 
 // askedAgain is when the first of the blockers is over, or is looked at again.
-func askedAgain(blockers []Blocker) Moment {
+func askedAgain(blockers []Blocker) rule.Step {
 	var at time.Time
 	for _, b := range blockers {
 		if b.Again.IsZero() {
@@ -271,7 +272,7 @@ func askedAgain(blockers []Blocker) Moment {
 		}
 		at = health.Earliest(at, b.Again)
 	}
-	return Moment{At: at, What: AskedAgain, Text: "it is checked again"}
+	return rule.Step{At: at, Reason: AskedAgain, Text: "it is checked again"}
 }
 
 func (c *Case) start(step int) {
