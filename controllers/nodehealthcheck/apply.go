@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -137,11 +136,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 		}
 	}
 	for _, j := range o.Resume {
-		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if state.facts.Single() && o.Requests[j].Recovered {
-			set[mendv1.RelapsedAnnotation] = stamp(now)
-		}
-		o.try(r.note(ctx, state, obj(j), set))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: nil}))
 	}
 	for _, j := range o.Delay {
 		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: stamp(now)}))

@@ -239,8 +239,6 @@ func delayedSince(ago time.Duration) func(*Request) {
 	return notedIn(nhcv1.HealthyDelayAnnotation, ago)
 }
 
-func relapsed(r *Request) { notedIn(mendv1.RelapsedAnnotation, 0)(r) }
-
 func notified(r *Request) { notedIn(nhcv1.TimedOutAnnotation, 0)(r) }
 
 // inStatus is a request that the status of the check lists, counted from that moment on.

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -71,38 +70,12 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 	}
 }
 
-func TestWhichRequestHasRecoveredItsNode(t *testing.T) {
-	delayed := listedDelayed(time.Time{})
-	memory := func(is bool) func(*Facts) { return func(f *Facts) { f.Memory.Recovered = map[string]bool{"r": is} } }
-	success := asked(succeeded(escalation.Yes))
-	for name, tc := range map[string]struct {
-		given Facts
-		want  bool
-	}{
-		"one that has succeeded, of a healthy node":               {of(healthy(success)), true},
-		"one that has not said so":                                {of(healthy(asked())), false},
-		"one that has failed":                                     {of(healthy(asked(failed))), false},
-		"one of a node that is unhealthy":                         {of(lost(success)), false},
-		"one of a node that is gone":                              {of(gone(success)), false},
-		"one that had, of a node that is unhealthy again":         {of(lost(success)).with(memory(true)), true},
-		"one that the status says is delayed":                     {of(lost(success, delayed)), true},
-		"unless it is known better":                               {of(lost(success, delayed)).with(memory(false)), false},
-		"unless it has not succeeded":                             {of(lost(asked(), delayed)), false},
-		"a status that lists the node without a delay is no sign": {of(lost(success, statusLists(epoch))), false},
-	} {
-		p := Decide(tc.given)
-		if got := p.Decisions[0].Requests[0].Recovered; got != tc.want || p.Memory.Recovered["r"] != tc.want {
-			t.Errorf("%s: %t, remembered %t", name, got, p.Memory.Recovered["r"])
-		}
-	}
-}
-
 // The next decision knows of what there is still, and of nothing else.
 func TestWhatIsRemembered(t *testing.T) {
 	f := of(lost(asked()), lost()).with(func(f *Facts) {
 		yes := map[string]bool{"r": true, "gone": true}
 		f.Memory = Memory{
-			Flagged: yes, Unpatchable: yes, Recovered: yes,
+			Flagged: yes, Unpatchable: yes,
 			Refusals: map[string]Refusal{"a": {Last: epoch.Add(-refusedFor)}, "b": {Last: epoch.Add(1 - refusedFor)}, "gone": {Last: epoch}},
 			Started:  map[string]time.Time{"r": epoch, "gone": epoch},
 			Streaks:  map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
@@ -110,7 +83,7 @@ func TestWhatIsRemembered(t *testing.T) {
 	})
 	yes := map[string]bool{"r": true}
 	want := Memory{
-		Known: true, Judged: epoch, Decided: epoch, Flagged: yes, Unpatchable: yes, Recovered: yes,
+		Known: true, Judged: epoch, Decided: epoch, Flagged: yes, Unpatchable: yes,
 		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}}, Started: map[string]time.Time{"r": epoch},
 		Succeeded: map[string]bool{}, Recoveries: map[string]Recovery{},
 	}

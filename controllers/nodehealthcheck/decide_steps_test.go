@@ -73,7 +73,6 @@ func TestWhichStepStarts(t *testing.T) {
 
 func TestWhichStepWouldStart(t *testing.T) {
 	host, two := hostTemplate(), steps(reboot(0), reboot(0))
-	recovered := func(f *Facts) { f.Memory.Recovered = map[string]bool{"r": true} }
 	pending := since(time.Minute)
 	none := func(r Reason) would { return would{-1, r} }
 	for name, tc := range map[string]struct {
@@ -103,7 +102,7 @@ func TestWhichStepWouldStart(t *testing.T) {
 		"the one after that":                              {of(lost(asked())).with(steps(reboot(0), host, reboot(0))), would{Step: 2}},
 		"the only one, also if it cannot be":              {of(lost()).with(steps(host)), would{}},
 		"the first one once more when it is unhealthy again after a success": {
-			of(lost(asked(succeeded(escalation.Yes)))).with(recovered), would{},
+			of(lost(asked(succeeded(escalation.Yes)), listedDelayed(time.Time{}))), would{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

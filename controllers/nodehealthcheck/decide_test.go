@@ -74,26 +74,25 @@ func TestWhatIsReportedFirst(t *testing.T) {
 	}
 }
 
-func TestWhenASingleRemediationThatHadSucceededIsAwaitedToBeginAnew(t *testing.T) {
-	remembered := func(f *Facts) { f.Memory.Recovered = map[string]bool{"r": true} }
-	pending := since(time.Minute)
+func TestWhichRequestsOfASingleRemediationAreRepeated(t *testing.T) {
+	pending, delayed := since(time.Minute), listedDelayed(time.Time{})
 	success := asked(succeeded(escalation.Yes))
 	for name, tc := range map[string]struct {
 		given Facts
-		ended []int
-		want  bool
+		want  int
 	}{
-		"a node that is pending again":       {of(lost(success, pending)).with(remembered), nil, true},
-		"one that never recovered":           {of(lost(success, pending)), nil, false},
-		"one that is healthy":                {of(healthy(success)).with(remembered), nil, false},
-		"one that is gone":                   {of(gone(success)).with(remembered), nil, false},
-		"one of a check with steps":          {of(lost(success, pending)).with(remembered, steps(reboot(0))), nil, false},
-		"one whose request is being deleted": {of(lost(asked(succeeded(escalation.Yes), deleting(0)), pending)).with(remembered), nil, false},
-		"one whose request was deleted now":  {of(lost(success)).with(remembered), []int{0}, false},
+		"that of a node that is pending again": {of(lost(success, pending, delayed)), 1},
+		"of one that is unhealthy again":       {of(lost(success, delayed)), 1},
+		"not one that has not succeeded":       {of(lost(asked(), delayed)), 0},
+		"nor of a node that never was healthy": {of(lost(success, statusLists(epoch))), 0},
+		"nor of one that is healthy":           {of(healthy(success, delayed)), 0},
+		"nor of one that is gone":              {of(gone(success, delayed)), 0},
+		"nor of a check with steps":            {of(lost(success, pending, delayed)).with(steps(reboot(0))), 0},
+		"nor a request that is being deleted":  {of(lost(asked(succeeded(escalation.Yes), deleting(0)), pending, delayed)), 0},
 	} {
 		d := &Decide(tc.given).Decisions[0]
-		if got := d.AwaitsRepeat(&tc.given, &tc.given.Nodes[0], tc.ended); got != tc.want {
-			t.Errorf("%s: %t", name, got)
+		if got := d.repeats(&tc.given, &tc.given.Nodes[0]); len(got) != tc.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }
@@ -152,7 +151,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	before := encoded(t, f)
 	p := Decide(f)
 	p.Memory.Flagged["r"], p.Memory.Refusals["a"], p.Memory.Started["r"] = true, Refusal{}, epoch
-	p.Memory.Unpatchable["r"], p.Memory.Recovered["r"], p.Memory.Streaks["uid-a"] = true, true, Streaks{}
+	p.Memory.Unpatchable["r"], p.Memory.Streaks["uid-a"] = true, Streaks{}
 	if after := encoded(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
 	}

@@ -166,50 +166,31 @@ func (d *Decision) Action(f *Facts) string {
 	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 }
 
-// resumed ends a healthy delay: the node is not healthy. Of a single remediation that had succeeded the annotation says when that was
-// found.
+// resumed ends a healthy delay: the node is not healthy.
 func (c *Case) resumed() {
-	turned := c.n.delayed() && !c.n.healthySince().IsZero()
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
-		_, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]
-		switch {
-		case !r.Deleting().IsZero():
-		case marked, turned && c.f.Single() && c.Requests[j].Recovered && !r.relapsed():
+		if _, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; marked && r.Deleting().IsZero() {
 			c.Resume = append(c.Resume, j)
 		}
 	}
 }
 
-// relapsed: the remediation had succeeded, the node was seen healthy then, and now it is unhealthy once more. Where no step follows
-// another one, nothing would be done about it; so what has succeeded ends, and the node begins anew. With an escalation the next step's
-// turn comes by time.
+// repeats are the requests of a single remediation that had succeeded when the node, which the status says was healthy then, failed again.
+// No step follows that could help, so they end and the node begins anew.
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
 // because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (c *Case) relapsed() {
-	if !c.f.Single() {
-		return
-	}
-	for j := range c.n.Requests {
-		if r := &c.n.Requests[j]; r.succeeded() == escalation.Yes && r.Deleting().IsZero() && (c.Requests[j].Recovered || r.relapsed()) {
-			c.End = append(c.End, j)
-		}
-	}
-}
-
-// AwaitsRepeat reports whether a single remediation that had succeeded begins anew when the node is unhealthy. Ended are the deleted
-// requests.
-func (d *Decision) AwaitsRepeat(f *Facts, n *Node, ended []int) bool {
-	if !n.Exists() || d.Verdict.State == health.Healthy || !f.Single() {
-		return false
-	}
+func (d *Decision) repeats(f *Facts, n *Node) []int {
+	var again []int
 	for j := range n.Requests {
-		if d.Requests[j].Recovered && n.Requests[j].Deleting().IsZero() && !slices.Contains(ended, j) {
-			return true
+		r := &n.Requests[j]
+		had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
+		if had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy {
+			again = append(again, j)
 		}
 	}
-	return false
+	return again
 }
 
 // refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.

@@ -119,10 +119,10 @@ type Memory struct {
 	Started map[string]time.Time
 	Decided time.Time
 	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
-	// those whose remediators have said so, Recovered those that had succeeded when their node was seen healthy; by the UID of the request.
-	Flagged, Unpatchable, Succeeded, Recovered map[string]bool
-	Refusals                                   map[string]Refusal  // by the name of the node
-	Recoveries                                 map[string]Recovery // by the UID of the node
+	// those whose remediators have said so; by the UID of the request.
+	Flagged, Unpatchable, Succeeded map[string]bool
+	Refusals                        map[string]Refusal  // by the name of the node
+	Recoveries                      map[string]Recovery // by the UID of the node
 }
 
 // Plan is what follows from the facts.
@@ -205,8 +205,6 @@ type RequestState struct {
 	Counted time.Time
 	// Over says that it is being deleted because the node was healthy, or gone, since, and that nothing is done about the node since then.
 	Over bool
-	// Recovered says that it had succeeded when its node was seen healthy.
-	Recovered bool
 }
 
 // Former reports whether the request was made before the node was healthy, or gone, the last time.

@@ -14,7 +14,7 @@ import (
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Known, next.Decided = true, d.f.Now
-	next.Flagged, next.Unpatchable, next.Succeeded, next.Recovered = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	next.Flagged, next.Unpatchable, next.Succeeded = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	next.Started, next.Refusals, next.Recoveries = map[string]time.Time{}, map[string]Refusal{}, map[string]Recovery{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -46,8 +46,7 @@ func (d *decider) recall() {
 
 func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || r.ListedHealthy)
-	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over), Recovered: d.recovered(n, r, i)}
-	d.p.Memory.Recovered[r.ID()] = state.Recovered
+	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over)}
 	d.delayed(n, r, &state)
 	return state
 }
@@ -65,15 +64,6 @@ func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 		return r.Listed.Started.Time
 	}
 	return r.Started()
-}
-
-// recovered reports whether r is known to have succeeded when its node was seen healthy, whatever the clocks say. Of those that were seen
-// healthy before this process began the status tells: they were delayed. It goes on saying so of a node that is unhealthy again, until
-// that is begun anew.
-func (d *decider) recovered(n *Node, r *Request, i int) bool {
-	had, known := d.f.Memory.Recovered[r.ID()]
-	healthy := n.Exists() && d.p.Decisions[i].Verdict.State == health.Healthy
-	return had || r.succeeded() == escalation.Yes && (healthy || !known && n.delayed())
 }
 
 // delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for

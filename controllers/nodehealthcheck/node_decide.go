@@ -221,9 +221,6 @@ func (r *Request) GivenUp() time.Time {
 	return r.notified()
 }
 
-// relapsed reports whether the node of the request had recovered, and was found to be unhealthy again.
-func (r *Request) relapsed() bool { return !r.annotated(mendv1.RelapsedAnnotation).IsZero() }
-
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
 func (r *Request) annotated(key string) time.Time {
 	at, err := time.Parse(time.RFC3339, r.Object.GetAnnotations()[key])

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
@@ -45,7 +44,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
 			return relapses(t, delay, func(k *fixture) { k.grants(shipped(t, "self-node-remediation-0.8")) })
 		},
-		"the patch that notes the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
+		"a patch after the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
 			k, failed := relapses(t, delay), false
 			k.fails = func(verb string, _ client.Object) error {
 				if verb != "patch" || failed {
@@ -55,9 +54,6 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 				return apierrors.NewTimeoutError("once", 1)
 			}
 			k.looks()
-			if !failed {
-				t.Fatal("nothing was patched")
-			}
 			return k
 		},
 		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *fixture {
@@ -77,17 +73,6 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			obj := k.objects()[0]
 			obj.SetAnnotations(nil)
 			k.update(obj)
-			return k
-		},
-		"only the annotation is left": func(t *testing.T, delay time.Duration) *fixture {
-			k := relapses(t, delay)
-			k.looks()
-			c := k.check("nhc")
-			c.Status.UnhealthyNodes = nil
-			if err := k.client.Status().Update(t.Context(), c); err != nil {
-				t.Fatal(err)
-			}
-			k.restart()
 			return k
 		},
 		"the remediator's clock is ahead": func(t *testing.T, delay time.Duration) *fixture {
@@ -110,20 +95,5 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-func TestWhatTheAnnotationSaysOfARelapse(t *testing.T) {
-	k := relapses(t, time.Hour)
-	k.settle("nhc")
-	obj := k.objects()[0]
-	if at := obj.GetAnnotations()[mendv1.RelapsedAnnotation]; at != stamp(k.clock.Now()) {
-		t.Errorf("relapsed at %q, want %q", at, stamp(k.clock.Now()))
-	}
-	since := obj.GetAnnotations()[mendv1.RelapsedAnnotation]
-	k.after(time.Minute)
-	k.settle("nhc")
-	if at := k.objects()[0].GetAnnotations()[mendv1.RelapsedAnnotation]; at != since {
-		t.Errorf("it relapsed once, and says so since %q, and now since %q", since, at)
 	}
 }

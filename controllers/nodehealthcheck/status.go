@@ -67,7 +67,8 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: what comes back under its name begins at the first step, too
-	if o.Delayed || o.AwaitsRepeat(&state.facts, o.n, o.ended) {
+	repeats := o.repeats(&state.facts, o.n)
+	if o.Delayed || slices.ContainsFunc(repeats, func(j int) bool { return !slices.Contains(o.ended, j) }) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry

@@ -45,7 +45,7 @@ func (d *decider) decide(i int) {
 		c.leased()
 	}
 	if c.is(health.Unhealthy) {
-		c.relapsed()
+		c.End = append(c.End, c.repeats(c.f, c.n)...)
 		c.unhealthy()
 	} else {
 		c.block()

@@ -59,7 +59,7 @@ func (u *Uninstaller) act(ctx context.Context, s step) error {
 var marks = map[what]struct{ annotations, labels []string }{
 	checkRequest: {[]string{mendv1.MadeByAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByUIDLabel}},
 	nodeCheckRequest: {
-		[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel},
+		[]string{mendv1.MadeByNodeCheckAnnotation, mendv1.RecordAnnotation}, []string{mendv1.MadeByNodeCheckUIDLabel},
 	},
 	remediation: {annotations: []string{mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation, mendv1.WaitsForAnnotation}},
 	hostMark:    {annotations: []string{mendv1.MarkedForAnnotation}},
