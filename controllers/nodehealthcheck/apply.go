@@ -265,10 +265,6 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 // doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.
 const doubtful = 7
 
-func ownedBy(obj metav1.Object, uid types.UID) bool {
-	return slices.ContainsFunc(obj.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == uid })
-}
-
 func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
 
 // RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other
@@ -341,7 +337,7 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 
 // belongsTo makes lease go when node goes, and not when another one went that had its name before.
 func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
-	if node == nil || ownedBy(lease, node.UID) {
+	if node == nil || slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.UID }) {
 		return
 	}
 	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })

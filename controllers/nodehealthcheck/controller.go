@@ -124,7 +124,7 @@ type Reconciler struct {
 // Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
-		r.memory.pause()
+		r.memory.begin(time.Time{})
 		r.enqueueAll()
 	}
 }
@@ -249,7 +249,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	}
 	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {
-		r.send(ctx, state, r.checkEvents(state, plan, done.status))
+		r.send(ctx, state, append(r.disabledEvents(state.check, done.status), stormEvents(plan.Storm.Turn)...))
 	}
 	return r.next(ctx, state, plan, done)
 }
@@ -313,16 +313,12 @@ func (m *memory) lock() (unlock func()) {
 	return m.mu.Unlock
 }
 
+// begin notes that reconciles are made since now, if they are not made yet; the zero moment that none are made.
 func (m *memory) begin(now time.Time) {
 	defer m.lock()()
-	if m.began.IsZero() {
+	if m.began.IsZero() || now.IsZero() {
 		m.began = now
 	}
-}
-
-func (m *memory) pause() {
-	defer m.lock()()
-	m.began = time.Time{}
 }
 
 // recall returns what the decisions about a check have remembered, and since when reconciles are made.

@@ -329,10 +329,11 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 
 // memberMachines reads the control plane's Machines, and returns them by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
-	m := state.someMachine()
-	if m == nil {
+	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
+	if known < 0 {
 		return nil, nil
 	}
+	m := state.facts.Nodes[known].Machine.Object // all nodes belong to the same cluster
 	list := &clusterv1.MachineList{}
 	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
@@ -344,14 +345,4 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[t
 		members[list.Items[i].UID] = &list.Items[i]
 	}
 	return members, nil
-}
-
-// someMachine is one of the cluster's, if any is known: all nodes belong to the same cluster.
-func (state *observed) someMachine() *clusterv1.Machine {
-	for i := range state.facts.Nodes {
-		if m := state.facts.Nodes[i].Machine; m.There() {
-			return m.Object
-		}
-	}
-	return nil
 }

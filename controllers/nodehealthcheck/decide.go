@@ -21,13 +21,19 @@ import (
 // what would add a node is.
 func Decide(f Facts) Plan {
 	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
-	d := &decider{f: &f, p: &p, steps: stepsOf(f.Templates)}
+	d := &decider{f: &f, p: &p}
+	for i := range f.Templates {
+		d.steps = append(d.steps, escalation.Step{Timeout: f.Templates[i].timeout()})
+	}
 	d.judge()
 	d.recall()
 	missing := d.missing()
 	d.settled = d.settledAt()
 	d.population()
-	d.awaitsKubelets = !d.settled.IsZero() && d.awaiting()
+	notHealthy := func(decision Decision) bool { // selected or not
+		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+	}
+	d.awaitsKubelets = !d.settled.IsZero() && (p.Population.Unhealthy > 0 || slices.ContainsFunc(p.Decisions, notHealthy))
 	d.now.upgrading, d.now.upgraded = d.upgrade(health.Unhealthy)
 	d.ahead.upgrading, d.ahead.upgraded = d.upgrade(health.Unhealthy, health.Pending)
 	p.Blockers = (&Case{decider: d, view: &d.now, begins: true}).ask(ofCheck)
@@ -63,14 +69,6 @@ type view struct {
 	upgraded  rule.Ref
 	first     int    // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
 	etcd      Reason // why etcd cannot do without that one; empty if it can
-}
-
-func stepsOf(templates []Template) []escalation.Step {
-	steps := make([]escalation.Step, 0, len(templates))
-	for i := range templates {
-		steps = append(steps, escalation.Step{Timeout: templates[i].timeout()})
-	}
-	return steps
 }
 
 // members finds out which of the control plane's nodes goes first.

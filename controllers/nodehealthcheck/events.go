@@ -154,11 +154,6 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	}
 }
 
-// checkEvents are the events about the conditions of the check that turned.
-func (r *Reconciler) checkEvents(state *observed, plan *Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
-	return append(r.disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
-}
-
 // disabledEvents are about the condition Disabled that turned. It logs the lines that documents of others quote then.
 func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 	before, after := conditionOf(check, nhcv1.DisabledCondition), conditionOf(next, nhcv1.DisabledCondition)
@@ -184,17 +179,16 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 }
 
 func stormEvents(turn budget.StormTurn) []recorder.Event {
-	switch turn {
-	case budget.StormBegan:
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant",
-			"Storm recovery mode activated - delaying remediation until threshold is reached")}
-	case budget.StormCooling:
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")}
-	case budget.StormEnded:
-		return []recorder.Event{recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")}
-	case budget.StormUnchanged:
+	event, turned := map[budget.StormTurn]recorder.Event{
+		budget.StormBegan: recorder.Warning(nhcv1.EventStormStarted, "Grant",
+			"Storm recovery mode activated - delaying remediation until threshold is reached"),
+		budget.StormCooling: recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay"),
+		budget.StormEnded:   recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed"),
+	}[turn]
+	if !turned {
+		return nil
 	}
-	return nil
+	return []recorder.Event{event}
 }
 
 // blockedEvent is about what keeps all nodes from being remediated. What people want is no warning.

@@ -283,14 +283,6 @@ func SelectorInvalid(err error) Disabled {
 	return Disabled{Reason: nhcv1.SelectorInvalidReason, Message: "spec.selector is invalid: " + err.Error()}
 }
 
-// NoTemplates disables a check that names no template.
-func NoTemplates() Disabled {
-	return Disabled{
-		Reason:  nhcv1.TemplateInvalidReason,
-		Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
-	}
-}
-
 // TemplateNotFound disables a check whose template does not exist. It names the template: the API server's NotFound has no namespace.
 func TemplateNotFound(t *Template, err error) Disabled {
 	why := "failed to get " + t.Place() + ": " + innermost(err)

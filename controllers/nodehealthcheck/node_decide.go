@@ -92,11 +92,6 @@ const (
 	OpenShiftCurrentConfig = "machineconfiguration.openshift.io/currentConfig"
 )
 
-func (n *Node) reconfiguring() bool {
-	desired := n.Object.Annotations[OpenShiftDesiredConfig]
-	return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
-}
-
 // terminating reports whether OpenShift is ending the node. (machine-api-termination-handler; medik8s takes any status for it.)
 func (n *Node) terminating() bool {
 	return slices.ContainsFunc(n.Object.Status.Conditions, func(c corev1.NodeCondition) bool {
@@ -173,21 +168,17 @@ func RefOf(obj *unstructured.Unstructured) rule.Ref {
 
 // Entry is what the status of the check says of the request.
 func (r *Request) Entry() nhcv1.Remediation {
+	obj := r.Object
 	entry := nhcv1.Remediation{
-		Resource: ReferenceTo(r.Object), Started: r.Object.GetCreationTimestamp(),
-		TemplateName: r.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation],
+		Resource: corev1.ObjectReference{
+			APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
+		},
+		Started: obj.GetCreationTimestamp(), TemplateName: obj.GetAnnotations()[nhcv1.TemplateNameAnnotation],
 	}
 	if at := r.GivenUp(); !at.IsZero() {
 		entry.TimedOut = &metav1.Time{Time: at}
 	}
 	return entry
-}
-
-// ReferenceTo is how the status of the check refers to a request.
-func ReferenceTo(obj *unstructured.Unstructured) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: obj.GetAPIVersion(), Kind: obj.GetKind(), Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: obj.GetUID(),
-	}
 }
 
 // ID tells the request from one of the same name that was there before.

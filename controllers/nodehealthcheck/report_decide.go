@@ -149,14 +149,28 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 		meta.SetStatusCondition(&conditions, cond)
 	}
 	if len(f.Awaited) == 0 {
-		if cond, known := disabledCondition(f, p); known {
-			set(cond)
+		unread := slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil })
+		switch {
+		case p.Disabled.Is():
+			set(metav1.Condition{
+				Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: p.Disabled.Reason, Message: p.Disabled.Message,
+			})
+		case !unread: // else it is not known
+			set(metav1.Condition{
+				Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: EnabledMessage,
+			})
 		}
 		for _, cond := range stormConditions(f, p) {
 			set(cond)
 		}
 	}
-	allowed := allowedCondition(f, p)
+	allowed := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
+	switch {
+	case len(f.Awaited) > 0:
+		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, nhcv1.KindUnreadReason, KindsAwaited(f)
+	case len(p.Blockers) > 0:
+		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Text
+	}
 	before := meta.FindStatusCondition(conditions, allowed.Type)
 	awaitsNow := before != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason && before.Reason != allowed.Reason
 	set(allowed)
@@ -168,18 +182,6 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 
 // EnabledMessage is what a check says that is not disabled.
 const EnabledMessage = "No issues found, NodeHealthCheck is enabled."
-
-// disabledCondition is the condition Disabled. It is not known while a template could not be read.
-func disabledCondition(f *Facts, p *Plan) (cond metav1.Condition, known bool) {
-	cond = metav1.Condition{Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: EnabledMessage}
-	switch {
-	case p.Disabled.Is():
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionTrue, p.Disabled.Reason, p.Disabled.Message
-	case slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }):
-		return cond, false
-	}
-	return cond, true
-}
 
 // stormConditions are the two conditions of the storm that turn. The storm is remembered by them.
 func stormConditions(f *Facts, p *Plan) []metav1.Condition {
@@ -193,37 +195,20 @@ func stormConditions(f *Facts, p *Plan) []metav1.Condition {
 		storm, cooldown = "Storm mode is deactivated, remediation can occur normally", "Storm cooldown completed"
 	case budget.StormUnchanged:
 	}
+	statusOf := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
 	began, cools := p.Storm.Turn == budget.StormBegan, !p.Storm.CoolingSince.IsZero()
 	var turned []metav1.Condition
 	if began || f.Storm.Active != p.Storm.Active {
 		turned = append(turned, metav1.Condition{
-			Type: nhcv1.StormActiveCondition, Status: statusOf(p.Storm.Active), Reason: nhcv1.ThresholdReason, Message: storm,
+			Type: nhcv1.StormActiveCondition, Status: statusOf[p.Storm.Active], Reason: nhcv1.ThresholdReason, Message: storm,
 		})
 	}
 	if began || f.Storm.CoolingSince.IsZero() == cools {
 		turned = append(turned, metav1.Condition{
-			Type: nhcv1.StormCooldownActiveCondition, Status: statusOf(cools), Reason: nhcv1.ThresholdReason, Message: cooldown,
+			Type: nhcv1.StormCooldownActiveCondition, Status: statusOf[cools], Reason: nhcv1.ThresholdReason, Message: cooldown,
 		})
 	}
 	return turned
-}
-
-func statusOf(holds bool) metav1.ConditionStatus {
-	if holds {
-		return metav1.ConditionTrue
-	}
-	return metav1.ConditionFalse
-}
-
-func allowedCondition(f *Facts, p *Plan) metav1.Condition {
-	cond := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
-	switch {
-	case len(f.Awaited) > 0:
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, nhcv1.KindUnreadReason, KindsAwaited(f)
-	case len(p.Blockers) > 0:
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Text
-	}
-	return cond
 }
 
 // KindsAwaited says what a check waits for before anything is decided.

@@ -98,13 +98,11 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 		}
 	}
 	for _, ours := range state.requests.ours {
-		slices.SortFunc(ours, oldestFirst)
+		slices.SortFunc(ours, func(a, b Request) int {
+			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+		})
 	}
 	return nil
-}
-
-func oldestFirst(a, b Request) int {
-	return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
 // objectKey is what no two objects have in common at the same time.

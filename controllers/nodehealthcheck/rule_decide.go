@@ -205,7 +205,11 @@ func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 	if d.f.Upgrade.Unread {
 		return "whether the cluster is being upgraded could not be found out", rule.Ref{}
 	}
-	if i := slices.IndexFunc(nodes, (*Node).reconfiguring); i >= 0 {
+	reconfiguring := func(n *Node) bool {
+		desired := n.Object.Annotations[OpenShiftDesiredConfig]
+		return desired != "" && desired != n.Object.Annotations[OpenShiftCurrentConfig]
+	}
+	if i := slices.IndexFunc(nodes, reconfiguring); i >= 0 {
 		return "the configuration of node " + nodes[i].Name + " is being changed", rule.Ref{Kind: "Node", Name: nodes[i].Name}
 	}
 	if version := d.f.Upgrade.Progressing; version != "" {
@@ -224,13 +228,6 @@ func (d *decider) upgrade(states ...health.State) (string, rule.Ref) {
 // RollingOut reports whether the Cluster is rolling out a new version of its machines.
 func RollingOut(cluster *clusterv1.Cluster) bool {
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
-}
-
-// awaiting reports whether a kubelet that has had no time to report may be why a node is not healthy, selected or not.
-func (d *decider) awaiting() bool {
-	return d.p.Population.Unhealthy > 0 || slices.ContainsFunc(d.p.Decisions, func(decision Decision) bool {
-		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-	})
 }
 
 // unreadTemplate is a template without which nothing can be made: of the check before the first request, else of the step.

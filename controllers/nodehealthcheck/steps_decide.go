@@ -239,7 +239,11 @@ func (c *Case) unhealthy() {
 	gaveUp, answer := c.escalate()
 	if goes {
 		c.GaveUp, c.Answer = gaveUp, answer
-		c.adopted()
+		for j := range c.Requests { // what is left of the last time is what the failure begins with
+			if c.Requests[j].Over {
+				c.Adopt = append(c.Adopt, j)
+			}
+		}
 		if gaveUp.Do == escalation.GiveUp {
 			c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
 		}
@@ -284,15 +288,6 @@ func (c *Case) start(step int) {
 		c.Lease, _ = c.n.Lease.next(c.Term, c.f.Now, c.f.Now)
 		if c.Lease == DropLease { // one of ours from before
 			c.Lease = RenewLease
-		}
-	}
-}
-
-// adopted: what is left of the last time is what the failure begins with.
-func (c *Case) adopted() {
-	for j := range c.Requests {
-		if c.Requests[j].Over {
-			c.Adopt = append(c.Adopt, j)
 		}
 	}
 }

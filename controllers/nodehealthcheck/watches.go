@@ -110,6 +110,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	r.resumed = make(chan event.GenericEvent, 1)
 	everyCheck := enqueue.Merged[client.Object](r.everyCheck)
+	itself := func(_ context.Context, check client.Object) []reconcile.Request {
+		return []reconcile.Request{requestFor(check.GetName())}
+	}
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodehealthcheck").
 		WithOptions(options).
@@ -131,10 +134,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}
 	return nil
-}
-
-func itself(_ context.Context, check client.Object) []reconcile.Request {
-	return []reconcile.Request{requestFor(check.GetName())}
 }
 
 func requestFor(check string) reconcile.Request {
