@@ -37,7 +37,7 @@ func (c *Check) population() *cliv1.Population {
 	}
 }
 
-// limit sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of remediations
+// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of remediations
 // may be in progress.
 func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining

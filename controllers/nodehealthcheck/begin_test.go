@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -83,7 +84,7 @@ func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...clien
 type silent struct{ since time.Time }
 
 func (s *silent) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) {
-	s.since = time.Now()
+	s.since = clock.RealClock{}.Now()
 	<-ctx.Done()
 	return host.Found{}, ctx.Err()
 }
@@ -98,7 +99,7 @@ func TestAMemberBeginsThoughItsHostAndItsRecordDoNotAnswer(t *testing.T) {
 			return false, ctx.Err()
 		}
 		k.fails = func(verb string, obj client.Object) error {
-			if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && time.Since(hosts.since) >= begin.Within {
+			if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && (clock.RealClock{}).Since(hosts.since) >= begin.Within {
 				return context.DeadlineExceeded
 			}
 			return nil

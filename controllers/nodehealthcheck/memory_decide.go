@@ -23,7 +23,7 @@ func (d *decider) recall() {
 		}
 		for j := range n.Requests {
 			r := &n.Requests[j]
-			d.p.Decisions[i].Requests[j] = d.stateOf(n, r, i)
+			d.p.Decisions[i].Requests[j] = d.stateOf(n, r)
 			if r.succeeded() == escalation.Yes {
 				next.Succeeded[r.ID()] = true
 			}
@@ -44,7 +44,7 @@ func (d *decider) recall() {
 	}
 }
 
-func (d *decider) stateOf(n *Node, r *Request, i int) RequestState {
+func (d *decider) stateOf(n *Node, r *Request) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || r.ListedHealthy)
 	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over)}
 	d.delayed(n, r, &state)

@@ -62,13 +62,13 @@ func (o *Options) Validate() error {
 // DefaultName is the name of the check that the manager makes on request. (Seed 001.)
 const DefaultName = "nhc-worker-default"
 
-// Template is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
+// TemplateFlag is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
 type TemplateFlag struct{ ref *corev1.ObjectReference }
 
 // IsSet reports whether there is one.
 func (t *TemplateFlag) IsSet() bool { return t.ref != nil }
 
-// Set makes Template a flag value.
+// Set makes TemplateFlag a flag value.
 func (t *TemplateFlag) Set(s string) error {
 	if s == "" {
 		t.ref = nil
@@ -88,7 +88,7 @@ func (t *TemplateFlag) Set(s string) error {
 		"SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic, not %q", s)
 }
 
-// String makes Template a flag value.
+// String makes TemplateFlag a flag value.
 func (t *TemplateFlag) String() string {
 	if t.ref == nil {
 		return ""
@@ -97,7 +97,7 @@ func (t *TemplateFlag) String() string {
 	return fmt.Sprintf("%s.%s.%s/%s/%s", kind.Kind, kind.Version, kind.Group, t.ref.Namespace, t.ref.Name)
 }
 
-// Type makes Template a flag value.
+// Type makes TemplateFlag a flag value.
 func (t *TemplateFlag) Type() string { return "template" }
 
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create

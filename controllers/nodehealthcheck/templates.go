@@ -99,7 +99,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
-// await makes state wait until the objects of a kind can be read; of one that is not there there are none.
+// await makes state wait until the objects of a kind can be read. There are none of a kind that is not installed.
 func (r *Reconciler) await(ctx context.Context, state *observed, kind schema.GroupVersionKind) error {
 	ready, err := r.Kinds.Readable(ctx, kind)
 	if err == nil {
