@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
@@ -154,5 +156,192 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	p.Memory.Unpatchable["r"], p.Memory.Streaks["uid-a"] = true, Streaks{}
 	if after := encoded(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
+	}
+}
+
+// The Machines of a node, and requests of their names, are read only if something may be decided by them.
+func TestWhichNodesConcern(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node Node
+		want bool
+	}{
+		"a healthy one does not":                   {healthy(), false},
+		"an unhealthy one does":                    {lost(), true},
+		"a pending one does":                       {lost(since(time.Minute)), true},
+		"one that never reported does":             {healthy(silentMember), true},
+		"one that is gone does not":                {gone(asked()), false},
+		"one with another status or type does not": {healthy(terminating), false},
+	} {
+		facts := of(tc.node)
+		if got := facts.Concerns(&facts.Nodes[0]); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// What a deleted check has begun ends: its requests first, and the lease on a node when the last of them is gone.
+func TestWhatADeletedCheckReleases(t *testing.T) {
+	type released struct {
+		End   []int
+		Lease LeaseAction
+	}
+	ours := func(renewed time.Duration) func(*Node) {
+		return leased(leaseFor(us, 11*time.Minute, time.Hour, renewed))
+	}
+	clings := asked(kept, deleting(ClingingFor))
+	for name, tc := range map[string]struct {
+		node         Node
+		uninstalling bool
+		want         released
+		again        time.Duration
+	}{
+		"the requests of a node":                 {lost(asked(), asked(), ours(0)), false, released{End: []int{0, 1}}, 5 * time.Minute},
+		"also if it is healthy":                  {healthy(asked(), ours(0)), false, released{End: []int{0}}, 5 * time.Minute},
+		"also if it is gone":                     {gone(asked(), ours(0)), false, released{End: []int{0}}, 5 * time.Minute},
+		"not what is being deleted":              {lost(asked(deleting(time.Minute)), ours(0)), false, released{}, 5 * time.Minute},
+		"the lease is renewed for as long":       {lost(asked(deleting(time.Minute)), ours(6*time.Minute)), false, released{Lease: RenewLease}, 5 * time.Minute},
+		"the lease after the last request":       {lost(ours(0)), false, released{Lease: DropLease}, 0},
+		"not the lease of another holder":        {lost(leased(leaseFor("NMO", time.Hour, 0, 0))), false, released{}, 0},
+		"not while a remediator keeps a request": {lost(clings, ours(0)), false, released{}, 5 * time.Minute},
+		"but during an uninstall":                {lost(clings, ours(0)), true, released{Lease: DropLease}, 0},
+		"which waits for ten minutes":            {lost(asked(kept, deleting(ClingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
+		"for all requests of the node":           {lost(clings, asked(deleting(0)), ours(0)), true, released{}, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
+			p := Release(f, tc.uninstalling)
+			d := &p.Decisions[0]
+			if diff := cmp.Diff(tc.want, released{d.End, d.Lease}); diff != "" {
+				t.Errorf("released (-want +got):\n%s", diff)
+			}
+			if d.Starts() || d.Would >= 0 {
+				t.Errorf("step %d starts, %d would", d.Start, d.Would)
+			}
+			var again time.Time
+			if tc.again > 0 {
+				again = epoch.Add(tc.again)
+			}
+			if !p.Recheck.Equal(again) {
+				t.Errorf("looked at again at %s, want %s", p.Recheck, again)
+			}
+		})
+	}
+	t.Run("the first node that is looked at again says when", func(t *testing.T) {
+		f := of(lost(asked(), ours(2*time.Minute)), lost(asked(), ours(time.Minute)), lost(ours(0)))
+		f.Recheck = epoch.Add(4 * time.Minute)
+		if p := Release(f, false); !p.Recheck.Equal(epoch.Add(3*time.Minute)) || len(p.Order) != 3 {
+			t.Errorf("looked at again at %s, in the order %v", p.Recheck, p.Order)
+		}
+	})
+}
+
+// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after
+// the last one; -1 if it is not on its way there.
+func dueOf(rules []health.Rule, played ...Node) time.Duration {
+	f := of(healthy()).with(func(f *Facts) { f.Policy.Rules = rules })
+	var p Plan
+	for _, n := range played {
+		if n.Object.UID = "uid"; len(n.Object.Status.Conditions) > 0 {
+			f.Now = n.Object.Status.Conditions[0].LastTransitionTime.Time
+		}
+		f.Nodes = []Node{n}
+		p = Decide(f)
+		f.Memory = p.Memory
+	}
+	v := p.Decisions[0].Verdict
+	if len(v.Findings) == 0 {
+		return -1
+	}
+	return v.Findings[0].Due.Sub(epoch)
+}
+
+func TestStatusesOfAConditionCountTogether(t *testing.T) {
+	rule := func(status string, d time.Duration) health.Rule {
+		return health.Rule{Source: health.OnNode, Type: "Ready", Status: status, For: d}
+	}
+	both := []health.Rule{rule(bad, 300*time.Second), rule(unknown, 300*time.Second)}
+	uneven := []health.Rule{rule(bad, 900*time.Second), rule(unknown, 300*time.Second)}
+	for name, tc := range map[string]struct {
+		rules []health.Rule
+		nodes []Node
+		want  time.Duration
+	}{
+		"one status counts from its transition": {both, []Node{ready(bad, 0)}, 300 * time.Second},
+		"W26: a turn from one bad status to the other starts nothing anew": {
+			both, []Node{ready(unknown, 0), ready(bad, 299*time.Second)}, 300 * time.Second,
+		},
+		"W26: nor do many": {
+			both, []Node{ready(unknown, 0), ready(bad, 100*time.Second), ready(unknown, 200*time.Second), ready(bad, 290*time.Second)}, 300 * time.Second,
+		},
+		"a good one in between does": {
+			both, []Node{ready(unknown, 0), ready(good, 100*time.Second), ready(bad, 200*time.Second)}, 500 * time.Second,
+		},
+		"what the longer timeout tolerates is not cut short by the shorter one": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 800*time.Second)}, 900 * time.Second,
+		},
+		"nor longer than the present status alone would take": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 100*time.Second)}, 400 * time.Second,
+		},
+		"a clock that was turned back starts anew": {
+			both, []Node{ready(unknown, 100*time.Second), ready(bad, 0)}, 300 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := dueOf(tc.rules, tc.nodes...); got != tc.want {
+				t.Errorf("unhealthy after %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestANodeThatNeverReported(t *testing.T) {
+	rules := []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 300 * time.Second}}
+	mute := healthy(silentMember, created(epoch))
+	if got := dueOf(rules, mute); got != 300*time.Second {
+		t.Errorf("W27: unhealthy after %v, want 300 s after it was created", got)
+	}
+	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
+	if got := dueOf(other, mute); got != -1 {
+		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
+	}
+}
+
+// What a condition says of its own age counts if nothing contradicts it that was seen.
+func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
+	const m = time.Minute
+	old, missing, made := ready(unknown, -10*m), healthy(silentMember, created(epoch.Add(-2*m))), ready(unknown, -10*m)
+	created(epoch.Add(-m))(&made)
+	facts := of(old)
+	before, _ := facts.Signals(&old)
+	seen := func(signals ...health.Signal) func(*Facts) {
+		return func(f *Facts) {
+			f.Since = epoch.Add(-time.Hour)
+			f.Memory = Memory{Known: true, Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
+				"uid-a": {Object: "uid-a", At: epoch.Add(-m), Signals: signals},
+			}}
+		}
+	}
+	otherRules := func(f *Facts) { f.Memory.Rules = nil }
+	missed := func(f *Facts) {
+		f.Memory.Judged = time.Time{}
+		f.Memory.Streaks = map[string]Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  time.Duration // until it is unhealthy
+	}{
+		"its stamp counts at the first look":                     {of(old), -5 * m},
+		"unless it is older than the node":                       {of(made), 5 * m},
+		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
+		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
+		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+	} {
+		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
+			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
+		}
 	}
 }

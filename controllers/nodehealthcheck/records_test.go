@@ -116,29 +116,6 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	}
 }
 
-func TestTheNextRemediationOfANodeHasAnotherRecord(t *testing.T) {
-	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
-	for range 2 {
-		k.turn("w0", corev1.ConditionFalse)
-		k.settle("nhc")
-		k.after(5 * time.Minute)
-		k.settle("nhc")
-		k.turn("w0", corev1.ConditionTrue)
-		k.settle("nhc")
-		for _, r := range k.records() { // by what follows it
-			if r.Open() {
-				r.Status.Ended, r.Status.Outcome = new(metav1.NewTime(k.clock.Now())), mendv1.RecordHealed
-				delete(r.Labels, mendv1.RecordOpenLabel)
-				k.update(&r)
-			}
-		}
-		k.after(time.Hour)
-	}
-	if got := k.records(); len(k.made) != 2 || len(got) != 2 {
-		t.Errorf("%q were made, with %d records", k.made, len(got))
-	}
-}
-
 func TestANodeIsRemediatedWithoutARecord(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture){
 		"it cannot be written": func(k *fixture) {
