@@ -230,7 +230,17 @@ type applied struct {
 
 // apply carries out what is decided about all nodes, and writes the status of the check.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
-	done := applied{outcomes: r.carryOut(ctx, state, plan), trouble: r.endOrphaned(ctx, state)}
+	done := applied{outcomes: r.carryOut(ctx, state, plan)}
+	for _, orphans := range state.requests.orphaned {
+		for _, obj := range orphans {
+			if obj.GetDeletionTimestamp() != nil {
+				continue
+			}
+			if err := r.Requests.Delete(ctx, obj); err != nil {
+				done.trouble = append(done.trouble, err)
+			}
+		}
+	}
 	next := statusAfter(state, plan, done.outcomes)
 	if done.err = r.record(ctx, state, next); done.err == nil {
 		done.status = next

@@ -114,7 +114,9 @@ func (d *decider) population() {
 	for i := range f.Nodes {
 		n, decision := &f.Nodes[i], &p.Decisions[i]
 		decision.InFlight = n.Remediated() || decision.Missing
-		if !d.counts(i) {
+		// One that is gone counts while a remediation that may have taken it away goes on, or it is missing.
+		goesOn := decision.Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(f.Now) })
+		if !n.Selected && (n.Exists() || !goesOn) {
 			continue
 		}
 		decision.Class = d.classOf(i)
@@ -138,14 +140,6 @@ func (d *decider) population() {
 		cooldown = &f.Check.Spec.StormCooldownDuration.Duration
 	}
 	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
-}
-
-// counts reports whether the limits count the node. One that is gone counts while a remediation that may have taken it away goes on, or it
-// is missing.
-func (d *decider) counts(i int) bool {
-	n := &d.f.Nodes[i]
-	return n.Selected || !n.Exists() && (d.p.Decisions[i].Missing || len(n.Unseen) > 0 ||
-		slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(d.f.Now) }))
 }
 
 func (d *decider) classOf(i int) budget.Class {
@@ -196,15 +190,6 @@ func latest(a, b time.Time) time.Time {
 // back a node is Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 type Streaks = health.Streaks
 
-func ruleFor(rules []health.Rule, c *health.Signal) *health.Rule {
-	for i := range rules {
-		if rules[i].Type == c.Type && rules[i].Status == c.Status {
-			return &rules[i]
-		}
-	}
-	return nil
-}
-
 // Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {
@@ -216,7 +201,7 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 		signal := health.Signal{
 			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
 		}
-		if ruleFor(f.Policy.Rules, &signal) != nil {
+		if slices.ContainsFunc(f.Policy.Rules, func(r health.Rule) bool { return r.Type == signal.Type && r.Status == signal.Status }) {
 			signals = append(signals, signal)
 		}
 	}

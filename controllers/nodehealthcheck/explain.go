@@ -72,9 +72,10 @@ func nodeLimit(f *Facts) string {
 // nodeTarget is what there is to say of one node.
 func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
+	requests, since := underway(n)
 	target := explain.Target{Class: d.Class, Findings: explain.Findings(d.Verdict, f.Now), Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(), Requests: underway(n),
-		InFlight: d.InFlight, InFlightSince: cliv1.Moment(underwaySince(n)), Message: p.Report(f, i),
+		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(), Requests: requests,
+		InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: p.Report(f, i),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
 	if n.Machine.There() {
@@ -105,36 +106,20 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	return target
 }
 
-// underway are the requests for n: those of the check, and then others'.
-func underway(n *Node) []explain.Ref {
-	var refs []explain.Ref
-	add := func(ref explain.Ref) {
-		if !slices.Contains(refs, ref) {
+// underway are the requests for n, those of the check and then others', and since when the check remediates it; zero if it does not.
+func underway(n *Node) (refs []explain.Ref, since time.Time) {
+	for j := range n.Requests {
+		refs, since = append(refs, n.Requests[j].Ref()), health.Earliest(since, n.Requests[j].Started())
+	}
+	for j := range n.Unseen {
+		refs, since = append(refs, n.Unseen[j].Ref()), health.Earliest(since, n.Unseen[j].Started.Time)
+	}
+	for _, other := range slices.Concat(n.Orphaned, n.Others) {
+		if ref := RefOf(other); !slices.Contains(refs, ref) {
 			refs = append(refs, ref)
 		}
 	}
-	for j := range n.Requests {
-		add(n.Requests[j].Ref())
-	}
-	for j := range n.Unseen {
-		add(n.Unseen[j].Ref())
-	}
-	for _, other := range slices.Concat(n.Orphaned, n.Others) {
-		add(RefOf(other))
-	}
-	return refs
-}
-
-// underwaySince is since when the check remediates n; zero if it does not.
-func underwaySince(n *Node) time.Time {
-	var first time.Time
-	for j := range n.Requests {
-		first = health.Earliest(first, n.Requests[j].Started())
-	}
-	for j := range n.Unseen {
-		first = health.Earliest(first, n.Unseen[j].Started.Time)
-	}
-	return first
+	return refs, since
 }
 
 // nodeNext is the next thing that happens to n, or what a person has to do.

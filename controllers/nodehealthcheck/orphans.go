@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,17 +128,6 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 		return false, fmt.Errorf("make sure that NodeHealthCheck %s is gone: %w", name, err)
 	}
 	return !check.DeletionTimestamp.IsZero(), nil
-}
-
-func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []error) {
-	for _, orphans := range state.requests.orphaned {
-		for _, obj := range orphans {
-			if obj.GetDeletionTimestamp() == nil {
-				errs = append(errs, r.Requests.Delete(ctx, obj))
-			}
-		}
-	}
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
 // tearDown ends what the check called name has begun, as if it were deleted, and has the check say that kubemend acts on it no more.
