@@ -1,5 +1,5 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, by the
-// rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, by
+// the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
 //
 // The files that decide (decide.go, rules.go, *_decide.go) make a Plan from Facts: they do no I/O and read no clock, and what has to be
 // remembered goes in with the facts and comes out with the plan. The others observe, apply and report.

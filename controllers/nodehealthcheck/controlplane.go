@@ -74,8 +74,8 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c.Renewed = renewed
 }
 
-// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that is
-// gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
+// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that
+// is gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
 func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]bool, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

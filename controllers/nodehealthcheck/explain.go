@@ -16,8 +16,7 @@ import (
 
 // NodeCheck describes a NodeHealthCheck: what is held against its nodes, what would be done about them, and what blocks that.
 //
-// Mode is Acting; Paused for pause requests; and None if the check is disabled. Whether kubemend serves it in a cluster, and whether it is there at
-// all, the caller has to know.
+// Mode is Acting; Paused for pause requests; and None if the check is disabled. The caller knows whether kubemend serves it in a cluster.
 func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	c := &explain.Check{Check: cliv1.Check{
 		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: explain.Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)},
@@ -74,8 +73,8 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	requests, since := underway(n)
 	target := explain.Target{Class: d.Class, Findings: explain.Findings(d.Verdict, f.Now), Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(), Requests: requests,
-		InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: p.Report(f, i),
+		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(),
+		Requests: requests, InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: p.Report(f, i),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
 	if n.Machine.There() {
@@ -145,7 +144,8 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 	case d.Missing && !n.Remediated():
 		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "it counts no more"}
 	case target.InFlight:
-		return explain.Step{Reason: explain.RemediatorActs, Text: fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])}
+		text := fmt.Sprintf("%s goes on; it is deleted when the node is healthy", target.Requests[0])
+		return explain.Step{Reason: explain.RemediatorActs, Text: text}
 	}
 	return explain.Step{}
 }
@@ -157,7 +157,7 @@ func comesDue(d *Decision, target *explain.Target) explain.Step {
 		next.Text += ", and its remediation goes on"
 		return next
 	}
-	left := slices.IndexFunc(target.Blockers, func(blocker explain.Blocker) bool { return blocker.Until.IsZero() || blocker.Until.After(next.At) })
+	left := slices.IndexFunc(target.Blockers, func(b explain.Blocker) bool { return b.Until.IsZero() || b.Until.After(next.At) })
 	if left >= 0 {
 		next.Text += explain.StillBlocked(&target.Blockers[left])
 	} else {

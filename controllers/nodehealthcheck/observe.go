@@ -215,8 +215,8 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without the
-// memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
+// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without
+// the memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {

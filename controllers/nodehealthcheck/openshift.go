@@ -144,7 +144,9 @@ func (c openshiftCluster) Machine(ctx context.Context, n *Node) (*metav1.OwnerRe
 	if err := c.Live.Get(ctx, key, obj); err != nil {
 		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
 	}
-	return &metav1.OwnerReference{APIVersion: OpenShiftMachines.GroupVersion().String(), Kind: OpenShiftMachines.Kind, Name: key.Name, UID: obj.UID}, nil
+	return &metav1.OwnerReference{
+		APIVersion: OpenShiftMachines.GroupVersion().String(), Kind: OpenShiftMachines.Kind, Name: key.Name, UID: obj.UID,
+	}, nil
 }
 
 // EtcdNamespace is where OpenShift runs etcd.

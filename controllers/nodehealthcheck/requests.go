@@ -131,7 +131,9 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 
 // listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
 // check.
-func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
+func (r *Reconciler) listRequests(
+	ctx context.Context, kind schema.GroupVersionKind,
+) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
 		return list, err == nil, err

@@ -66,7 +66,7 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
 		return nil
 	}
-	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: what comes back under its name begins at the first step, too
+	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
 	repeats := o.repeats(&state.facts, o.n)
 	if o.Delayed || slices.ContainsFunc(repeats, func(j int) bool { return !slices.Contains(o.ended, j) }) {
 		entry.HealthyDelayed = ptr.To(true)

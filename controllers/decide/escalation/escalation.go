@@ -22,7 +22,7 @@ const (
 	NotifiedAgainFor = time.Minute
 )
 
-// Step is one template. Timeout is how long it has to bring the node back, from the creation of its request; zero or less waits without end.
+// Step is one template. Timeout is how long it has to bring the node back, from the creation of its request; zero or less waits for ever.
 type Step struct{ Timeout time.Duration }
 
 // Status is that of a condition of the remediators' contract. Unsaid means that there is no such condition, Unsure that it is Unknown.
