@@ -391,14 +391,3 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	}
 	return memory
 }
-
-// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
-func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
-	writes := r.memory.written.Of(kind.GroupKind())
-	for i := range list {
-		if writes.Stale(&list[i]) {
-			return consistency.ErrStale
-		}
-	}
-	return writes.Unseen(ctx, r.Live, kind, "")
-}

@@ -148,6 +148,17 @@ func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
 
+// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
+func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
+	writes := r.memory.written.Of(kind.GroupKind())
+	for i := range list {
+		if writes.Stale(&list[i]) {
+			return consistency.ErrStale
+		}
+	}
+	return writes.Unseen(ctx, r.Live, kind, "")
+}
+
 // isRequest tells kinds of requests from those of templates and of what else is watched.
 func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != ConfigGroup && kind.Group != machineGroup
